@@ -1,0 +1,192 @@
+"""The catalogue: what one upstream server offers, as frozen structs.
+
+Owns the shapes `ToolInfo`, `ResourceInfo`, `TemplateInfo`, `PromptInfo`, `ServerInfo` and the `Catalogue`
+that holds them. An upstream actor builds a new `Catalogue` after each listing and replaces the old one
+whole; everybody else only reads. Nothing here does I/O or knows the SDK.
+
+Field names are Python's (`input_schema`, `mime_type`); values that belong to the protocol (`annotations`,
+`icons`, `meta`) are kept as the upstream sent them: plain JSON with the protocol's own key names.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+JSON = dict[str, Any]
+
+
+class State(StrEnum):
+    """How an upstream server stands, as shown to users."""
+
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting"
+    PARKED = "parked"
+    STOPPED = "stopped"
+    DISABLED = "disabled"
+
+
+def _present(**fields: Any) -> JSON:
+    """The fields that carry something: `None` is left out, empty values are kept."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+class ToolInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """One tool of one upstream server."""
+
+    server_name: str
+    name: str
+    input_schema: JSON
+    description: str | None = None
+    title: str | None = None
+    output_schema: JSON | None = None
+    annotations: JSON | None = None
+    icons: list[JSON] | None = None
+    meta: JSON | None = None
+
+    def to_dict(self) -> JSON:
+        """Plain JSON with the original JSON Schemas; fields that the server did not give are left out."""
+        return _present(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            input_schema=self.input_schema,
+            output_schema=self.output_schema,
+            annotations=self.annotations,
+        )
+
+
+class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource of one upstream server. `size` is in bytes, before any encoding."""
+
+    server_name: str
+    uri: str
+    name: str
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    title: str | None = None
+    annotations: JSON | None = None
+    icons: list[JSON] | None = None
+    meta: JSON | None = None
+
+    def to_dict(self) -> JSON:
+        """`{uri, name, description, mime_type, size}` and the rest of the metadata where there is any."""
+        core = {
+            "uri": self.uri,
+            "name": self.name,
+            "description": self.description,
+            "mime_type": self.mime_type,
+            "size": self.size,
+        }
+        extra = _present(title=self.title, annotations=self.annotations, icons=self.icons, _meta=self.meta)
+        return core | extra
+
+
+class TemplateInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource template (RFC 6570) of one upstream server."""
+
+    server_name: str
+    uri_template: str
+    name: str
+    description: str | None = None
+    mime_type: str | None = None
+    title: str | None = None
+    annotations: JSON | None = None
+    icons: list[JSON] | None = None
+    meta: JSON | None = None
+
+
+class PromptInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt of one upstream server; `arguments` as the protocol has them."""
+
+    server_name: str
+    name: str
+    description: str | None = None
+    title: str | None = None
+    arguments: list[JSON] | None = None
+    icons: list[JSON] | None = None
+    meta: JSON | None = None
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """All that one server offered at its last listing. Keys are tool names and resource URIs.
+
+    `generation` is the incarnation that listed it (1 for the first). `title`, `version`, `instructions`,
+    `protocol_version` and `capabilities` are what the server said of itself in the handshake.
+    """
+
+    generation: int
+    tools: dict[str, ToolInfo] = {}
+    resources: dict[str, ResourceInfo] = {}
+    templates: tuple[TemplateInfo, ...] = ()
+    prompts: tuple[PromptInfo, ...] = ()
+    server_title: str | None = None
+    server_version: str | None = None
+    instructions: str | None = None
+    protocol_version: str | None = None
+    capabilities: JSON = {}
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One upstream server as seen at one moment: its state, and its last known catalogue.
+
+    `cause` says why it is not ready; `retry_in_s` is seconds until the next attempt, where one is set.
+    `catalogue` is `None` until the first listing; it is stale whenever `state` is not `ready`.
+    """
+
+    name: str
+    state: State
+    transport: str
+    cause: str | None = None
+    retry_in_s: float | None = None
+    catalogue: Catalogue | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether calls are served now."""
+        return self.state is State.READY
+
+    @property
+    def tools(self) -> dict[str, ToolInfo]:
+        """The tools last listed, by name; empty before the first listing."""
+        return self.catalogue.tools if self.catalogue else {}
+
+    @property
+    def resources(self) -> dict[str, ResourceInfo]:
+        """The resources last listed, by URI; empty before the first listing."""
+        return self.catalogue.resources if self.catalogue else {}
+
+    @property
+    def instructions(self) -> str | None:
+        """The server's own usage instructions, whole."""
+        return self.catalogue.instructions if self.catalogue else None
+
+    def describe_state(self) -> str:
+        """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ..."""
+        text = str(self.state)
+        if self.state is State.WAITING and self.retry_in_s is not None:
+            text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
+        return f"{text}: {self.cause}" if self.cause and not self.ready else text
+
+    def to_dict(self) -> JSON:
+        """Plain JSON: `{name, state, cause?, retry_in_s?, tools, resources, ...}`, the last two as counts."""
+        known = self.catalogue
+        return _present(
+            name=self.name,
+            state=str(self.state),
+            transport=self.transport,
+            cause=self.cause,
+            retry_in_s=self.retry_in_s,
+            title=known.server_title if known else None,
+            version=known.server_version if known else None,
+            protocol_version=known.protocol_version if known else None,
+            instructions=self.instructions,
+            tools=len(self.tools),
+            resources=len(self.resources),
+            templates=len(known.templates) if known else 0,
+            prompts=len(known.prompts) if known else 0,
+        )

@@ -1,0 +1,102 @@
+"""Every error MCPX raises on purpose, and the outcome contract for calls.
+
+Owns the closed lists of call error codes and outcomes. Raised by every layer, caught at the gateway
+(which turns them into tool results) and at the command line (which prints them).
+
+A `CallError` always says whether the action may have happened:
+
+* `not_sent`: nothing reached the upstream server; trying again is safe.
+* `unknown`: the call was sent and no answer came; the action may have happened.
+* `failed`: the upstream answered, with an error.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+
+class MCPXError(Exception):
+    """Base of every error that MCPX raises on purpose."""
+
+
+class ConfigError(MCPXError):
+    """The configuration cannot be used.
+
+    `where` is a file, `file:line:column`, or `file: $.path.inside`; `problem` is one sentence.
+    """
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.where = where
+        self.problem = problem
+
+
+class Outcome(StrEnum):
+    """Whether a call that failed may have had an effect."""
+
+    NOT_SENT = "not_sent"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+
+
+class Code(StrEnum):
+    """What went wrong with a call."""
+
+    UNKNOWN_SERVER = "unknown_server"
+    UNKNOWN_TOOL = "unknown_tool"
+    UNKNOWN_RESOURCE = "unknown_resource"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    SERVER_UNAVAILABLE = "server_unavailable"
+    OVERLOADED = "overloaded"
+    SERVER_DIED = "server_died"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    UPSTREAM_ERROR = "upstream_error"
+    RESPONSE_TOO_LARGE = "response_too_large"
+    PROTOCOL_ERROR = "protocol_error"
+
+
+_OUTCOMES: Final = {
+    Code.UNKNOWN_SERVER: Outcome.NOT_SENT,
+    Code.UNKNOWN_TOOL: Outcome.NOT_SENT,
+    Code.UNKNOWN_RESOURCE: Outcome.NOT_SENT,
+    Code.INVALID_ARGUMENTS: Outcome.NOT_SENT,
+    Code.SERVER_UNAVAILABLE: Outcome.NOT_SENT,
+    Code.OVERLOADED: Outcome.NOT_SENT,
+    Code.SERVER_DIED: Outcome.UNKNOWN,
+    Code.TIMEOUT: Outcome.UNKNOWN,
+    Code.CANCELLED: Outcome.UNKNOWN,
+    Code.UPSTREAM_ERROR: Outcome.FAILED,
+    Code.RESPONSE_TOO_LARGE: Outcome.UNKNOWN,
+    Code.PROTOCOL_ERROR: Outcome.UNKNOWN,
+}
+
+
+class CallError(MCPXError):
+    """A call through MCPX failed; `str()` is one readable text for the model.
+
+    `details` are the fields that go into `structuredContent.error` beside code and outcome: plain JSON.
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        server: str,
+        tool: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.outcome = _OUTCOMES[code]
+        self.server = server
+        self.tool = tool
+        self.details = details or {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as plain JSON: `{error, code, outcome, server, tool?, ...details}`."""
+        named = {"server": self.server} if self.tool is None else {"server": self.server, "tool": self.tool}
+        head = {"error": str(self), "code": str(self.code), "outcome": str(self.outcome)}
+        return {**head, **named, **self.details}
