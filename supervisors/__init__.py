@@ -1,0 +1,83 @@
+"""Supervised actors on anyio: keep tasks alive, the way OTP keeps processes alive.
+
+A `Supervisor` runs children given by `ChildSpec`s, restarts them by their `Policy` with growing delays,
+parks those that keep failing, and stops them in order. What a child is at any moment is decided by one
+pure table (`supervisors.lifecycle`). An `Actor` is a child with a mailbox; others reach it by its
+`ActorRef`. Nothing is logged: an observer gets typed events (`supervisors.events`).
+
+    async def serve(incarnation: Incarnation) -> None:
+        async with connect() as session:
+            incarnation.ready()
+            await session.run_until_lost()
+
+    supervisor = Supervisor(observe=print)
+    supervisor.add(ChildSpec(name="database", run=serve, policy=Policy(parking=Parking())))
+    await supervisor.run()
+
+Depends on anyio and msgspec only; works on asyncio and trio.
+"""
+
+from supervisors.actor import Actor, ActorRef, Envelope
+from supervisors.backoff import delay
+from supervisors.child import ChildSpec, Incarnation
+from supervisors.errors import (
+    DuplicateChild,
+    MailboxClosed,
+    MailboxFull,
+    NoSuchChild,
+    SignificantChildFailed,
+    SupervisorError,
+    TooManyRestarts,
+)
+from supervisors.events import (
+    Cause,
+    ChildFailed,
+    ChildParked,
+    ChildReady,
+    ChildStarting,
+    ChildStopped,
+    ChildStuck,
+    Event,
+)
+from supervisors.lifecycle import Phase, State, step
+from supervisors.mailbox import Mailbox, Reply
+from supervisors.policy import Backoff, Intensity, Parking, Policy, Restart, Shutdown
+from supervisors.strategy import Strategy
+from supervisors.supervisor import Supervisor
+
+__all__ = [
+    "Actor",
+    "ActorRef",
+    "Backoff",
+    "Cause",
+    "ChildFailed",
+    "ChildParked",
+    "ChildReady",
+    "ChildSpec",
+    "ChildStarting",
+    "ChildStopped",
+    "ChildStuck",
+    "DuplicateChild",
+    "Envelope",
+    "Event",
+    "Incarnation",
+    "Intensity",
+    "Mailbox",
+    "MailboxClosed",
+    "MailboxFull",
+    "NoSuchChild",
+    "Parking",
+    "Phase",
+    "Policy",
+    "Reply",
+    "Restart",
+    "Shutdown",
+    "SignificantChildFailed",
+    "State",
+    "Strategy",
+    "Supervisor",
+    "SupervisorError",
+    "TooManyRestarts",
+    "delay",
+    "step",
+]

@@ -1,0 +1,105 @@
+"""Actors: a mailbox, a loop that serves it, and a reference for everybody else.
+
+An actor's state is touched by its own task only. Others hold an `ActorRef` and `tell` it something or
+`ask` it for an answer. The reference and the mailbox outlive the actor's incarnations, so that senders
+need not know about restarts. `Actor.run` is the function for a `ChildSpec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Generic, TypeVar
+
+from supervisors.child import Incarnation
+from supervisors.mailbox import Mailbox, Reply
+
+M = TypeVar("M")
+
+
+class Envelope(Generic[M]):
+    """One message on its way, with the slot for its answer where one is wanted."""
+
+    __slots__ = ("message", "reply")
+
+    def __init__(self, message: M, reply: Reply[Any] | None) -> None:
+        self.message = message
+        self.reply = reply
+
+
+class ActorRef(Generic[M]):
+    """How the others talk to an actor. Cheap; may be handed around freely on its event loop."""
+
+    def __init__(self, name: str, mailbox_size: int) -> None:
+        self.name = name
+        self.mailbox: Mailbox[Envelope[M]] = Mailbox(mailbox_size)
+
+    def tell(self, message: M) -> None:
+        """Put `message` into the mailbox and go on.
+
+        Raises:
+            MailboxFull: It takes no more for now.
+            MailboxClosed: It takes no more for good.
+        """
+        self.mailbox.put(Envelope(message, None))
+
+    def request(self, message: M, reply: Reply[Any]) -> None:
+        """Put `message` into the mailbox with a slot for the answer, and go on. Raises as `tell` does."""
+        envelope = Envelope(message, reply)
+        reply.on_abandon = lambda: self.mailbox.discard(envelope)
+        self.mailbox.put(envelope)
+
+    async def ask(self, message: M) -> Any:
+        """Put `message` into the mailbox and wait for the answer. Cancelling it withdraws the message.
+
+        Raises:
+            MailboxFull: As in `tell`.
+            MailboxClosed: As in `tell`.
+            Exception: Whatever the actor rejected the request with.
+        """
+        reply: Reply[Any] = Reply()
+        self.request(message, reply)
+        return await reply.wait()
+
+
+class Actor(Generic[M]):
+    """Serves the messages of one `ActorRef`, one at a time.
+
+    Override `handle`, and `session` to hold something open for the length of an incarnation. An exception
+    from either ends the incarnation; the supervisor decides what follows. A message whose handling failed
+    is not handled again: its asker gets the exception.
+    """
+
+    def __init__(self, ref: ActorRef[M]) -> None:
+        self.ref = ref
+
+    def session(self) -> AbstractAsyncContextManager[None]:
+        """What is open while an incarnation runs; entered before it is ready, left in the same task."""
+        return _nothing()
+
+    async def handle(self, message: M, reply: Reply[Any] | None) -> None:
+        """Serve one message. Resolve or reject `reply`, or hand it on."""
+        raise NotImplementedError
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """One incarnation: open, say ready, serve until asked to leave (finishing what it handles)."""
+        async with self.session():
+            incarnation.ready()
+            while (envelope := await incarnation.while_wanted(self.ref.mailbox.take)) is not None:
+                await self._serve(envelope)
+
+    async def _serve(self, envelope: Envelope[M]) -> None:
+        reply = envelope.reply
+        if reply is not None and reply.settled:
+            return
+        try:
+            await self.handle(envelope.message, reply)
+        except Exception as error:
+            if reply is not None:
+                reply.reject(error)
+            raise
+
+
+@asynccontextmanager
+async def _nothing() -> AsyncIterator[None]:
+    yield

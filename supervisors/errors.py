@@ -1,0 +1,31 @@
+"""Errors raised by this package. Their base is `SupervisorError`."""
+
+from __future__ import annotations
+
+
+class SupervisorError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class MailboxFull(SupervisorError):  # noqa: N818 - a condition, named like queue.Full
+    """The mailbox holds as many messages as it may; nothing was put in."""
+
+
+class MailboxClosed(SupervisorError):  # noqa: N818 - as above
+    """The mailbox takes no more messages; nothing was put in."""
+
+
+class NoSuchChild(SupervisorError, LookupError):  # noqa: N818 - as above
+    """No child of that name is supervised here."""
+
+
+class DuplicateChild(SupervisorError, ValueError):  # noqa: N818 - as above
+    """A child of that name is supervised here already."""
+
+
+class TooManyRestarts(SupervisorError):  # noqa: N818 - as above
+    """Children failed more often than the restart intensity allows: the supervisor gives up."""
+
+
+class SignificantChildFailed(SupervisorError):  # noqa: N818 - as above
+    """A significant child ended with a failure, and its supervisor with it."""

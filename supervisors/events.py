@@ -1,0 +1,74 @@
+"""What a supervisor tells its observer: a closed union of frozen structs.
+
+The library never logs; it emits these, and the product turns them into whatever it likes. `child` is the
+child's name, `generation` the incarnation's number (1 for the first), times are in seconds. Observers are
+called synchronously, in order, on the supervisor's event loop; they must not block, and may call back
+into the supervisor (`demand`, `resume`, `recycle`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Why an incarnation ended. `curable` is false for faults that trying again cannot mend."""
+
+    text: str
+    normal: bool = False
+    curable: bool = True
+    error: BaseException | None = None
+
+
+class ChildStarting(msgspec.Struct, frozen=True):
+    """An attempt begins."""
+
+    child: str
+    generation: int
+
+
+class ChildReady(msgspec.Struct, frozen=True):
+    """The incarnation said that it serves. `took` is the time since its attempt began."""
+
+    child: str
+    generation: int
+    took: float
+
+
+class ChildFailed(msgspec.Struct, frozen=True):
+    """The incarnation ended unasked; the next attempt is in `retry_in` seconds."""
+
+    child: str
+    generation: int
+    cause: Cause
+    failures: int
+    retry_in: float
+
+
+class ChildParked(msgspec.Struct, frozen=True):
+    """The child is given up for now; it is probed in `probe_in` seconds."""
+
+    child: str
+    generation: int
+    cause: Cause
+    failures: int
+    probe_in: float
+
+
+class ChildStopped(msgspec.Struct, frozen=True):
+    """The child is over: it was asked to stop, or its restart kind says so."""
+
+    child: str
+    generation: int
+    cause: Cause | None
+
+
+class ChildStuck(msgspec.Struct, frozen=True):
+    """The incarnation was cancelled and still runs after the limit."""
+
+    child: str
+    generation: int
+    waited: float
+
+
+Event = ChildStarting | ChildReady | ChildFailed | ChildParked | ChildStopped | ChildStuck

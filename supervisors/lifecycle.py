@@ -1,0 +1,301 @@
+"""The lifecycle of one supervised child: every state, every change, in one table.
+
+A child is an endless sequence of *incarnations*: one run of its function each, numbered by *generation*.
+This file decides, from what has happened (a *fact*), what the child is now (its *state*) and what must be
+done about it (*commands*). It knows nothing else: no clock (`now` is passed in), no chance (`roll` is
+passed in), no task, no I/O. The supervisor feeds facts and carries commands out.
+
+The theory of operation:
+
+* Being `UP` is earned. A new incarnation is `STARTING` until it says `Ready` itself; that it runs, or is
+  connected, proves nothing.
+* An incarnation that ends unasked is a failure, and consecutive failures are counted. The count starts
+  again only after `healthy_after` seconds in `UP`, so that a child that connects and dies in a circle
+  still backs off. The first failure is answered at once, later ones after a growing, jittered delay
+  (`WAITING`). A timer always exists in `WAITING`: the child cannot be forgotten.
+* After `parking.after` consecutive failures, or at once after one that trying again cannot cure, the child
+  is `PARKED`: callers are refused, a slow probe goes on. Nothing is ever given up for good.
+* A *demand* (somebody wants to use the child) collapses the wait into one attempt now, at most one in
+  `demand_interval`; a parked child takes one in `parking.refusal` or `parking.probe`, whichever is sooner.
+* `Resume` (an operator, a new configuration) forgets the failures and tries at once.
+* `Recycle` ends a healthy incarnation and starts the next one without counting a failure.
+* `Stop` is final: `STOPPING` until the incarnation has ended, then `DONE`.
+
+Every fact about an incarnation carries its generation, and one from an old generation changes nothing.
+A pair of state and fact that is not in the table means: stale or meaningless here, ignore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from supervisors.backoff import delay
+from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildStarting, ChildStopped, Event
+from supervisors.policy import Policy, Restart
+
+
+class Phase(StrEnum):
+    """Where a child stands."""
+
+    IDLE = "idle"
+    STARTING = "starting"
+    UP = "up"
+    WAITING = "waiting"
+    PARKED = "parked"
+    STOPPING = "stopping"
+    DONE = "done"
+
+
+# --- facts: what has happened
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The child is wanted."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The incarnation says that it serves."""
+
+    generation: int
+
+
+class Exited(msgspec.Struct, frozen=True):
+    """The incarnation has ended."""
+
+    generation: int
+    cause: Cause
+
+
+class Due(msgspec.Struct, frozen=True):
+    """The timer armed after that generation has run out."""
+
+    generation: int
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """Somebody wants to use the child now."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """The reasons for earlier failures may be gone: try now."""
+
+
+class Recycle(msgspec.Struct, frozen=True):
+    """End this incarnation and start another, no earlier than `at`."""
+
+    at: float = 0.0
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """The child is not wanted any more."""
+
+
+Fact = Start | Ready | Exited | Due | Demand | Resume | Recycle | Stop
+
+
+# --- commands: what must be done
+
+
+class Spawn(msgspec.Struct, frozen=True):
+    """Run a new incarnation with this number."""
+
+    generation: int
+
+
+class Halt(msgspec.Struct, frozen=True):
+    """Ask the running incarnation to leave, and see that it does."""
+
+    generation: int
+
+
+class Arm(msgspec.Struct, frozen=True):
+    """Feed `Due(generation)` when the clock reads `at`; replaces an earlier timer."""
+
+    generation: int
+    at: float
+
+
+class Disarm(msgspec.Struct, frozen=True):
+    """Forget the timer."""
+
+
+class Announce(msgspec.Struct, frozen=True):
+    """Tell the observer."""
+
+    event: Event
+
+
+Command = Spawn | Halt | Arm | Disarm | Announce
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of one child. Times are clock readings in seconds."""
+
+    child: str
+    policy: Policy = Policy()
+    phase: Phase = Phase.IDLE
+    generation: int = 0
+    """Number of the newest incarnation; 0 before the first."""
+    failures: int = 0
+    """Consecutive failures."""
+    cause: Cause | None = None
+    """Why the last incarnation ended, until one is ready again."""
+    attempt_at: float = float("-inf")
+    """When the newest incarnation was started."""
+    up_since: float | None = None
+    """Set exactly in `UP`."""
+    next_attempt_at: float | None = None
+    """When the timer runs out: set exactly in `WAITING` and `PARKED`."""
+    again_at: float | None = None
+    """In `STOPPING`: start anew no earlier than this, because it is being recycled."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """What the outside lends to one step: the clock's reading, and a random number in [0.5, 1]."""
+
+    now: float
+    roll: float
+
+
+Step = tuple[State, list[Command]]
+Handler = Callable[[State, Any, Moment], Step]
+
+
+def step(state: State, fact: Fact, *, now: float, roll: float) -> Step:
+    """The state after `fact`, and the commands to carry out, in order. Pure; never raises for any pair."""
+    generation = getattr(fact, "generation", state.generation)
+    handler = TABLE[state.phase].get(type(fact))
+    if handler is None or generation != state.generation:
+        return state, []
+    return handler(state, fact, Moment(now, roll))
+
+
+# --- the changes
+
+
+def _attempt(state: State, _fact: object, moment: Moment) -> Step:
+    """Start the next incarnation now."""
+    commands: list[Command] = [] if state.next_attempt_at is None else [Disarm()]
+    generation = state.generation + 1
+    state = replace(
+        state,
+        phase=Phase.STARTING,
+        generation=generation,
+        attempt_at=moment.now,
+        up_since=None,
+        next_attempt_at=None,
+        again_at=None,
+    )
+    return state, [*commands, Announce(ChildStarting(state.child, generation)), Spawn(generation)]
+
+
+def _up(state: State, _fact: Ready, moment: Moment) -> Step:
+    event = ChildReady(state.child, state.generation, moment.now - state.attempt_at)
+    return replace(state, phase=Phase.UP, up_since=moment.now, cause=None), [Announce(event)]
+
+
+def _ended(state: State, fact: Exited, moment: Moment) -> Step:
+    """The incarnation ended unasked: start again at once, wait, park, or be done."""
+    restart = state.policy.restart
+    if restart is Restart.TEMPORARY or (restart is Restart.TRANSIENT and fact.cause.normal):
+        return _done(replace(state, cause=fact.cause), fact, moment)
+    healthy = state.up_since is not None and moment.now - state.up_since >= state.policy.backoff.healthy_after
+    failures = 1 if healthy else state.failures + 1
+    state = replace(state, failures=failures, cause=fact.cause, up_since=None)
+    parking = state.policy.parking
+    if parking and (failures >= parking.after or not fact.cause.curable):
+        return _wait(state, Phase.PARKED, moment, parking.probe)
+    return _wait(state, Phase.WAITING, moment, delay(failures, moment.roll, state.policy.backoff))
+
+
+def _wait(state: State, phase: Phase, moment: Moment, seconds: float) -> Step:
+    """Hold the next attempt back for `seconds`; zero means now, without a detour through the timer."""
+    cause = state.cause or Cause("unknown")
+    told = ChildParked if phase is Phase.PARKED else ChildFailed
+    event = Announce(told(state.child, state.generation, cause, state.failures, seconds))
+    if seconds <= 0:
+        state, commands = _attempt(state, None, moment)
+        return state, [event, *commands]
+    at = moment.now + seconds
+    return replace(state, phase=phase, next_attempt_at=at), [event, Arm(state.generation, at)]
+
+
+def _due(state: State, fact: Due, moment: Moment) -> Step:
+    """The timer has run out by itself: there is none to disarm."""
+    return _attempt(replace(state, next_attempt_at=None), fact, moment)
+
+
+def _hasten(state: State, _fact: Demand, moment: Moment) -> Step:
+    """A demand while waiting: now, or as soon as the demand interval allows."""
+    earliest = state.attempt_at + state.policy.demand_interval
+    if moment.now >= earliest:
+        return _attempt(state, None, moment)
+    if state.next_attempt_at is not None and state.next_attempt_at <= earliest:
+        return state, []
+    return replace(state, next_attempt_at=earliest), [Arm(state.generation, earliest)]
+
+
+def _probe(state: State, _fact: Demand, moment: Moment) -> Step:
+    """A demand while parked: one attempt, unless the last one is too fresh."""
+    if demand_refused(state, moment.now):
+        return state, []
+    return _attempt(state, None, moment)
+
+
+def demand_refused(state: State, now: float) -> bool:
+    """Whether a demand would change nothing because the child is parked and was tried just now."""
+    parking = state.policy.parking
+    if state.phase is not Phase.PARKED or parking is None:
+        return False
+    return now - state.attempt_at < min(parking.refusal, parking.probe)
+
+
+def _resume(state: State, fact: Resume, moment: Moment) -> Step:
+    return _attempt(replace(state, failures=0), fact, moment)
+
+
+def _recycle(state: State, fact: Recycle, _moment: Moment) -> Step:
+    return replace(state, phase=Phase.STOPPING, again_at=fact.at, up_since=None), [Halt(state.generation)]
+
+
+def _stop(state: State, _fact: Stop, _moment: Moment) -> Step:
+    return replace(state, phase=Phase.STOPPING, again_at=None, up_since=None), [Halt(state.generation)]
+
+
+def _stop_for_good(state: State, _fact: Stop, _moment: Moment) -> Step:
+    """A stop overtakes a recycling that is under way."""
+    return replace(state, again_at=None), []
+
+
+def _left(state: State, fact: Exited, moment: Moment) -> Step:
+    """The incarnation left as it was asked to."""
+    if state.again_at is None:
+        return _done(state, fact, moment)
+    if state.again_at <= moment.now:
+        return _attempt(state, fact, moment)
+    at = state.again_at
+    waiting = replace(state, phase=Phase.WAITING, next_attempt_at=at, again_at=None)
+    return waiting, [Arm(state.generation, at)]
+
+
+def _done(state: State, _fact: object, _moment: Moment) -> Step:
+    commands: list[Command] = [] if state.next_attempt_at is None else [Disarm()]
+    event = ChildStopped(state.child, state.generation, state.cause)
+    state = replace(state, phase=Phase.DONE, up_since=None, next_attempt_at=None, again_at=None)
+    return state, [*commands, Announce(event)]
+
+
+TABLE: Final[dict[Phase, dict[type, Handler]]] = {
+    Phase.IDLE: {Start: _attempt, Stop: _done},
+    Phase.STARTING: {Ready: _up, Exited: _ended, Recycle: _recycle, Stop: _stop},
+    Phase.UP: {Exited: _ended, Recycle: _recycle, Stop: _stop},
+    Phase.WAITING: {Due: _due, Demand: _hasten, Resume: _resume, Stop: _done},
+    Phase.PARKED: {Due: _due, Demand: _probe, Resume: _resume, Stop: _done},
+    Phase.STOPPING: {Exited: _left, Stop: _stop_for_good},
+    Phase.DONE: {},
+}

@@ -1,0 +1,318 @@
+"""The supervisor: the shell around `lifecycle.step`.
+
+It owns its children's states, tasks and timers. It feeds facts to `step` one after the other and carries
+out the commands; it decides nothing itself but three things that concern children together: which
+siblings go down with a failed one (`strategy`), when failures are too many (`intensity`), and how many
+may start at a time (`max_starting`, urgent ones first).
+
+Used from one event loop, on either anyio back end. Run it with `run` in a task of its own, or as the
+child of another supervisor with `run_as_child`. Its methods may be called from any task of that loop,
+and from observers. A supervisor that is run again (because its own supervisor restarts it) starts all its
+children afresh.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+import anyio
+import anyio.abc
+
+from supervisors import lifecycle
+from supervisors.child import ChildSpec, Incarnation, run_incarnation
+from supervisors.errors import (
+    DuplicateChild,
+    NoSuchChild,
+    SignificantChildFailed,
+    SupervisorError,
+    TooManyRestarts,
+)
+from supervisors.events import Cause, ChildStuck, Event
+from supervisors.lifecycle import Announce, Arm, Command, Disarm, Fact, Halt, Phase, Spawn, State
+from supervisors.policy import Intensity
+from supervisors.strategy import Strategy, siblings_to_restart
+
+Observer = Callable[[Event], None]
+
+
+class _Child:
+    """One child as the shell sees it: its specification, its state, what runs for it now."""
+
+    def __init__(self, spec: ChildSpec) -> None:
+        self.spec = spec
+        self.state = State(child=spec.name, policy=spec.policy)
+        self.incarnation: Incarnation | None = None
+        self.scope = anyio.CancelScope()
+        self.timer: anyio.CancelScope | None = None
+        self.held: int | None = None  # generation of a start that is held back
+        self.done = anyio.Event()
+
+
+class Supervisor:
+    """Keeps children alive. Children are added and removed at any time, before or while it runs."""
+
+    def __init__(
+        self,
+        *,
+        strategy: Strategy = Strategy.ONE_FOR_ONE,
+        intensity: Intensity | None = None,
+        max_starting: int | None = None,
+        stop_together: bool = False,
+        observe: Observer = lambda _event: None,
+        roll: Callable[[], float] = lambda: random.uniform(0.5, 1.0),  # noqa: S311 - jitter, not a secret
+    ) -> None:
+        self._strategy = strategy
+        self._intensity = intensity
+        # siblings that depend on each other start one after the other, as in OTP
+        self._max_starting = max_starting if strategy is Strategy.ONE_FOR_ONE else 1
+        self._stop_together = stop_together
+        self._observe = observe
+        self._roll = roll
+        self._children: dict[str, _Child] = {}
+        self._facts: deque[tuple[_Child, Fact]] = deque()
+        self._feeding = False
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._over = anyio.Event()
+        self._failure: SupervisorError | None = None
+        self._restarts: deque[float] = deque(maxlen=64)
+
+    # --- the children
+
+    def add(self, spec: ChildSpec) -> None:
+        """Supervise a child; it is started at once, or with the supervisor.
+
+        Raises:
+            DuplicateChild: One of that name is there.
+        """
+        if spec.name in self._children:
+            raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
+        self._children[spec.name] = child = _Child(spec)
+        if self._tasks is not None:
+            self._feed(child, lifecycle.Start())
+
+    async def remove(self, name: str) -> None:
+        """Stop a child, wait until it has left, and forget it. Raises NoSuchChild."""
+        child = self._child(name)
+        self._feed(child, lifecycle.Stop())
+        await child.done.wait()
+        self._children.pop(name, None)
+
+    def names(self) -> list[str]:
+        """The children's names in the order they were added."""
+        return list(self._children)
+
+    def state(self, name: str) -> State:
+        """What is known of a child now. Raises NoSuchChild."""
+        return self._child(name).state
+
+    def demand(self, name: str) -> bool:
+        """Somebody wants the child: try now if it waits. False if it is parked and was tried just now."""
+        child = self._child(name)
+        if lifecycle.demand_refused(child.state, anyio.current_time()):
+            return False
+        self._feed(child, lifecycle.Demand())
+        return True
+
+    def resume(self, name: str) -> None:
+        """Forget a child's failures and try now. Raises NoSuchChild."""
+        self._feed(self._child(name), lifecycle.Resume())
+
+    def recycle(self, name: str) -> None:
+        """End a child's incarnation and start the next, without counting a failure. Raises NoSuchChild."""
+        self._feed(self._child(name), lifecycle.Recycle())
+
+    def _child(self, name: str) -> _Child:
+        try:
+            return self._children[name]
+        except KeyError:
+            raise NoSuchChild(f"no child named {name!r} is supervised here") from None
+
+    # --- its own life
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the children until `stop`, or until a significant child is done.
+
+        Raises:
+            TooManyRestarts: The restart intensity was exceeded.
+            SignificantChildFailed: A significant child ended with a failure.
+        """
+        self._over, self._failure = anyio.Event(), None
+        self._restarts.clear()
+        self._facts.clear()
+        for child in list(self._children.values()):
+            self._children[child.spec.name] = _Child(child.spec)
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                for child in list(self._children.values()):
+                    self._feed(child, lifecycle.Start())
+                task_status.started()
+                await self._over.wait()
+                await self._stop_children()
+                self._tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
+        if self._failure is not None:
+            raise self._failure
+
+    async def run_as_child(self, incarnation: Incarnation) -> None:
+        """`run`, as the function of a child of another supervisor."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self.run)
+            incarnation.ready()
+            await incarnation.while_wanted(self._over.wait)
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop all children, the youngest first, and let `run` return."""
+        self._over.set()
+
+    async def _stop_children(self) -> None:
+        for child in reversed(list(self._children.values())):
+            self._feed(child, lifecycle.Stop())
+            if not self._stop_together:
+                await child.done.wait()
+        for child in list(self._children.values()):
+            await child.done.wait()
+
+    def _escalate(self, failure: SupervisorError) -> None:
+        self._failure = self._failure or failure
+        self._over.set()
+
+    # --- facts in, commands out
+
+    def _feed(self, child: _Child, fact: Fact) -> None:
+        """Take one fact in. Facts that come up while one is worked on wait for their turn."""
+        self._facts.append((child, fact))
+        if self._feeding:
+            return
+        self._feeding = True
+        try:
+            while self._facts:
+                self._take_step(*self._facts.popleft())
+            self._release()
+        finally:
+            self._feeding = False
+
+    def _take_step(self, child: _Child, fact: Fact) -> None:
+        before = child.state
+        child.state, commands = lifecycle.step(before, fact, now=anyio.current_time(), roll=self._roll())
+        for command in commands:
+            self._perform(child, command)
+        if isinstance(fact, lifecycle.Exited) and before.phase in {Phase.STARTING, Phase.UP}:
+            self._after_failure(child)
+        if child.state.phase is Phase.DONE and not child.done.is_set():
+            self._after_done(child, asked=before.phase is Phase.STOPPING)
+
+    def _after_failure(self, child: _Child) -> None:
+        """What a failure means for the siblings and for the supervisor itself."""
+        if child.state.phase is Phase.DONE:
+            return
+        if self._intensity is not None:
+            now = anyio.current_time()
+            self._restarts.append(now)
+            if self._intensity.exceeded(self._restarts, now):
+                cause = child.state.cause.text if child.state.cause else "unknown"
+                self._escalate(TooManyRestarts(f"{child.spec.name} failed too often, lastly with: {cause}"))
+        at = child.state.next_attempt_at or 0.0
+        for name in siblings_to_restart(self._strategy, list(self._children), child.spec.name):
+            self._facts.append((self._children[name], lifecycle.Recycle(at)))
+
+    def _after_done(self, child: _Child, *, asked: bool) -> None:
+        child.done.set()
+        cause = child.state.cause
+        if child.spec.significant and not asked:
+            if cause is None or cause.normal:
+                self._over.set()
+            else:
+                failure = SignificantChildFailed(f"{child.spec.name} failed: {cause.text}")
+                failure.__cause__ = cause.error
+                self._escalate(failure)
+
+    def _perform(self, child: _Child, command: Command) -> None:
+        match command:
+            case Announce(event):
+                self._observe(event)
+            case Spawn(generation):
+                child.held = generation
+            case Halt():
+                self._halt(child)
+            case Arm(generation, at):
+                self._disarm(child)
+                child.timer = anyio.CancelScope()
+                self._group.start_soon(self._wait_until, child, generation, at, child.timer)
+            case Disarm():
+                self._disarm(child)
+
+    @property
+    def _group(self) -> anyio.abc.TaskGroup:
+        if self._tasks is None:
+            raise SupervisorError("the supervisor does not run")
+        return self._tasks
+
+    # --- incarnations
+
+    def _release(self) -> None:
+        """Start what is held back, as far as siblings still leaving and the limit allow."""
+        held = [child for child in self._children.values() if child.held is not None]
+        if not held:
+            return
+        if self._strategy is not Strategy.ONE_FOR_ONE and any(
+            child.state.phase is Phase.STOPPING for child in self._children.values()
+        ):
+            return
+        if self._max_starting is not None:
+            if self._strategy is Strategy.ONE_FOR_ONE:
+                held.sort(key=lambda child: not child.spec.urgent())
+            starting = sum(1 for c in self._children.values() if c.state.phase is Phase.STARTING)
+            held = held[: max(0, self._max_starting - (starting - len(held)))]
+        for child in held:
+            self._spawn(child)
+
+    def _spawn(self, child: _Child) -> None:
+        generation, child.held = child.held or 0, None
+        child.incarnation = Incarnation(
+            child.spec.name, generation, lambda number: self._feed(child, lifecycle.Ready(number))
+        )
+        child.scope = anyio.CancelScope()
+        self._group.start_soon(self._live, child, child.incarnation, child.scope, name=child.spec.name)
+
+    async def _live(self, child: _Child, incarnation: Incarnation, scope: anyio.CancelScope) -> None:
+        cause = await run_incarnation(child.spec, incarnation, scope)
+        child.incarnation = None
+        self._feed(child, lifecycle.Exited(incarnation.generation, cause))
+
+    def _halt(self, child: _Child) -> None:
+        if child.held is not None:  # it never ran
+            generation, child.held = child.held, None
+            self._facts.append((child, lifecycle.Exited(generation, Cause("never started", normal=True))))
+        elif child.incarnation is not None:
+            child.incarnation.stop()
+            self._group.start_soon(self._see_off, child, child.incarnation, child.scope)
+
+    async def _see_off(self, child: _Child, incarnation: Incarnation, scope: anyio.CancelScope) -> None:
+        """Cancel an incarnation that overstays its grace, and say so when even that does not end it."""
+        shutdown = child.spec.shutdown
+        await anyio.sleep(shutdown.grace)
+        if child.incarnation is not incarnation:
+            return
+        scope.cancel()
+        await anyio.sleep(shutdown.limit)
+        if child.incarnation is incarnation:
+            waited = shutdown.grace + shutdown.limit
+            self._observe(ChildStuck(child.spec.name, incarnation.generation, waited))
+
+    # --- timers
+
+    async def _wait_until(self, child: _Child, generation: int, at: float, scope: anyio.CancelScope) -> None:
+        with scope:
+            await anyio.sleep_until(at)
+        if not scope.cancelled_caught:
+            child.timer = None
+            self._feed(child, lifecycle.Due(generation))
+
+    def _disarm(self, child: _Child) -> None:
+        if child.timer is not None:
+            child.timer.cancel()
+            child.timer = None

@@ -1,0 +1,218 @@
+"""The kernel as a hypothesis state machine: any order of facts, and what must hold after each.
+
+`step_under_test` is looked up at each call, so that the mutant tests can put a broken one in its place.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from supervisors import lifecycle
+from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildStopped
+from supervisors.lifecycle import (
+    Announce,
+    Arm,
+    Demand,
+    Disarm,
+    Due,
+    Exited,
+    Halt,
+    Phase,
+    Ready,
+    Recycle,
+    Resume,
+    Spawn,
+    Start,
+    State,
+    Stop,
+)
+from supervisors.policy import Backoff, Parking, Policy, Restart
+
+ROLLS = st.floats(0.5, 1.0)
+CAUSES = st.builds(
+    Cause, st.just("it broke"), normal=st.booleans(), curable=st.sampled_from([True, True, True, False])
+)
+KINDS = st.sampled_from([*[Restart.PERMANENT] * 3, Restart.TRANSIENT, Restart.TEMPORARY])
+
+
+class Kernel(RuleBasedStateMachine):
+    """Plays the shell: runs at most what it was told to run, keeps the one timer, moves the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.alive: int | None = None
+        self.halted = False
+        self.timer: tuple[int, float] | None = None
+        self.said_ready: set[int] = set()
+        self.up_since: float | None = None
+        self.streak = 0  # failures in a row, counted here independently
+        self.asked_to_stop = False
+        self.over = False
+
+    @initialize(
+        restart=KINDS,
+        parking=st.none() | st.builds(Parking, after=st.integers(1, 8)),
+        healthy_after=st.floats(0.1, 50),
+    )
+    def begin(self, restart, parking, healthy_after):
+        self.policy = Policy(restart=restart, parking=parking, backoff=Backoff(healthy_after=healthy_after))
+        self.state = State(child="c", policy=self.policy)
+
+    def feed(self, fact, roll=0.75):
+        before = self.state
+        self.state, commands = lifecycle.step(before, fact, now=self.now, roll=roll)
+        for command in commands:
+            self.carry_out(command)
+        return before, commands
+
+    def carry_out(self, command):
+        match command:
+            case Spawn(generation):
+                assert self.alive is None, "two incarnations at a time"
+                assert generation > max(self.said_ready, default=0)
+                assert not self.over
+                self.alive, self.halted = generation, False
+            case Halt(generation):
+                assert self.alive == generation
+                self.halted = True
+            case Arm(generation, at):
+                assert at >= self.now
+                self.timer = (generation, at)
+            case Disarm():
+                assert self.timer is not None, "no timer to disarm"
+                self.timer = None
+            case Announce(ChildReady(_, generation, took)):
+                assert generation in self.said_ready
+                assert took >= 0
+            case Announce(ChildFailed() | ChildParked() as event):
+                assert event.failures == self.streak
+            case Announce(ChildStopped()):
+                assert self.alive is None
+                assert not self.over
+                self.over = True
+
+    @rule()
+    def start(self):
+        self.feed(Start())
+
+    @precondition(lambda self: self.alive is not None)
+    @rule()
+    def ready(self):
+        self.said_ready.add(self.alive)
+        before, _ = self.feed(Ready(self.alive))
+        if before.phase is Phase.STARTING:
+            assert self.state.phase is Phase.UP
+            self.up_since = self.now
+
+    @precondition(lambda self: self.alive is not None)
+    @rule(cause=CAUSES, roll=ROLLS)
+    def exited(self, cause, roll):
+        generation, self.alive = self.alive, None
+        up_since, self.up_since = self.up_since, None
+        asked = self.halted
+        if not asked:
+            healthy = up_since is not None and self.now - up_since >= self.policy.backoff.healthy_after
+            self.streak = 1 if healthy else self.streak + 1
+        before, _ = self.feed(Exited(generation, cause), roll)
+        if asked:
+            assert self.state.phase is not Phase.PARKED
+            return
+        self.check_what_followed(before, cause, roll)
+
+    def check_what_followed(self, before, cause, roll):
+        """After an unasked end: the restart kind, parking and the delay, each by its written rule."""
+        policy = self.policy
+        if policy.restart is Restart.TEMPORARY or (policy.restart is Restart.TRANSIENT and cause.normal):
+            assert self.state.phase is Phase.DONE
+        elif policy.parking and (self.streak >= policy.parking.after or not cause.curable):
+            assert self.state.phase is Phase.PARKED
+            assert self.timer[1] == pytest.approx(self.now + policy.parking.probe)
+        elif self.streak == 1:
+            assert self.state.phase is Phase.STARTING
+            assert self.alive == before.generation + 1
+        else:
+            wait = roll * min(policy.backoff.cap, policy.backoff.initial * 2 ** (self.streak - 2))
+            assert self.state.phase is Phase.WAITING
+            assert self.timer[1] == pytest.approx(self.now + wait)
+
+    @precondition(lambda self: self.timer is not None)
+    @rule()
+    def due(self):
+        (generation, at), self.timer = self.timer, None
+        self.now = max(self.now, at)
+        _, commands = self.feed(Due(generation))
+        assert any(isinstance(command, Spawn) for command in commands)
+
+    @rule()
+    def demand(self):
+        before, commands = self.feed(Demand())
+        spawned = any(isinstance(command, Spawn) for command in commands)
+        since = self.now - before.attempt_at
+        if before.phase is Phase.WAITING:
+            assert spawned == (since >= 1.0)
+            if not spawned:
+                assert self.timer[1] <= before.attempt_at + 1.0 or self.timer[1] == before.next_attempt_at
+        elif before.phase is Phase.PARKED:
+            assert spawned == (since >= min(self.policy.parking.refusal, self.policy.parking.probe))
+        else:
+            assert commands == []
+
+    @rule()
+    def resume(self):
+        before, commands = self.feed(Resume())
+        if before.phase in {Phase.WAITING, Phase.PARKED}:
+            assert self.state.phase is Phase.STARTING
+            assert self.state.failures == 0
+            self.streak = 0
+        else:
+            assert commands == []
+
+    @rule(ahead=st.sampled_from([-1.0, 0.0, 5.0]))
+    def recycle(self, ahead):
+        before, _ = self.feed(Recycle(self.now + ahead))
+        if before.phase in {Phase.STARTING, Phase.UP}:
+            assert self.state.phase is Phase.STOPPING
+            self.up_since = None
+
+    @precondition(lambda self: self.state.generation > 3)  # an early end would hide the rest
+    @rule()
+    def stop(self):
+        self.feed(Stop())
+        self.asked_to_stop = True
+        self.up_since = None if self.state.phase is not Phase.UP else self.up_since
+        assert self.state.phase in {Phase.STOPPING, Phase.DONE}
+
+    @precondition(lambda self: self.state.generation > 1)
+    @rule(age=st.integers(1, 3), data=st.data())
+    def something_stale(self, age, data):
+        old = self.state.generation - min(age, self.state.generation)
+        fact = data.draw(st.sampled_from([Ready(old), Exited(old, Cause("old")), Due(old)]))
+        assert lifecycle.step(self.state, fact, now=self.now, roll=0.5) == (self.state, [])
+
+    @rule(seconds=st.floats(0.01, 40))
+    def time_passes(self, seconds):
+        limit = self.timer[1] if self.timer else float("inf")
+        self.now = min(self.now + seconds, limit)
+
+    @invariant()
+    def phase_and_world_agree(self):
+        phase = self.state.phase
+        running = phase in {Phase.STARTING, Phase.UP, Phase.STOPPING}
+        assert (self.alive is not None) == running
+        assert (self.timer is not None) == (phase in {Phase.WAITING, Phase.PARKED})
+        assert (self.state.next_attempt_at is not None) == (self.timer is not None)
+        assert (self.state.up_since is not None) == (phase is Phase.UP)
+
+    @invariant()
+    def up_is_earned(self):
+        if self.state.phase is Phase.UP:
+            assert self.state.generation in self.said_ready
+
+    @invariant()
+    def stopped_stays_stopped(self):
+        if self.asked_to_stop:
+            assert self.state.phase in {Phase.STOPPING, Phase.DONE}
+        assert self.over == (self.state.phase is Phase.DONE)

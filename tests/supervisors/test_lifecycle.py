@@ -1,0 +1,145 @@
+"""The kernel: as a state machine under any order of facts, and the mutants that it must catch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from machine import Kernel
+
+from supervisors import lifecycle
+from supervisors.backoff import delay
+from supervisors.events import Cause, ChildFailed
+from supervisors.lifecycle import (
+    Announce,
+    Demand,
+    Due,
+    Exited,
+    Phase,
+    Ready,
+    Recycle,
+    Spawn,
+    Start,
+    State,
+    Stop,
+)
+from supervisors.policy import Parking, Policy
+
+THOROUGH = settings(
+    max_examples=300, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+)
+HUNTING = settings(
+    max_examples=600,
+    stateful_step_count=40,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
+    phases=("generate",),
+)
+
+
+def test_every_order_of_facts_keeps_the_invariants():
+    run_state_machine_as_test(Kernel, settings=THOROUGH)
+
+
+def changed_row(phase, fact, handler):
+    """A mutant: one row of the table answers differently (None: the row is missing)."""
+
+    def mutate(monkeypatch):
+        rows = {key: row for key, row in lifecycle.TABLE[phase].items() if key is not fact}
+        monkeypatch.setitem(lifecycle.TABLE, phase, rows | ({fact: handler} if handler else {}))
+
+    return mutate
+
+
+def changed_function(name, function):
+    """A mutant: one function of the kernel is another one."""
+    return lambda monkeypatch: monkeypatch.setattr(lifecycle, name, function)
+
+
+def forget_the_timer(state, phase, moment, seconds):
+    state, commands = ORIGINAL_WAIT(state, phase, moment, seconds)
+    return state, [command for command in commands if not isinstance(command, lifecycle.Arm)]
+
+
+def believe_every_generation(state, fact, *, now, roll):
+    handler = lifecycle.TABLE[state.phase].get(type(fact))
+    return handler(state, fact, lifecycle.Moment(now, roll)) if handler else (state, [])
+
+
+def forgive_on_connect(state, fact, moment):
+    state, commands = lifecycle._up(state, fact, moment)
+    return lifecycle.replace(state, failures=0), commands
+
+
+def forget_to_halt(state, fact, moment):
+    return lifecycle.replace(lifecycle._stop(state, fact, moment)[0]), []
+
+
+ORIGINAL_WAIT = lifecycle._wait
+MUTANTS = {
+    "no timer while waiting": changed_function("_wait", forget_the_timer),
+    "old generations are believed": changed_function("step", believe_every_generation),
+    "a mere connect forgives the failures": changed_row(Phase.STARTING, Ready, forgive_on_connect),
+    "the second failure is answered at once too": changed_function(
+        "delay", lambda failures, roll, backoff: delay(max(1, failures - 1), roll, backoff)
+    ),
+    "the wait is not jittered": changed_function("delay", lambda failures, _roll, b: delay(failures, 1.0, b)),
+    "a demand ignores its interval": changed_row(Phase.WAITING, Demand, lifecycle._attempt),
+    "a parked child takes every demand": changed_row(Phase.PARKED, Demand, lifecycle._attempt),
+    "a stop is lost while starting": changed_row(Phase.STARTING, Stop, None),
+    "a stop does not halt": changed_row(Phase.UP, Stop, forget_to_halt),
+    "a stop does not overtake a recycling": changed_row(Phase.STOPPING, Stop, None),
+    "an ended child is started beside itself": changed_row(Phase.UP, Recycle, lifecycle._attempt),
+    "done children can be started": changed_row(Phase.DONE, Start, lifecycle._attempt),
+    "the timer does nothing": changed_row(Phase.WAITING, Due, None),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_machine_catches_the_mutant(mutant, monkeypatch):
+    MUTANTS[mutant](monkeypatch)
+    with pytest.raises((AssertionError, TypeError, ValueError, ExceptionGroup)):
+        run_state_machine_as_test(Kernel, settings=HUNTING)
+
+
+def drive(state, *facts):
+    """Feed facts given as `(fact, now)`; all commands in order."""
+    given = []
+    for fact, now in facts:
+        state, commands = lifecycle.step(state, fact, now=now, roll=0.5)
+        given += commands
+    return state, given
+
+
+def test_the_first_failure_is_answered_at_once():
+    state, commands = drive(State(child="c"), (Start(), 0), (Ready(1), 1), (Exited(1, Cause("died")), 2))
+    assert state.phase is Phase.STARTING
+    assert commands[-1] == Spawn(2)
+    assert Announce(ChildFailed("c", 1, Cause("died"), 1, 0.0)) in commands
+
+
+def test_an_incurable_fault_parks_at_once_and_is_probed():
+    policy = Policy(parking=Parking(after=8, probe=300))
+    state, _ = drive(
+        State(child="c", policy=policy), (Start(), 0), (Exited(1, Cause("gone", curable=False)), 1)
+    )
+    assert (state.phase, state.next_attempt_at) == (Phase.PARKED, 301)
+    assert lifecycle.demand_refused(state, 5)
+    assert not lifecycle.demand_refused(state, 10)
+
+
+def test_thirty_healthy_seconds_forget_the_failures():
+    dying = [(Start(), 0), (Exited(1, Cause("x")), 0), (Exited(2, Cause("x")), 0)]
+    state, _ = drive(State(child="c"), *dying, (Due(2), 1), (Ready(3), 1), (Exited(3, Cause("x")), 31))
+    assert state.failures == 1
+    state, _ = drive(State(child="c"), *dying, (Due(2), 1), (Ready(3), 1), (Exited(3, Cause("x")), 30.9))
+    assert state.failures == 3
