@@ -1,0 +1,40 @@
+"""What changed between two catalogues of one server: pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcpx.catalog.model import Catalogue
+
+
+class Diff(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lists differ. Order does not count; any field of an entry does."""
+
+    tools: bool = False
+    resources: bool = False
+    prompts: bool = False
+    about: bool = False
+    """What the server says of itself: title, version, instructions."""
+
+    def __bool__(self) -> bool:
+        return self.tools or self.resources or self.prompts or self.about
+
+
+def diff(old: Catalogue | None, new: Catalogue) -> Diff:
+    """What is different in `new`; everything that it offers, if there was none before."""
+    old = old or Catalogue(generation=0)
+    return Diff(
+        tools=old.tools != new.tools,
+        resources=old.resources != new.resources or _unordered(old.templates) != _unordered(new.templates),
+        prompts=_unordered(old.prompts) != _unordered(new.prompts),
+        about=_about(old) != _about(new),
+    )
+
+
+def _unordered(entries: tuple[msgspec.Struct, ...]) -> list[bytes]:
+    """The entries as a value that does not depend on their order."""
+    return sorted(msgspec.json.encode(entry) for entry in entries)
+
+
+def _about(catalogue: Catalogue) -> tuple[str | None, ...]:
+    return catalogue.server_title, catalogue.server_version, catalogue.instructions

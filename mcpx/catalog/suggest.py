@@ -1,0 +1,180 @@
+"""Errors that help: a name nobody knows is answered with the nearest ones and with what there is.
+
+Owns `nearest` and the three errors for unknown servers, tools and resources. Called by the router and the
+executor; pure. Promises bounded texts: at most three suggestions, at most twenty names and a count.
+
+The errors' `details` are `{"did_you_mean": [...], "available": [...], "available_total": n}`, and for a tool
+that other servers have under exactly that name `"servers_with_it": [...]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher
+from itertools import islice
+from os.path import commonprefix
+from typing import Any, Final
+
+from mcpx.catalog.describe.wording import cut, fold, shown_name, shown_uri
+from mcpx.catalog.model import ServerInfo
+from mcpx.errors import CallError, Code
+
+Shown = Callable[[str], str]
+
+_MOST_AVAILABLE: Final = 20
+_MOST_SERVERS_WITH_IT: Final = 5
+_NAME_LEN: Final = 120
+_STATE_LEN: Final = 200
+_ALIKE: Final = 0.6  # difflib's own measure of a close match
+_SHORTEST_PART: Final = 3  # letters; a shorter part is found in everything
+_COMPARED_LEN: Final = 300
+_MOST_COMPARED: Final = 1000  # letter by letter costs up to 100 us a name
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """Up to `most` of the `known` names that `name` was probably meant to be, best first.
+
+    Case and separators do not count (`readFile` finds `read_file`), nor does the order of words; then come
+    beginnings, then parts. Names alike letter by letter are looked for only where those are too few.
+    """
+    wanted = _words(name)
+    others = [(other, _words(other)) for other in known]
+    good = _best(((_match(wanted, words), other) for other, words in others), most)
+    if len(good) < most:
+        found = set(good)
+        left = islice((pair for pair in others if pair[0] not in found), _MOST_COMPARED)
+        good += _best(((_likeness(wanted, words), other) for other, words in left), most - len(good))
+    return good
+
+
+def _best(scored: Iterable[tuple[float, str]], most: int) -> list[str]:
+    """The names with the highest scores, of those that count as alike at all."""
+    alike = [pair for pair in scored if pair[0] >= _ALIKE]
+    return [name for _, name in sorted(alike, key=lambda pair: -pair[0])[:most]]
+
+
+def _words(name: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(name[:_COMPARED_LEN])]
+
+
+def _match(wanted: list[str], other: list[str]) -> float:
+    """How well two names match by their words and parts, 1 to 5, or 0 for not at all."""
+    left, right = "".join(wanted), "".join(other)
+    if not left or not right:
+        return 0
+    if left == right:
+        return 5
+    if sorted(wanted) == sorted(other):
+        return 4
+    short, long = sorted((left, right), key=len)
+    if len(short) < _SHORTEST_PART or short not in long:
+        return 0
+    return (2 if long.startswith(short) else 1) + len(short) / len(long)
+
+
+def _likeness(wanted: list[str], other: list[str]) -> float:
+    """Difflib's ratio, 0 to 1, with its two cheap upper bounds asked first."""
+    matcher = SequenceMatcher(None, "".join(other), "".join(wanted), autojunk=False)
+    if matcher.real_quick_ratio() < _ALIKE or matcher.quick_ratio() < _ALIKE:
+        return 0
+    return matcher.ratio()
+
+
+def unknown_server(name: str, servers: Sequence[ServerInfo]) -> CallError:
+    """`unknown_server`: nobody has that name; says so too where it is the name of a tool."""
+    known = [server.name for server in servers]
+    near = nearest(name, known)
+    sentences = [f"No server is named {_quoted(name)}.", _did_you_mean(near, shown_name)]
+    owners = _servers_with(name, servers)
+    if owners:
+        sentences.append(f"It is a tool of {_listed(owners, shown_name, _MOST_SERVERS_WITH_IT)}.")
+    sentences.append(_available("Servers", known, shown_name) or "No servers are configured.")
+    details = _details(near, known) | ({"servers_with_it": owners} if owners else {})
+    return CallError(Code.UNKNOWN_SERVER, _joined(sentences), server=name, details=details)
+
+
+def unknown_tool(server: ServerInfo, tool: str, servers: Sequence[ServerInfo]) -> CallError:
+    """`unknown_tool`: `server` has no tool of that name; says which of the `servers` do."""
+    known = list(server.tools)
+    near = nearest(tool, known)
+    owners = _servers_with(tool, servers)
+    sentences = [
+        f"{shown_name(server.name)} has no tool named {_quoted(tool)}.",
+        _did_you_mean(near, shown_name),
+    ]
+    if owners:
+        sentences.append(f"There is one on {_listed(owners, shown_name, _MOST_SERVERS_WITH_IT)}.")
+    sentences += [_standing(server, "tools"), _available("Tools", known, shown_name)]
+    if len(known) > _MOST_AVAILABLE:
+        sentences.append(f"inspect({_quoted(server.name)}) lists them all.")
+    details = _details(near, known) | ({"servers_with_it": owners} if owners else {})
+    return CallError(Code.UNKNOWN_TOOL, _joined(sentences), server=server.name, tool=tool, details=details)
+
+
+def unknown_resource(server: ServerInfo, uri: str) -> CallError:
+    """`unknown_resource`: no resource of `server` has that URI, and no template of it matches."""
+    templates = server.catalogue.templates if server.catalogue else ()
+    known = [*server.resources, *(template.uri_template for template in templates)]
+    near = _nearest_uris(uri, known) or _by_name(server, uri)
+    sentences = [
+        f"{shown_name(server.name)} has no resource {_quoted(uri)}.",
+        _did_you_mean(near, shown_uri),
+        _standing(server, "resources"),
+        _available("Resources", known, shown_uri),
+    ]
+    details = {**_details(near, known), "uri": uri}
+    return CallError(Code.UNKNOWN_RESOURCE, _joined(sentences), server=server.name, details=details)
+
+
+def _nearest_uris(uri: str, known: Sequence[str]) -> list[str]:
+    """The nearest URIs, compared without the folder that all have in common: it makes them all alike."""
+    folder = commonprefix([uri, *known]).rpartition("/")[0]  # noqa: RUF071 -- cut back to a whole folder here
+    ends = {other.removeprefix(folder): other for other in known}
+    return [ends[end] for end in nearest(uri.removeprefix(folder), ends)]
+
+
+def _by_name(server: ServerInfo, name: str) -> list[str]:
+    """The URIs of the resources whose names are nearest."""
+    uris: dict[str, str] = {resource.name: uri for uri, resource in server.resources.items()}
+    return [uris[found] for found in nearest(name, uris)]
+
+
+def _servers_with(tool: str, servers: Sequence[ServerInfo]) -> list[str]:
+    return [server.name for server in servers if tool in server.tools][:_MOST_AVAILABLE]
+
+
+def _standing(server: ServerInfo, things: str) -> str:
+    """How the server stands, where that may be why the name is not known."""
+    state = cut(fold(server.describe_state()), _STATE_LEN)
+    if server.catalogue is None:
+        return f"It has not listed its {things} yet: it is {state}."
+    return "" if server.ready else f"It is {state}; these are the {things} it listed last."
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(cut(name, _NAME_LEN), ensure_ascii=not name.isprintable())
+
+
+def _listed(names: Sequence[str], shown: Shown, most: int = _MOST_AVAILABLE) -> str:
+    """`a, b, c`, or with more than `most` of them `a, b, c and 15 more`."""
+    text = ", ".join(cut(shown(name), _NAME_LEN) for name in names[:most])
+    return text if len(names) <= most else f"{text} and {len(names) - most:,} more"
+
+
+def _did_you_mean(near: Sequence[str], shown: Shown) -> str:
+    return f"Did you mean {' or '.join(cut(shown(name), _NAME_LEN) for name in near)}?" if near else ""
+
+
+def _available(heading: str, known: Sequence[str], shown: Shown) -> str:
+    return f"{heading}: {_listed(known, shown)}." if known else ""
+
+
+def _details(near: list[str], known: list[str]) -> dict[str, Any]:
+    return {"did_you_mean": near, "available": known[:_MOST_AVAILABLE], "available_total": len(known)}
+
+
+def _joined(sentences: Iterable[str]) -> str:
+    return " ".join(filter(None, sentences))

@@ -1,0 +1,101 @@
+"""From a file to a `Config`: the lookup, the reading, and the parse of the whole.
+
+Owns the order in which the file is looked up and every error of the file system. `load` is called once at
+start and at each reload; `parse` is pure but for the environment it is given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import platformdirs
+
+from mcpx.config.document import decode, members
+from mcpx.config.model import Config, HttpGateway, PerServer
+from mcpx.config.notices import Notices
+from mcpx.config.place import Place
+from mcpx.config.servers import TOP_LEVEL_KEYS, find_entries, read_server
+from mcpx.config.settings import (
+    GATEWAY,
+    GENERAL,
+    TOP_LEVEL,
+    nested_groups,
+    read_group,
+    read_per_server,
+    read_values,
+)
+from mcpx.config.strings import Surroundings
+from mcpx.errors import ConfigError
+
+VARIABLE = "MCPX_CONFIG"
+FILE_NAME = "config.json"
+
+
+def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Config:
+    """The configuration in `path`, else the file `MCPX_CONFIG` names, else in the user's config folder.
+
+    Raises:
+        ConfigError: the file is missing or cannot be read, or what `parse` raises.
+    """
+    file = locate(path, environ=environ)
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(str(file), _missing(path, environ)) from None
+    except IsADirectoryError:
+        raise ConfigError(str(file), "this is a folder; name the file in it") from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigError(str(file), f"cannot be read: {reason}") from None
+    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent)
+
+
+def locate(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:
+    """The file that `load` would read, whether it exists or not; `~` at the start is the home folder."""
+    given = str(path) if path is not None else environ.get(VARIABLE, "")
+    if not given:
+        return platformdirs.user_config_path("mcpx") / FILE_NAME
+    return Path(_home(environ) + given[1:] if given == "~" or given.startswith("~/") else given)
+
+
+def parse(
+    text: str | bytes, *, where: str, environ: Mapping[str, str] = os.environ, folder: Path | None = None
+) -> Config:
+    """The configuration in `text`.
+
+    `where` is shown in messages as the file. `folder` is where a relative `cwd` starts: the file's folder, by
+    default the current one.
+
+    Raises:
+        ConfigError: not UTF-8, not JSON, or wrong in a way that cannot be meant; one line that says where.
+    """
+    top = Place(where)
+    document = members(decode(text, where=where), top)
+    notices = Notices()
+    notices.unused(document, top, known=TOP_LEVEL_KEYS)
+    around = Surroundings(environ, _home(environ), str((folder or Path()).absolute()))
+    base = read_per_server(document, PerServer(), top)
+    general = read_values(document, GENERAL, top)
+    gateway = read_group(document, GATEWAY, HttpGateway(), top)
+    for nested, at, known in nested_groups(document, TOP_LEVEL, top):
+        notices.unused(nested, at, known=known)
+    servers = {
+        entry.name: read_server(entry, base, around, notices)
+        for entry in find_entries(document, top, notices)
+    }
+    return Config(source=where, servers=servers, http=gateway, notices=notices.lines(), **general)
+
+
+def _home(environ: Mapping[str, str]) -> str:
+    return environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
+
+
+def _missing(path: str | Path | None, environ: Mapping[str, str]) -> str:
+    """Why this file was looked for, so that the reader knows which of three places to mend."""
+    if path is not None:
+        return "no such file"
+    if environ.get(VARIABLE):
+        return f"no such file; the environment variable {VARIABLE} names it"
+    return f"no such file; looked for the argument (none given), {VARIABLE} (not set), then this file"

@@ -1,0 +1,82 @@
+"""What is worth telling the author of a configuration without refusing it.
+
+Owns the wording and the gathering: a key without effect is reported once, however many servers carry it, and
+a key that looks like a misspelling gets the likely one. One `Notices` lives for one parse.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+from mcpx.config.place import Place, quote
+
+_HINTS: Final = {
+    "timeout": 'use "call_timeout", in seconds',
+    "initTimeout": 'use "connect_timeout", in seconds',
+    "startup_timeout_sec": 'use "connect_timeout"',
+    "tool_timeout_sec": 'use "call_timeout"',
+    "envFile": 'the variables in that file are not set; put them under "env"',
+    "inputs": "nobody can be asked; use environment variables",
+}
+"""Keys of other clients that have a counterpart here, or that would be missed."""
+
+_SIMILAR: Final = 0.8
+_LONGEST_TYPO: Final = 40
+_PLACES_SHOWN: Final = 3
+
+
+def similar(key: str, known: Iterable[str]) -> str | None:
+    """The known key that `key` is likely to be a slip for, or `None`. Case, `_` and `-` do not count."""
+    if len(key) > _LONGEST_TYPO:
+        return None
+    by_plain = {plain(each): each for each in reversed(tuple(known))}
+    found = difflib.get_close_matches(plain(key), by_plain, n=1, cutoff=_SIMILAR)
+    return by_plain[found[0]] if found else None
+
+
+def plain(key: str) -> str:
+    """The key without what people get wrong in keys: case, `_` and `-`."""
+    return key.lower().replace("_", "").replace("-", "")
+
+
+class Notices:
+    """The remarks about one configuration, gathered while it is read."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._unused: dict[str, list[str]] = {}
+
+    def say(self, at: Place, remark: str) -> None:
+        """Remark on one place."""
+        self._lines.append(f"{at.path}: {remark}")
+
+    def unused(
+        self, given: Iterable[str], at: Place, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()
+    ) -> None:
+        """Remark on the keys given at a place that are not `known` there.
+
+        `elsewhere` are keys that MCPX knows, but at the top level. `$schema`, and keys that start with `_` or
+        `//`, are comments.
+        """
+        for key in given:
+            if key in known or key == "$schema" or key.startswith(("_", "//")):
+                continue
+            if key in elsewhere:
+                self.say(at.key(key), "this setting works at the top level only")
+            elif meant := similar(key, known):
+                self.say(at.key(key), f"unknown key, has no effect; did you mean {quote(meant)}?")
+            else:
+                self._unused.setdefault(key, []).append(at.path)
+
+    def lines(self) -> tuple[str, ...]:
+        """All remarks: a line each for places, then a line for each unused key."""
+        return (*self._lines, *(_unused_line(key, places) for key, places in self._unused.items()))
+
+
+def _unused_line(key: str, places: list[str]) -> str:
+    shown = ", ".join(places[:_PLACES_SHOWN])
+    more = f" and {len(places) - _PLACES_SHOWN} more" if len(places) > _PLACES_SHOWN else ""
+    hint = f"; {_HINTS[key]}" if key in _HINTS else ""
+    return f"{quote(key)} is not used by MCPX (in {shown}{more}){hint}"

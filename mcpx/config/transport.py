@@ -1,0 +1,152 @@
+"""How a server is reached: the keys of its entry that say so, and the transport they make.
+
+Owns the choice between stdio, Streamable HTTP and SSE, with the words that other clients use for them, and
+the checks on URLs and headers.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from mcpx.config.document import Members
+from mcpx.config.model import Http, Sse, Stdio, Transport
+from mcpx.config.notices import Notices, plain, similar
+from mcpx.config.place import Place, quote
+from mcpx.config.strings import URL_KEYS, Strings, Surroundings
+from mcpx.config.values import Text
+
+TYPE_KEYS: Final = ("type", "transport")
+
+TYPES: Final = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+
+_PLAIN_TYPES: Final = {plain(word): kind for word, kind in TYPES.items()}
+
+_STDIO_ONLY: Final = ("args", "env", "cwd")
+_BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
+
+
+def read_transport(
+    entry: Members, at: Place, around: Surroundings, notices: Notices
+) -> tuple[Transport, tuple[str, ...]]:
+    """The transport of an entry, and the reasons why it cannot be used, which are none for a good one.
+
+    Raises:
+        ConfigError: no way to reach the server is given, or two, or one of the values is wrong as written.
+    """
+    declared = _declared(entry, at)
+    url_key = _url_key(entry, at)
+    if "command" in entry and url_key:
+        raise at.error(f'both "command" and {quote(url_key)}: a server has one or the other')
+    if "command" not in entry and not url_key:
+        raise at.error(_neither(entry))
+    needed = "command" if declared == "stdio" else "url"
+    if declared and (needed == "command") is not ("command" in entry):
+        raise at.error(
+            f'type "{declared}" needs {quote(needed)}, but the entry has {quote(url_key or "command")}'
+        )
+    strings = Strings(entry, at, around, notices)
+    unfit = _STDIO_ONLY if url_key else ("headers",)
+    reached_by = "a URL" if url_key else "a command"
+    for key in (key for key in unfit if key in entry):
+        notices.say(at.key(key), f"has no effect on a server that is reached by {reached_by}")
+    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, around)
+    return transport, tuple(dict.fromkeys(strings.reasons))
+
+
+def _declared(entry: Members, at: Place) -> str | None:
+    """The transport that the entry names, in our word for it; `None` if it names none."""
+    found = None
+    for key in (key for key in TYPE_KEYS if key in entry):
+        word = Text().read(entry[key], at.key(key))
+        kind = _PLAIN_TYPES.get(plain(word))
+        if kind is None:
+            raise at.key(key).error(_unknown_type(word))
+        if found not in (None, kind):
+            raise at.key(key).error(f'"{kind}" contradicts the type "{found}" of the same entry')
+        found = kind
+    return found
+
+
+def _unknown_type(word: str) -> str:
+    meant = similar(word, TYPES)
+    guess = f"; did you mean {quote(meant)}?" if meant else ""
+    return f'unknown transport {quote(word)}, expected "stdio", "http" or "sse"{guess}'
+
+
+def _url_key(entry: Members, at: Place) -> str | None:
+    given = [key for key in URL_KEYS if key in entry]
+    if len(given) > 1:
+        raise at.error(f"both {quote(given[0])} and {quote(given[1])}: a server has one address")
+    return given[0] if given else None
+
+
+def _neither(entry: Members) -> str:
+    for key in entry:
+        if (meant := similar(key, ("command", "url"))) is not None:
+            return f'neither "command" nor "url"; did you mean {quote(meant)} where it says {quote(key)}?'
+    return 'neither "command" nor "url": MCPX cannot know how to reach this server'
+
+
+def _stdio(strings: Strings, entry: Members, around: Surroundings) -> Stdio:
+    cwd = _at_home(strings.text("cwd", _empty), around) if "cwd" in entry else None
+    return Stdio(
+        command=_at_home(strings.text("command", _empty), around),
+        args=strings.texts("args"),
+        env=strings.named("env"),
+        cwd=None if cwd is None else os.path.normpath(os.path.join(around.folder, cwd)),  # noqa: PTH118
+    )
+
+
+def _remote(strings: Strings, url_key: str, declared: str | None) -> Http | Sse:
+    url = strings.text(url_key, _bad_url)
+    headers = {name: value.strip() for name, value in strings.named("headers", _bad_header).items()}
+    guessed = "sse" if url_key != "httpUrl" and _ends_in_sse(url) else "http"
+    kind = Sse if (declared or guessed) == "sse" else Http
+    return kind(url=url, headers=headers)
+
+
+def _at_home(path: str, around: Surroundings) -> str:
+    return around.home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def _empty(text: str) -> str | None:
+    return None if text else "expected a string, got an empty one"
+
+
+def _bad_url(url: str) -> str | None:
+    """What is wrong with a URL, without showing it: it may hold a password."""
+    if not re.match("https?://", url, re.IGNORECASE):
+        return "expected a URL that starts with http:// or https://"
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        return "the URL holds a space or a control character"
+    return None if _host(url) else "the host or the port of the URL cannot be read"
+
+
+def _host(url: str) -> str | None:
+    """The host a URL names, when its port can be read too."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises what it cannot read
+    except ValueError:
+        return None
+    return parts.hostname
+
+
+def _ends_in_sse(url: str) -> bool:
+    return url.split("?", 1)[0].split("#", 1)[0].rstrip("/").endswith("/sse")
+
+
+def _bad_header(value: str) -> str | None:
+    wrong = _BAD_HEADER.search(value.strip())
+    return "a header can hold printable ASCII only, and no line break" if wrong else None

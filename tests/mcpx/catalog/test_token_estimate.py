@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpx.catalog.describe import describe_tools
+from mcpx.catalog.tokens import estimate
+from tests import tokens
+from tests.mcpx.catalog.snapshots import corpus, need_corpus
+
+
+def real(texts):
+    """The count of each text in the dearer encoding."""
+    return [max(pair) for pair in zip(*tokens.count(texts).values(), strict=True)]
+
+
+def test_no_text_costs_nothing():
+    assert estimate("") == 0
+
+
+@given(st.text(), st.text())
+def test_lines_may_be_added_up(one, other):
+    assert estimate(one + "\n" + other) <= estimate(one) + 1 + estimate(other)
+
+
+@given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S"]), min_size=1))
+def test_no_character_is_free(text):
+    assert estimate(text) >= max(1, len(text) // 12)
+
+
+def test_lone_surrogates_and_controls_are_counted_and_not_an_error():
+    assert estimate("a\ud800\x00b") >= 3
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("budget", [60_000, 9000, 5200, 4000, 2500, 1500, 600])
+def test_listings_of_the_corpus_are_never_underestimated(budget):
+    text = describe_tools(corpus(), budget=budget)
+    assert estimate(text) >= real([text])[0]
+
+
+@pytest.mark.corpus
+def test_english_and_identifiers_are_overestimated_by_15_percent_at_most():
+    english = [one for one in corpus() if describe_tools([one], budget=10_000).isascii()]
+    assert len(english) > 30
+    for budget in (60_000, 4000, 2200):
+        text = describe_tools(english, budget=budget)
+        assert real([text])[0] <= estimate(text) <= 1.15 * real([text])[0]
+
+
+@pytest.mark.corpus
+def test_the_prose_of_the_corpus_is_estimated_within_15_percent():
+    told = [item.description or "" for one in corpus() for item in one.tools.values()]
+    text = "\n".join(line for line in told if line.isascii())
+    assert len(text) > 20_000
+    assert real([text])[0] <= estimate(text) <= 1.15 * real([text])[0]
+
+
+SCRIPTS = {
+    "chinese": "糖尿病是一种慢性代谢性疾病。其特征是血糖水平长期升高。主要症状包括多饮、多尿、体重下降。",
+    "traditional": "請檢查檔案系統並讀取伺服器資源。說明繁體中文測試。",
+    "japanese": "このツールはファイルを読み込み、サーバーのリソースを検索してデータベースに接続します。",
+    "korean": "이 도구는 파일을 읽고 서버의 리소스를 검색하여 데이터베이스에 연결합니다.",
+    "russian": "Этот инструмент читает файлы и ищет ресурсы сервера; пользователь может изменить настройки.",
+    "greek": "Αυτό το εργαλείο διαβάζει αρχεία και αναζητά πόρους του διακομιστή.",
+    "arabic": "تقرأ هذه الأداة الملفات وتبحث عن موارد الخادم وتتصل بقاعدة البيانات.",
+    "hebrew": "הכלי הזה קורא קבצים ומחפש משאבי שרת, המשתמש יכול לשנות את ההגדרות.",
+    "thai": "เครื่องมือนี้อ่านไฟล์และค้นหาทรัพยากรของเซิร์ฟเวอร์ผู้ใช้สามารถเปลี่ยนการตั้งค่าได้",
+    "hindi": "यह उपकरण फ़ाइलें पढ़ता है और सर्वर संसाधनों की खोज करता है।",
+    "georgian": "ეს ინსტრუმენტი კითხულობს ფაილებს და ეძებს სერვერის რესურსებს.",
+    "german": "Dieses Werkzeug liest Dateien und durchsucht Serverressourcen; Benutzer können sie ändern.",
+    "french": "Cet outil lit les fichiers et recherche les ressources du serveur, déjà enregistrées.",
+    "vietnamese": "Công cụ này đọc tệp và tìm kiếm tài nguyên máy chủ.",
+    "emoji": "😀🚀📁✅❌🔍📊💡🎉🐍🌐",
+}
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_no_script_is_underestimated_or_more_than_doubled(script):
+    need_corpus()
+    text = SCRIPTS[script]
+    assert real([text])[0] <= estimate(text) <= 2.3 * real([text])[0]
