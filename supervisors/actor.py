@@ -49,6 +49,12 @@ class ActorRef(Generic[M]):
         reply.on_abandon = lambda: self.mailbox.discard(envelope)
         self.mailbox.put(envelope)
 
+    def put_back(self, message: M, reply: Reply[Any]) -> None:
+        """Put a request that was taken at the head of the mailbox again; the size does not count."""
+        envelope = Envelope(message, reply)
+        reply.on_abandon = lambda: self.mailbox.discard(envelope)
+        self.mailbox.put_back(envelope)
+
     async def ask(self, message: M) -> Any:
         """Put `message` into the mailbox and wait for the answer. Cancelling it withdraws the message.
 

@@ -1,0 +1,190 @@
+"""JSON text into TOON, where that is really smaller and loses nothing.
+
+Owns the decision whether a JSON text is replaced by TOON (Token-Oriented Object Notation, toonformat.dev),
+and knows where the TOON library in use, or TOON itself, would change a value. Called by whatever shapes an
+answer for a model. Everything here is pure, and nothing but `encode` and `decode` raises.
+
+Only an object or an array counts as JSON: a text such as `42`, `true` or `"x"` is text to a reader, and
+TOON has nothing to save on it. A text is parsed once, by `read_json`; the parsed value serves
+`structuredContent` whether or not TOON is used.
+
+TOON takes the text's place only if it has fewer characters than both the text as it came and the compact
+JSON, and only if it says the same: decoding it gives every key and every value of the text, strings as
+strings, booleans as booleans, numbers to the last digit. Two freedoms that JSON itself gives are used:
+`1.0`, `1` and `1e0` are one number (an integral float is written without its fraction), and rows of a table
+share one order of keys. The text stays as it came where TOON could not keep to that:
+
+* an object that has the same key twice (a parser keeps one of them);
+* a number that a 64-bit float cannot hold exactly, such as `0.1000000000000000055` or `1e-400`;
+* a float of 2**53 and above, whose digits in TOON name an integer near it, and `-0.0`, which TOON calls `0`;
+* nesting so deep that TOON would be mostly indentation;
+* `{}`, which in TOON is the empty text, and a model should not be given nothing.
+
+A text that is not strict JSON (`NaN`, `1e400`, half a surrogate pair, a byte order mark), or is nested
+deeper than `MAX_DEPTH`, is not JSON here, and stays the text it is.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import msgspec
+import toons
+
+MAX_DEPTH: Final = 256  # levels; far above real data, far below what recursive encoders on the way out bear
+
+_INDENT_ROOM: Final = 16 * 1024 * 1024  # characters of indentation that are never worth a closer look
+_INDENT_PER_CHARACTER: Final = 4  # indentation beyond this, per character of JSON, cannot end up smaller
+_EXACT_FLOAT: Final = 2.0**53  # below it a float's shortest digits are its value; from it on they may not be
+_SAFE_DIGITS: Final = 15  # any decimal of so many digits survives the way through a 64-bit float
+
+_TO_ZEROS: Final = bytes.maketrans(b"0123456789.E", b"00000000000e")
+_LONG_NUMBER: Final = b"0" * (_SAFE_DIGITS + 1)
+
+_PARSER: Final = msgspec.json.Decoder()
+
+
+class Compressed(msgspec.Struct, frozen=True):
+    """`text` is TOON, smaller than the JSON it stands for; `value` is that JSON, parsed."""
+
+    text: str
+    value: Any
+
+
+class JSONText(msgspec.Struct, frozen=True):
+    """A text that is a JSON object or array. Made by `read_json`.
+
+    `text` is as it came; `value` is the dict or list it holds (of equal keys the last, as everywhere);
+    `depth` is the number of levels, or an upper bound of it that is not above `MAX_DEPTH`.
+    """
+
+    text: str
+    value: Any
+    depth: int
+
+    def shorten(self, *, min_size: int = 0) -> str | None:
+        """TOON for this text, or `None` where the text should stay: not smaller, or not the same.
+
+        A text of fewer than `min_size` characters is not tried.
+        """
+        if not self.value or len(self.text) < min_size or self._drowns_in_indentation():
+            return None
+        try:
+            compact = msgspec.json.encode(self.value)
+            toon = encode(self.value)
+        except (TypeError, ValueError):
+            return None  # a boundary: no answer is lost because a foreign encoder refuses a value in it
+        if len(toon) >= min(len(self.text), _characters(compact)):
+            return None
+        faithful = _has_every_key(self.text, compact) and _has_every_number(self.text)
+        return toon if faithful else None
+
+    def _drowns_in_indentation(self) -> bool:
+        """Whether TOON's indentation could be many times the text: a megabyte may make a gigabyte."""
+        lines = self.text.count(",") + _containers(self.text) + 1
+        if 2 * self.depth * lines <= _INDENT_ROOM:
+            return False
+        most = _INDENT_ROOM + _INDENT_PER_CHARACTER * len(self.text)
+        return 2 * _depth(self.value) * lines > most
+
+
+def encode(value: Any) -> str:
+    """Plain JSON data as TOON. Raises ValueError or TypeError for what TOON cannot say.
+
+    Unguarded: use `read_json` or `compress` where the value must survive to the last digit.
+    """
+    return toons.dumps(value)
+
+
+def decode(text: str) -> Any:
+    """TOON as plain JSON data; raises ValueError, with the line, for what is not TOON."""
+    return toons.loads(text)
+
+
+def read_json(text: str) -> JSONText | None:
+    """The JSON object or array that `text` is, parsed; `None` for any other text. Never raises."""
+    if text.lstrip(" \t\r\n")[:1] not in ("{", "["):
+        return None
+    try:
+        value = _PARSER.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    depth = _containers(text)
+    if depth > MAX_DEPTH:
+        depth = _depth(value)
+    return JSONText(text, value, depth) if depth <= MAX_DEPTH else None
+
+
+def compress(text: str, *, min_size: int = 0) -> Compressed | None:
+    """`text` as TOON, with its parsed value; `None` where it is not JSON, or should stay as it is."""
+    source = read_json(text)
+    toon = source.shorten(min_size=min_size) if source else None
+    return Compressed(toon, source.value) if source and toon is not None else None
+
+
+def _characters(encoded: bytes) -> int:
+    return len(encoded) if encoded.isascii() else len(encoded.decode())
+
+
+def _containers(text: str) -> int:
+    """How many objects and arrays a JSON text has at most (those in its strings are counted too)."""
+    return text.count("{") + text.count("[")
+
+
+def _depth(value: Any) -> int:
+    """Levels of nesting: 1 for a flat object or array. Level by level, so that no depth is too much."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        members = (item.values() if type(item) is dict else item for item in level)
+        level = [member for many in members for member in many if type(member) in (dict, list)]
+    return depth
+
+
+def _has_every_key(text: str, compact: bytes) -> bool:
+    r"""Whether no key of `text` was dropped as a double when it was parsed and written as `compact`.
+
+    The two differ in colons exactly by the members dropped, because a colon stands after every key, and
+    those in strings are kept; unless a string spells its colon `\u003a`, which the other would not.
+    """
+    if text.count(":") != compact.count(b":"):
+        return False
+    return "\\u003" not in text or "\\u003a" not in text.lower()
+
+
+def _has_every_number(text: str) -> bool:
+    """Whether TOON keeps each number of a JSON text to the last digit.
+
+    Nearly every text is cleared by a scan of its bytes: no run of more than 15 digits, no exponent, no
+    negative zero. (Digits in strings raise a false alarm, never a false all-clear.) The others have their
+    float literals read one by one.
+    """
+    scanned = text.encode().translate(_TO_ZEROS)
+    if _LONG_NUMBER not in scanned and b"0e" not in scanned and "-0.0" not in text:
+        return True
+    literals: list[str] = []
+    msgspec.json.Decoder(float_hook=literals.append).decode(text)
+    return not literals or _has_every_digit(literals)
+
+
+def _has_every_digit(literals: list[str]) -> bool:
+    """Whether each float literal comes out of TOON as the number that went in.
+
+    TOON writes the shortest digits that name the float. So a literal that is such digits is safe, and any
+    other must be equal to them as a decimal number.
+    """
+    floats = [float(literal) for literal in literals]
+    if max(floats) >= _EXACT_FLOAT or min(floats) <= -_EXACT_FLOAT:
+        return False
+    shortest = set(msgspec.json.encode(floats)[1:-1].decode().split(","))
+    if "-0.0" in shortest:
+        return False
+    return all(map(_is_exact, set(literals) - shortest))
+
+
+def _is_exact(literal: str) -> bool:
+    try:
+        return Decimal(literal) == Decimal(repr(float(literal)))
+    except InvalidOperation:
+        return False  # an exponent of twenty digits, which no decimal can hold either

@@ -1,0 +1,138 @@
+"""The knowledge base: a folder of text documents offered as `file://` resources, over stdio.
+
+Run as `python -m mcpx.demo.knowledge [--folder PATH]`; without a folder it serves the three medical leaflets
+in Chinese that ship with it (diabetes, heart disease, hypertension). Resources carry name, MIME type and size
+and, on purpose, no description: a gateway makes one from the content. Whatever is not a visible file inside
+the folder does not exist for it. The folder is read afresh at every request.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+import click
+import msgspec
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    BlobResourceContents,
+    CallToolRequestParams,
+    CallToolResult,
+    ListResourcesResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    TextResourceContents,
+    Tool,
+    ToolAnnotations,
+)
+
+from mcpx.demo import folder
+from mcpx.demo.serving import answer, resource_not_found, serve
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+    Request = ServerRequestContext[Any, Any]
+
+BUNDLED: Final = Path(__file__).parent / "documents"
+INSTRUCTIONS: Final = (
+    "A folder of documents. Find the right one with search_documents or in the list of resources, "
+    "then read it by its URI."
+)
+
+_SEARCH: Final = Tool(
+    name="search_documents",
+    description="Find the lines that hold a word or phrase, in all documents, without regard to case.",
+    input_schema={
+        "type": "object",
+        "properties": {"query": {"type": "string", "minLength": 1, "description": "The word or phrase"}},
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+    annotations=ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    ),
+)
+
+
+def build(root: Path) -> Server[Any]:
+    """A server of the documents under `root`."""
+
+    async def list_resources(_: Request, __: PaginatedRequestParams | None) -> ListResourcesResult:
+        found = await anyio.to_thread.run_sync(folder.documents, root)
+        return ListResourcesResult(resources=[_resource(document) for document in found])
+
+    async def read_resource(ctx: Request, params: ReadResourceRequestParams) -> ReadResourceResult:
+        document = await anyio.to_thread.run_sync(folder.find, root, params.uri)
+        if document is None:
+            raise resource_not_found(params.uri, ctx.protocol_version)
+        try:
+            content = await anyio.to_thread.run_sync(folder.read, document)
+        except OSError as error:
+            problem = f"Cannot read {document.name}: {error.strerror}"
+            raise MCPError(INTERNAL_ERROR, problem, {"uri": params.uri}) from error
+        return ReadResourceResult(contents=[_contents(params.uri, document.mime_type, content)])
+
+    async def list_tools(_: Request, __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[_SEARCH])
+
+    async def call_tool(_: Request, params: CallToolRequestParams) -> CallToolResult:
+        query = (params.arguments or {}).get("query")
+        if params.name != _SEARCH.name:
+            return answer(f"No tool {params.name!r}: there is only {_SEARCH.name}", failed=True)
+        if not isinstance(query, str) or not query:
+            return answer("query must be a text of at least one character", failed=True)
+        return _found(await anyio.to_thread.run_sync(folder.search, root, query))
+
+    return Server(
+        "mcpx-demo-knowledge",
+        title="Demo knowledge base",
+        version="1.0.0",
+        instructions=INSTRUCTIONS,
+        on_list_resources=list_resources,
+        on_read_resource=read_resource,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _resource(document: folder.Document) -> Resource:
+    return Resource(uri=document.uri, name=document.name, mime_type=document.mime_type, size=document.size)
+
+
+def _contents(uri: str, mime_type: str, content: str | bytes) -> TextResourceContents | BlobResourceContents:
+    if isinstance(content, str):
+        return TextResourceContents(uri=uri, mime_type=mime_type, text=content)
+    return BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(content).decode())
+
+
+def _found(matches: list[folder.Match]) -> CallToolResult:
+    """The matches as JSON text, and the same as structured content."""
+    rows = {"matches": msgspec.to_builtins(matches)}
+    return answer(json.dumps(rows, ensure_ascii=False), structured=rows)
+
+
+@click.command()
+@click.option(
+    "--folder",
+    "root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=BUNDLED,
+    help="The folder to serve, in place of the bundled leaflets.",
+)
+def main(root: Path) -> None:
+    """Serve a folder of documents as an MCP server over stdio."""
+    anyio.run(serve, build(root))
+
+
+if __name__ == "__main__":
+    main()

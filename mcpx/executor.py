@@ -1,0 +1,103 @@
+"""The executor: check a call's arguments, send it, shape its result.
+
+`dispatch` is the sending half, used by the router actor: it returns at once and the answer comes into a
+reply slot. `execute` is the whole, for programs. Part of the public API.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mcpx.arguments import ArgumentChecker, read_arguments
+from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.content import Shaped, shape_tool_result
+from mcpx.registry import Registry
+from mcpx.upstream.requests import CallTool, OnProgress
+from supervisors import Reply
+
+
+class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one call, as the upstream gave it and as the model gets it."""
+
+    server_name: str
+    tool_name: str
+    raw: JSON
+    """The upstream's result, unaltered: `{content, structuredContent?, isError?}`."""
+    shaped: Shaped
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool itself reported a failure."""
+        return self.shaped.is_error
+
+    @property
+    def raw_data(self) -> Any:
+        """The data for programs: the structured content as plain JSON, or else the text."""
+        if self.shaped.structured_content is not None:
+            return self.shaped.structured_content
+        return _text(self.raw.get("content", []))
+
+    @property
+    def compressed_data(self) -> str:
+        """The text for the model: TOON where that is smaller."""
+        return _text(self.shaped.content)
+
+
+def _text(content: list[JSON]) -> str:
+    return "\n".join(block["text"] for block in content if block.get("type") == "text")
+
+
+def _is_safe(tool: ToolInfo) -> bool:
+    """Whether the tool says of itself that running it twice does no harm."""
+    hints = tool.annotations or {}
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+
+class Executor:
+    """Runs tools of the registry's servers. Keeps nothing but compiled validators."""
+
+    def __init__(self, registry: Registry, *, toon: bool = True, toon_min_size: int = 0) -> None:
+        self._registry = registry
+        self._toon = toon
+        self._toon_min_size = toon_min_size
+        self._checker = ArgumentChecker()
+
+    def dispatch(
+        self,
+        server_name: str,
+        tool_name: str,
+        arguments: Any,
+        reply: Reply[JSON],
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Check a call and put it into its server's queue; `reply` gets the raw result.
+
+        Raises:
+            CallError: With the outcome `not_sent`: unknown names, bad arguments, no server.
+        """
+        tool = self._registry.tool(server_name, tool_name)
+        checked = read_arguments(arguments, tool)
+        self._checker.check(tool, checked)
+        call = CallTool(tool_name, checked, on_progress, safe=_is_safe(tool))
+        self._registry.upstream(server_name).submit(call, reply)
+
+    def shape(self, server_name: str, tool_name: str, raw: JSON) -> ExecutionResult:
+        """The upstream's result in the form for model and program."""
+        shaped = shape_tool_result(
+            raw, toon=self._toon, toon_min_size=self._toon_min_size, server=server_name
+        )
+        return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
+
+    async def execute(self, server_name: str, tool_name: str, arguments: Any = None) -> ExecutionResult:
+        """Run one tool and wait for its result.
+
+        `arguments` is an object, a JSON string that holds one, or None for no arguments.
+
+        Raises:
+            CallError: With code and outcome. A failure that the tool itself reports is a result.
+        """
+        reply: Reply[JSON] = Reply()
+        self.dispatch(server_name, tool_name, arguments, reply)
+        return self.shape(server_name, tool_name, await reply.wait())

@@ -1,0 +1,1 @@
+"""What MCPX tells the people who run it: logs and counters."""

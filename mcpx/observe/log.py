@@ -1,0 +1,62 @@
+"""The log: structlog on standard error, a dotted event and fields a line.
+
+`configure` is called once by the command line. Colours only on a terminal; `MCPX_LOG` sets the level
+(debug, info, warning, error) and `MCPX_LOG_FORMAT=json` one JSON object a line, for machines. Records of
+libraries that use `logging` pass through the same door, from warnings on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Final
+
+import structlog
+
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def configure(level: str | None = None) -> None:
+    """Send MCPX's log, and other libraries' warnings, to standard error. `level` wins over `MCPX_LOG`."""
+    chosen = LEVELS.get((level or os.environ.get("MCPX_LOG") or "info").lower(), logging.INFO)
+    as_json = os.environ.get("MCPX_LOG_FORMAT", "").lower() == "json"
+    render: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=_colours())
+    )
+    shared: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
+        structlog.processors.format_exc_info if as_json else _as_it_is,
+    ]
+    structlog.configure(
+        processors=[*shared, render],
+        wrapper_class=structlog.make_filtering_bound_logger(chosen),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(chosen, logging.WARNING))
+
+
+def _colours() -> bool:
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ
+
+
+def _as_it_is(
+    _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return event

@@ -1,0 +1,110 @@
+"""The registry: the read side over all upstream actors' catalogues.
+
+Answers from frozen snapshots, never from the network; only `read_resource` asks an upstream. Holds no data
+of its own: what it gives is what the actors' state is at that moment. Part of the public API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcpx.catalog.model import JSON, ResourceInfo, ServerInfo, ToolInfo
+from mcpx.catalog.suggest import unknown_resource, unknown_server, unknown_tool
+from mcpx.content import resource_value
+from mcpx.errors import CallError, Code
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.requests import ReadResource
+from supervisors import Reply
+
+
+class Registry:
+    """What all servers offer, by name. Names are looked up exactly."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+        self._upstreams = upstreams
+
+    # --- lookups that answer None
+
+    def list_servers(self) -> list[ServerInfo]:
+        """All configured servers as they are now, in the order of the configuration."""
+        return [upstream.info() for upstream in self._upstreams.values()]
+
+    def get_server_info(self, server_name: str) -> ServerInfo | None:
+        """One server, or None."""
+        upstream = self._upstreams.get(server_name)
+        return upstream.info() if upstream else None
+
+    def list_tools(self, server_name: str) -> list[ToolInfo]:
+        """The tools of one server; empty for an unknown server, or before its first listing."""
+        info = self.get_server_info(server_name)
+        return list(info.tools.values()) if info else []
+
+    def get_tool(self, server_name: str, tool_name: str) -> ToolInfo | None:
+        """One tool, or None."""
+        info = self.get_server_info(server_name)
+        return info.tools.get(tool_name) if info else None
+
+    def list_resources(self, server_name: str) -> list[ResourceInfo]:
+        """The resources of one server; empty for an unknown server, or before its first listing."""
+        info = self.get_server_info(server_name)
+        return list(info.resources.values()) if info else []
+
+    def list_all_resources(self) -> dict[str, list[ResourceInfo]]:
+        """The resources of every server that has some, by server name."""
+        found = {info.name: list(info.resources.values()) for info in self.list_servers()}
+        return {name: resources for name, resources in found.items() if resources}
+
+    def get_resource(self, server_name: str, uri: str) -> ResourceInfo | None:
+        """One resource, or None."""
+        info = self.get_server_info(server_name)
+        return info.resources.get(uri) if info else None
+
+    # --- lookups that must succeed
+
+    def upstream(self, server_name: str) -> Upstream:
+        """The actor's handle. Raises CallError `unknown_server`."""
+        upstream = self._upstreams.get(server_name)
+        if upstream is None:
+            raise unknown_server(server_name, self.list_servers())
+        return upstream
+
+    def tool(self, server_name: str, tool_name: str) -> ToolInfo:
+        """A tool that is to be used. Raises CallError: unknown server or tool, or not listed yet."""
+        upstream = self.upstream(server_name)
+        catalogue = upstream.catalogue
+        tool = catalogue.tools.get(tool_name) if catalogue else None
+        if tool is None:
+            if upstream.catalogue is None:
+                raise self._not_listed(upstream.info(), tool_name)
+            raise unknown_tool(upstream.info(), tool_name, self.list_servers())
+        return tool
+
+    def _not_listed(self, info: ServerInfo, tool_name: str | None) -> CallError:
+        text = f"{info.name} has not told its tools yet ({info.describe_state()}); nothing was sent"
+        details: JSON = {"state": str(info.state)} | ({"cause": info.cause} if info.cause else {})
+        return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=details)
+
+    # --- reading
+
+    def submit_read(self, server_name: str, uri: str, reply: Reply[JSON]) -> None:
+        """Ask an upstream for a resource; `reply` gets the raw result.
+
+        Raises:
+            CallError: `unknown_server`, `unknown_resource`, `server_unavailable`, `overloaded`.
+        """
+        upstream = self.upstream(server_name)
+        catalogue = upstream.catalogue
+        if catalogue is not None and uri not in catalogue.resources and not catalogue.templates:
+            raise unknown_resource(upstream.info(), uri)
+        upstream.submit(ReadResource(uri), reply)
+
+    async def read_resource(self, server_name: str, uri: str) -> Any:
+        """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.
+
+        Raises:
+            CallError: As in `submit_read`, or whatever befell the request.
+        """
+        reply: Reply[JSON] = Reply()
+        self.submit_read(server_name, uri, reply)
+        return resource_value(await reply.wait(), uri=uri, server=server_name)

@@ -1,0 +1,107 @@
+"""The router: the one actor that takes every inspect, exec and resources request.
+
+`RouterActor` serves its mailbox one message at a time and never waits: inspect is answered from the
+snapshots, and a call or a read is checked and handed on, reply slot and all, into its server's queue. So a
+slow server holds nobody up, and the answer goes to the asker without a detour. `Router` is the face for
+the gateway and the command line: it asks the actor and shapes what comes back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.catalog.model import JSON
+from mcpx.content import Shaped, shape_resource
+from mcpx.errors import CallError
+from mcpx.executor import ExecutionResult, Executor
+from mcpx.inspection import Inspector
+from mcpx.registry import Registry
+from mcpx.upstream.requests import OnProgress
+from supervisors import Actor, ActorRef, Reply
+
+MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
+
+
+class Inspect(msgspec.Struct, frozen=True):
+    """What a server offers, or one of its tools; the answer is a `Shaped`."""
+
+    server_name: str
+    tool_name: str | None = None
+
+
+class Exec(msgspec.Struct, frozen=True):
+    """Run a tool; the answer is the upstream's raw result."""
+
+    server_name: str
+    tool_name: str
+    arguments: Any
+    on_progress: OnProgress | None = None
+
+
+class Read(msgspec.Struct, frozen=True):
+    """Read a resource; the answer is the upstream's raw result."""
+
+    server_name: str
+    uri: str
+
+
+Message = Inspect | Exec | Read
+
+
+class RouterActor(Actor[Message]):
+    """Finds the way for each message. Keeps no state, so that a restart loses nothing."""
+
+    def __init__(
+        self, ref: ActorRef[Message], registry: Registry, executor: Executor, inspector: Inspector
+    ) -> None:
+        super().__init__(ref)
+        self._registry = registry
+        self._executor = executor
+        self._inspector = inspector
+
+    async def handle(self, message: Message, reply: Reply[Any] | None) -> None:
+        if reply is None:
+            return
+        try:
+            self._route(message, reply)
+        except CallError as error:  # the request is wrong, not the router
+            reply.reject(error)
+
+    def _route(self, message: Message, reply: Reply[Any]) -> None:
+        match message:
+            case Inspect(server, tool):
+                reply.resolve(self._inspector.inspect(server, tool))
+            case Exec(server, tool, arguments, on_progress):
+                self._executor.dispatch(server, tool, arguments, reply, on_progress)
+            case Read(server, uri):
+                self._registry.submit_read(server, uri, reply)
+
+
+class Router:
+    """The three operations. Each waits for its answer and raises CallError where it fails."""
+
+    def __init__(self, ref: ActorRef[Message], registry: Registry, executor: Executor) -> None:
+        self._ref = ref
+        self._registry = registry
+        self._executor = executor
+
+    async def inspect(self, server_name: str, tool_name: str | None = None) -> Shaped:
+        """All tools of a server, or one tool whole; from the cache."""
+        shaped: Shaped = await self._ref.ask(Inspect(server_name, tool_name))
+        return shaped
+
+    async def exec(
+        self, server_name: str, tool_name: str, arguments: Any = None, on_progress: OnProgress | None = None
+    ) -> ExecutionResult:
+        """Run a tool. A failure that the tool itself reports is a result, not an exception."""
+        await self._registry.upstream(server_name).await_catalogue()
+        raw: JSON = await self._ref.ask(Exec(server_name, tool_name, arguments, on_progress))
+        return self._executor.shape(server_name, tool_name, raw)
+
+    async def read(self, server_name: str, uri: str) -> Shaped:
+        """Read a resource."""
+        await self._registry.upstream(server_name).await_catalogue()
+        raw: JSON = await self._ref.ask(Read(server_name, uri))
+        return shape_resource(raw, uri=uri, server=server_name)

@@ -1,0 +1,48 @@
+"""JSON Schema as a TypeScript type on one line: what a tool takes, in a third of the tokens.
+
+Owns the notation. Called wherever a schema is shown to a model: `inspect`, the catalogue, argument errors.
+Promises: any JSON goes in and one line comes out; nothing raises, nothing loops, nothing is fetched.
+
+The notation is TypeScript's, with these additions, all on one line:
+
+* `integer` beside `number`; string literals and awkward names in single quotes.
+* `/* description; 1..100, default 10 */` behind a type: its description, then what the type cannot say.
+  Bare words there are formats, `>0` and `1..5 items` bounds, `pattern` comes last and runs to the end.
+* `<type> where Node = {kids?: Node[]}; Leaf = string`: named types, for a `$ref` that is recursive, or used
+  more than once and long. Any other `$ref` is written in place.
+* Double quotes mean JSON: a subschema that has no TypeScript form (`not`, `if`, `contains`, a remote `$ref`,
+  an unheard-of `type`, nesting beyond reason) stands as its compact JSON Schema. Where that would tear a
+  local `$ref` from its target, the whole schema does.
+
+`unknown` is written only where the schema accepts anything: `{}`, `true`, an array without `items`, a name
+that is required but has no schema. What JSON Schema leaves open by default (more properties, tuples longer or
+shorter) is not spelled out; `additionalProperties: true` beside properties is. Left out, because it says
+nothing: a title or description that repeats the name, a title beside a description, the root's title, a null
+default of an optional property, the bounds of safe integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcpx.schema_ts.literal import compact_json, one_line
+from mcpx.schema_ts.render import RootOnlyError, render
+
+__all__ = ["SchemaConverter"]
+
+
+class SchemaConverter:
+    """JSON Schema to TypeScript; it holds no state, so the class serves as well as an instance."""
+
+    @staticmethod
+    def convert(schema: Any, *, max_description_len: int = 300, tool_description: str | None = None) -> str:
+        """The schema (any JSON value, of any draft) as one line of TypeScript. Raises nothing.
+
+        Each description is cut at `max_description_len` characters with `...`; 0 leaves descriptions out.
+        The root's own description stands behind the type, unless it is `tool_description` over again.
+        """
+        try:
+            text = render(schema, max(0, max_description_len), tool_description)
+        except (RootOnlyError, RecursionError):  # the second: defaults nested too deep, or a deep caller
+            text = compact_json(schema)
+        return one_line(text)

@@ -1,0 +1,109 @@
+"""JSON values as text on one line: TypeScript literals, property names, comments, compact JSON.
+
+Pure functions over text, called by the rest of this package. None of them raises on JSON, and none of
+them lets a line break, an unpaired quote or the end of a comment through.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+_ESCAPED: Final = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_IN_QUOTES: Final = re.compile(r"[\\'\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match.group()
+    return _ESCAPED.get(char) or f"\\u{ord(char):04x}"
+
+
+def one_line(text: str) -> str:
+    r"""The text fit for UTF-8: lone surrogates become `\ud800`, as JSON and TypeScript both write them."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def quoted(text: str) -> str:
+    """A string literal in single quotes, which need no escape inside JSON or TOON."""
+    return f"'{_IN_QUOTES.sub(_escape, text)}'"
+
+
+def key(name: str) -> str:
+    """A property name, quoted unless it is an identifier."""
+    return name if name.replace("$", "_").isidentifier() else quoted(name)
+
+
+def literal(value: Any) -> str:
+    """A JSON value in TypeScript: `'a'`, `1`, `null`, `[1, 2]`, `{a: 1}`; `1.0` is `1`, as in the schema."""
+    match value:
+        case str():
+            return quoted(value)
+        case float() if value.is_integer() and abs(value) < 2**53:
+            return str(int(value))
+        case list():
+            return f"[{', '.join(map(literal, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{key(name)}: {literal(item)}' for name, item in value.items())}}}"
+        case _:
+            return json.dumps(value)
+
+
+def folded(text: str) -> str:
+    """The text with every run of whitespace as one space; control characters are dropped."""
+    return _UNSAFE.sub("", " ".join(text.split()))
+
+
+def cut(text: str, length: int) -> str:
+    """At most `length` characters, and `...` where there were more."""
+    return text if len(text) <= length else text[:length].rstrip() + "..."
+
+
+def pattern(text: str) -> str:
+    """A regular expression on one line: line breaks and control characters by their escapes."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def comment(text: str) -> str:
+    r"""The text as a comment that it cannot end: `*/` becomes `*\/`, the same to a regular expression."""
+    return "/* " + text.replace("*/", "*\\/") + " */"
+
+
+def compact_json(value: Any) -> str:
+    """The shortest JSON on one line, at any depth of nesting."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError:
+        text = "".join(_deep_json(value))
+    return _UNSAFE.sub(_escape, text)
+
+
+def _deep_json(value: Any) -> list[str]:
+    """The pieces of compact JSON, without recursion. A tuple on the stack is text that is ready."""
+    pieces: list[str] = []
+    stack: list[Any] = [value]
+    while stack:
+        match stack.pop():
+            case tuple() as ready:
+                pieces.extend(ready)
+            case dict() as members:
+                heads = [json.dumps(name, ensure_ascii=False) + ":" for name in members]
+                stack.append(("}",))
+                stack.extend(_punctuated(heads, list(members.values())))
+                pieces.append("{")
+            case list() as items:
+                stack.append(("]",))
+                stack.extend(_punctuated([""] * len(items), items))
+                pieces.append("[")
+            case scalar:
+                pieces.append(json.dumps(scalar, ensure_ascii=False))
+    return pieces
+
+
+def _punctuated(heads: list[str], values: list[Any]) -> list[Any]:
+    """Values and the text before each, last first, as the stack of `_deep_json` wants them."""
+    laid: list[Any] = []
+    for index, (head, value) in enumerate(zip(heads, values, strict=True)):
+        laid += [("," if index else "", head), value]
+    return laid[::-1]

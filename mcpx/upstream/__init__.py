@@ -1,0 +1,1 @@
+"""One upstream server each: its process or connection, its session, its queue and its caches."""

@@ -1,0 +1,117 @@
+"""Descriptions for text resources that have none: the first words of their content.
+
+Owned by one upstream actor; remembers what it has read over reconnects, so that an unchanged resource is
+not read twice. Runs beside the calls, after the server is ready; reads a few at a time, nothing that is
+known to be large, and gives up on a resource that cannot be read. A resource counts as changed when its
+URI, type, size or `lastModified` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+from mcp import MCPError
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from mcpx.catalog.model import JSON, Catalogue, ResourceInfo
+
+AT_A_TIME: Final = 4
+SHOWN: Final = 100  # characters of content that make a description
+LARGEST: Final = 256 * 1024  # bytes; the protocol cannot read a part, so larger ones are left alone
+PATIENCE_S: Final = 10.0  # for one resource: a description is not worth more
+
+_TEXT_TYPES: Final = frozenset(
+    {
+        "application/json",
+        "application/xml",
+        "application/javascript",
+        "application/ecmascript",
+        "application/yaml",
+        "application/x-yaml",
+        "application/x-sh",
+        "application/x-shellscript",
+        "application/x-python",
+        "application/x-python-code",
+        "application/toml",
+        "application/sql",
+    }
+)
+
+Read = Callable[[str], Awaitable[JSON]]
+_Key = tuple[str, str | None, int | None, str | None]
+
+
+def is_text(mime_type: str | None) -> bool:
+    """Whether the MIME type says text: `text/*`, `+json`, `+xml`, and the usual ones under `application/`."""
+    if mime_type is None:
+        return False
+    kind = mime_type.split(";", 1)[0].strip().lower()
+    return kind.startswith("text/") or kind.endswith(("+json", "+xml")) or kind in _TEXT_TYPES
+
+
+def first_words(text: str) -> str:
+    """The first `SHOWN` characters, with `...` where there are more."""
+    return text[:SHOWN] + "..." if len(text) > SHOWN else text
+
+
+class Describer:
+    """The descriptions made so far for the resources of one server."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._made: dict[_Key, str | None] = {}  # None: tried, and there is nothing to say
+
+    def apply(self, catalogue: Catalogue) -> Catalogue:
+        """The catalogue with the descriptions that are known."""
+        resources = {
+            uri: replace(item, description=made) if (made := self._known(item)) else item
+            for uri, item in catalogue.resources.items()
+        }
+        return replace(catalogue, resources=resources)
+
+    def _known(self, item: ResourceInfo) -> str | None:
+        return None if item.description else self._made.get(_key(item))
+
+    async def read_missing(self, catalogue: Catalogue, read: Read) -> None:
+        """Read what has no description, is text and is not too large; a few at a time."""
+        wanted = [item for item in catalogue.resources.values() if self._wants(item)]
+        self._forget_all_but(catalogue)
+        queue = iter(wanted)
+
+        async def work() -> None:
+            for item in queue:
+                await self._describe(item, read)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(min(AT_A_TIME, len(wanted))):
+                tasks.start_soon(work)
+
+    def _wants(self, item: ResourceInfo) -> bool:
+        if item.description or not is_text(item.mime_type) or _key(item) in self._made:
+            return False
+        return item.size is None or item.size <= LARGEST
+
+    def _forget_all_but(self, catalogue: Catalogue) -> None:
+        current = {_key(item) for item in catalogue.resources.values()}
+        self._made = {key: made for key, made in self._made.items() if key in current}
+
+    async def _describe(self, item: ResourceInfo, read: Read) -> None:
+        made: str | None = None
+        with anyio.move_on_after(PATIENCE_S):
+            try:
+                result = await read(item.uri)
+            except (MCPError, ValidationError):
+                result = {}
+            text = next(
+                (c["text"] for c in result.get("contents", []) if isinstance(c.get("text"), str)), None
+            )
+            made = first_words(text) if text else None
+        self._made[_key(item)] = made
+
+
+def _key(item: ResourceInfo) -> _Key:
+    modified = (item.annotations or {}).get("lastModified")
+    return item.uri, item.mime_type, item.size, modified

@@ -1,0 +1,142 @@
+"""What exceptions from the SDK and the system mean: one pure translation, at the boundary.
+
+Failures arrive wrapped in exception groups, so the leaves are walked. `cause_of` says why an incarnation
+ended and whether trying again can help; `call_error` says what a caller is told. Nothing here matches on
+error texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx2
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED
+from pydantic import ValidationError
+
+from mcpx.config import ServerConfig, Stdio
+from mcpx.errors import CallError, Code
+from supervisors import Cause
+
+PERMISSION_STATUSES = frozenset({401, 403})
+
+
+class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
+    """The connection ended by itself. `stderr` is the tail of what the server said last."""
+
+    def __init__(self, reason: str, stderr: str = "", *, curable: bool = True) -> None:
+        super().__init__(reason)
+        self.stderr = stderr
+        self.curable = curable
+
+
+class NoAnswer(Exception):  # noqa: N818 - a condition
+    """The server did not finish its handshake and first listing in time."""
+
+
+class BadListing(Exception):  # noqa: N818 - a condition
+    """The server's lists cannot be used."""
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside nested groups, outermost first."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def cause_of(error: Exception, config: ServerConfig) -> Cause:
+    """Why an incarnation of this server ended."""
+    found = list(leaves(error))
+    for explain in (_lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
+        for leaf in found:
+            if (cause := explain(leaf, config)) is not None:
+                return cause
+    leaf = found[0]
+    return Cause(f"{type(leaf).__name__}: {leaf}", error=error)
+
+
+def _lost(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+    if not isinstance(leaf, ConnectionLost):
+        return None
+    text = f"{leaf}; its last words: {leaf.stderr}" if leaf.stderr else str(leaf)
+    return Cause(text, curable=leaf.curable, error=leaf)
+
+
+def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    if not isinstance(leaf, OSError) or not isinstance(config.transport, Stdio):
+        return None
+    command, cwd = config.transport.command, config.transport.cwd
+    if cwd is not None and leaf.filename == cwd:
+        return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", curable=False, error=leaf)
+    if isinstance(leaf, FileNotFoundError):
+        return Cause(f"command not found: {command}", curable=False, error=leaf)
+    if isinstance(leaf, PermissionError):
+        return Cause(f"no permission to run {command}", curable=False, error=leaf)
+    if leaf.strerror:
+        return Cause(f"cannot run {command}: {leaf.strerror}", error=leaf)
+    return None
+
+
+def _unreachable(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+    if isinstance(leaf, httpx2.HTTPStatusError):
+        status = leaf.response.status_code
+        return Cause(
+            f"the server answers HTTP {status}", curable=status not in PERMISSION_STATUSES, error=leaf
+        )
+    if isinstance(leaf, httpx2.TimeoutException):
+        return Cause("the server does not answer the connection", error=leaf)
+    if isinstance(leaf, httpx2.HTTPError):
+        return Cause(f"the server cannot be reached: {leaf or type(leaf).__name__}", error=leaf)
+    return None
+
+
+def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    if isinstance(leaf, NoAnswer):
+        seconds = config.limits.connect_timeout
+        text = f"no answer to the handshake within {seconds:g} s"
+        return Cause(f"{text}; its last words: {leaf}" if str(leaf) else text, error=leaf)
+    return Cause(str(leaf), error=leaf) if isinstance(leaf, BadListing) else None
+
+
+def _refused(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+    if not isinstance(leaf, MCPError):
+        return None
+    if leaf.code == CONNECTION_CLOSED:
+        return Cause("the connection was closed during the handshake", error=leaf)
+    return Cause(f"the server refused the session: {leaf.message} ({leaf.code})", error=leaf)
+
+
+def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+    if isinstance(leaf, ValidationError):
+        problem = leaf.errors(include_url=False, include_input=False)[0]
+        at = ".".join(str(part) for part in problem["loc"])
+        return Cause(f"the server's answer is not MCP: {at}: {problem['msg']}", error=leaf)
+    return None
+
+
+def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
+    """What the caller of a call that raised `error` is told. A lost connection is told by `died`."""
+    if isinstance(error, CallError):
+        return error
+    if isinstance(error, MCPError):
+        said = {"code": error.code, "message": error.message}
+        details = {"upstream": said if error.data is None else {**said, "data": error.data}}
+        return CallError(Code.UPSTREAM_ERROR, error.message, server=server, tool=tool, details=details)
+    if isinstance(error, ValidationError):
+        cause = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
+        text = cause.text if cause else str(error)
+        return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
+    text = f"{server}: {type(error).__name__}: {error}"
+    return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
+
+
+def died(reason: str, stderr: str, *, server: str, tool: str | None) -> CallError:
+    """The connection was lost with the call in flight: the action may have happened."""
+    text = f"{server} was lost while the call was running ({reason}); it may or may not have taken effect"
+    if stderr:
+        text += f". Its last words:\n{stderr}"
+    details = {"cause": reason} | ({"stderr": stderr} if stderr else {})
+    return CallError(Code.SERVER_DIED, text, server=server, tool=tool, details=details)

@@ -1,0 +1,58 @@
+"""Newline-delimited messages out of byte chunks, in bounded memory: pure.
+
+Used for the standard output of a child and for the standard input of the gateway. A line longer than the
+limit is skipped to its end, however long that is, and reported once; what follows is read as usual.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TooLong(msgspec.Struct, frozen=True):
+    """A line over the limit was skipped. `head` is its beginning, enough to find a request id in."""
+
+    head: bytes
+    limit: int
+
+
+HEAD = 4096  # bytes kept of a line that is too long
+
+
+class LineSplitter:
+    """Feed it chunks as they come; it gives whole lines, without their end and without empty ones."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._length = 0
+        self._skipped: bytes | None = None
+
+    def feed(self, chunk: bytes) -> list[bytes | TooLong]:
+        """The lines that `chunk` completes, in order."""
+        lines: list[bytes | TooLong] = []
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._append(chunk[start:end])
+            self._finish(lines)
+            start = end + 1
+        self._append(chunk[start:])
+        return lines
+
+    def _append(self, part: bytes) -> None:
+        if not part or self._skipped is not None:
+            return
+        self._length += len(part)
+        self._parts.append(part)
+        if self._length > self._limit:
+            self._skipped = b"".join(self._parts)[:HEAD]
+            self._parts.clear()
+
+    def _finish(self, lines: list[bytes | TooLong]) -> None:
+        if self._skipped is not None:
+            lines.append(TooLong(self._skipped, self._limit))
+        elif line := b"".join(self._parts).strip():
+            lines.append(line)
+        self._parts.clear()
+        self._length = 0
+        self._skipped = None

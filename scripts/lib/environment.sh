@@ -1,0 +1,140 @@
+# Sets up what the scripts run in. Sourced by them, never run.
+#
+# Owns .venv in the project root and, for the live tests, tests/live/node_modules and tests/live/.venv-servers.
+# Every step is skipped when its stamp says it was done for the same inputs, and done again from the start when
+# it was cut short. Progress goes to stderr, one line a step; the output of pip and npm only when they fail.
+# Works with bash 3.2 (macOS).
+
+root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd -P)
+venv=$root/.venv
+live=$root/tests/live
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+    say "error: $*"
+    exit 1
+}
+
+# Runs a command without its output, which is shown if it fails. Returns the command's status.
+quietly() {
+    local log status=0
+    log=$(mktemp)
+    "$@" >"$log" 2>&1 </dev/null || status=$?
+    if [ "$status" -ne 0 ]; then
+        cat "$log" >&2
+    fi
+    rm -f "$log"
+    return "$status"
+}
+
+checksum() { cksum <"$1"; }
+
+is_recent_python() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 </dev/null; }
+
+# Prints the first Python that is 3.11 or later; $PYTHON goes first if it is set.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3 python; do
+        if is_recent_python "$candidate"; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    die "Python 3.11 or later is needed and none was found. Install one, or name it: PYTHON=/path/to/python $0"
+}
+
+# Makes the virtual environment $1 where there is none that works: half-made, moved here from elsewhere, or
+# with an installation that was cut short counts as none.
+make_venv() {
+    local folder=$1 python
+    if [ -e "$folder" ] && ! venv_works "$folder"; then
+        say "removing ${folder#"$root"/}: it is broken, moved or half-made"
+        rm -rf "$folder"
+    fi
+    if [ -e "$folder" ]; then
+        return
+    fi
+    python=$(find_python)
+    say "making ${folder#"$root"/} with $python"
+    if ! quietly "$python" -m venv "$folder"; then
+        rm -rf "$folder"
+        die "$python cannot make a virtual environment; its venv module may be a package of its own"
+    fi
+    printf '%s\n' "$folder" >"$folder/.made-at"
+}
+
+venv_works() {
+    is_recent_python "$1/bin/python" || return 1
+    "$1/bin/python" -c 'import pip' >/dev/null 2>&1 </dev/null || return 1
+    [ ! -e "$1/.installing" ] || return 1
+    [ ! -e "$1/.made-at" ] || [ "$(cat "$1/.made-at")" = "$1" ]
+}
+
+# install_once VENV STAMP INPUT PIP-ARGUMENTS...: installs unless VENV/STAMP says so for this very INPUT file.
+install_once() {
+    local folder=$1 stamp=$1/$2 input=$3 key
+    shift 3
+    key=$(checksum "$input")
+    if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$key" ]; then
+        return
+    fi
+    say "installing into ${folder#"$root"/} (a minute or two the first time)"
+    touch "$folder/.installing"
+    quietly "$folder/bin/python" -m pip install --quiet --no-input --disable-pip-version-check "$@" || {
+        rm -f "$folder/.installing"
+        return 1
+    }
+    printf '%s\n' "$key" >"$stamp"
+    rm -f "$folder/.installing"
+}
+
+# What the program needs to run.
+prepare_runtime() {
+    make_venv "$venv"
+    if [ -e "$venv/.installed-dev" ]; then
+        prepare_dev
+        return
+    fi
+    install_once "$venv" .installed "$root/pyproject.toml" -e "$root" ||
+        die "MCPX could not be installed: see above"
+}
+
+# What the checks and tests need as well.
+prepare_dev() {
+    make_venv "$venv"
+    install_once "$venv" .installed-dev "$root/pyproject.toml" -e "$root[dev]" ||
+        die "the development dependencies could not be installed: see above"
+}
+
+# A part of the live tests cannot be set up: in CI an error, elsewhere a line, and those tests are skipped.
+without() {
+    if [ "${CI:-}" = true ]; then
+        die "$1"
+    fi
+    say "$1: the tests that need it will be skipped"
+}
+
+prepare_npm_servers() {
+    local stamp=$live/node_modules/.installed key
+    if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+        without "node and npm are not installed"
+        return
+    fi
+    key=$(checksum "$live/package-lock.json")
+    if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$key" ]; then
+        return
+    fi
+    say "installing the npm servers into tests/live/node_modules"
+    if quietly npm --prefix "$live" ci --no-audit --no-fund; then
+        printf '%s\n' "$key" >"$stamp"
+    else
+        without "the npm servers could not be installed, see above"
+    fi
+}
+
+prepare_python_servers() {
+    make_venv "$live/.venv-servers"
+    install_once "$live/.venv-servers" .installed "$live/requirements.txt" -r "$live/requirements.txt" ||
+        without "the Python servers could not be installed, see above"
+}

@@ -1,0 +1,36 @@
+"""Connects to the demo servers as a client would: a child process, stdio, the SDK's `Client`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def era(request: pytest.FixtureRequest) -> str:
+    """How the client connects: with the handshake, or by asking first (and then at 2026-07-28)."""
+    return request.param
+
+
+@pytest.fixture
+def connect(era: str) -> Callable[..., Client]:
+    """`connect("tools", *arguments)`: a client, not yet entered, of that demo server."""
+
+    def build(server: str, *arguments: str, **options: Any) -> Client:
+        command = StdioServerParameters(
+            command=sys.executable, args=["-m", f"mcpx.demo.{server}", *arguments]
+        )
+        return Client(command, mode=era, cache=None, read_timeout_seconds=20, **options)
+
+    return build
