@@ -195,18 +195,18 @@ class Upstream:
         """Be connected and serve, until the connection ends or the supervisor asks to leave."""
         changes = Changes()
         mode, self._mode = self._mode, "auto"  # whatever fails now, the next attempt asks again
-        async with open_session(
-            self.config, mode=mode, limit=self._limit, on_rubbish=self._rubbish, changes=changes
-        ) as session:
-            self.pid = session.link.pid
-            try:
+        try:
+            async with open_session(
+                self.config, mode=mode, limit=self._limit, on_rubbish=self._rubbish, changes=changes
+            ) as session:
+                self.pid = session.link.pid
                 await self._list(session, incarnation.generation)
                 session.established()
                 self._mode = "auto" if session.modern else "legacy"
                 incarnation.ready()
                 await self._serve_until_lost(session, incarnation, changes)
-            finally:
-                self.pid = None
+        finally:
+            self.pid = None  # only now: the process has been seen off
 
     async def _serve_until_lost(
         self, session: UpstreamSession, incarnation: Incarnation, changes: Changes

@@ -20,6 +20,8 @@ MessageOut = MemoryObjectSendStream[SessionMessage | Exception]
 MessageIn = MemoryObjectReceiveStream[SessionMessage]
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
+Note = Callable[[mcp_types.JSONRPCMessage], None]
+"""Told of each message that passes: before it is handed on, after it was written."""
 
 _SHOWN = 200  # bytes of a bad line that are worth showing
 
@@ -30,6 +32,7 @@ async def read_messages(
     *,
     limit: int,
     on_rubbish: Rubbish,
+    note: Note = lambda _message: None,
 ) -> None:
     """Read chunks with `receive` until it gives `b""`; send each message to `out`, which stays open."""
     splitter = LineSplitter(limit)
@@ -38,6 +41,7 @@ async def read_messages(
             message = _parse(line, on_rubbish)
             if message is None:
                 continue
+            note(message.message)
             try:
                 await out.send(message)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -55,8 +59,14 @@ def _parse(line: bytes | TooLong, on_rubbish: Rubbish) -> SessionMessage | None:
         return None
 
 
-async def write_messages(messages: MessageIn, send: Callable[[bytes], Awaitable[None]]) -> None:
+async def write_messages(
+    messages: MessageIn,
+    send: Callable[[bytes], Awaitable[None]],
+    *,
+    note: Note = lambda _message: None,
+) -> None:
     """Send each message as one line, until `messages` ends. Raises what `send` raises."""
     async with messages:
         async for item in messages:
             await send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            note(item.message)

@@ -1,0 +1,49 @@
+"""The root of the command line: the group, the options that all share, and how errors end it.
+
+Exit codes: 0, 1 for a failure at run time, 2 for usage and configuration. Standard output belongs to the
+answer or to the protocol; everything else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from mcpx import __version__
+from mcpx.cli.calls import exec_tool, inspect, resources
+from mcpx.cli.check import check, config
+from mcpx.cli.demo import demo
+from mcpx.cli.serve import serve
+from mcpx.errors import ConfigError, MCPXError
+
+USAGE = 2
+
+
+class Cli(click.Group):
+    """Turns MCPX's own errors into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MCPXError as error:
+            click.secho(f"mcpx: {error}", err=True, fg="red")
+            sys.exit(USAGE if isinstance(error, ConfigError) else 1)
+
+
+@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="mcpx")
+def cli() -> None:
+    """Three tools instead of hundreds: one gateway between AI clients and their MCP servers.
+
+    A client is given inspect, exec and resources; MCPX keeps the servers of its configuration alive behind
+    them. Start with: mcpx demo
+
+    The configuration is the file given, or $MCPX_CONFIG, or config.json in your config folder for mcpx. Any
+    client's own file will do (mcpServers, servers).
+    """
+
+
+for command in (serve, demo, check, config, inspect, exec_tool, resources):
+    cli.add_command(command)

@@ -1,0 +1,41 @@
+"""`mcpx serve`: one process in the foreground."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command(short_help="Serve a client over stdio, or many over HTTP.")
+@click.argument("config", required=False, type=click.Path())
+@click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
+@click.option("--host", help="Address to listen on (http).  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (http).  [default: 8765]")
+@click.option("--no-auth", is_flag=True, help="Ask HTTP clients for no token.")
+def serve(config: str | None, transport: str, host: str | None, port: int | None, no_auth: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """Serve the servers of CONFIG in the foreground, until the client leaves or a signal comes.
+
+    \b
+    stdio: one client on standard input and output; this is what desktop clients start.
+    http:  Streamable HTTP for any number of clients, on loopback, with a bearer token that is made at the
+           first start and kept in the state folder.
+    """  # noqa: D301 - click's own mark, not an escape
+    from functools import partial
+
+    import anyio
+
+    from mcpx.config import load
+    from mcpx.observe.log import configure
+
+    configure()
+    loaded = load(config)
+    from mcpx import daemon
+
+    if transport == "http":
+        run = partial(daemon.serve_http, loaded, host=host, port=port, auth=not no_auth)
+    else:
+        if host or port is not None or no_auth:
+            raise click.UsageError("--host, --port and --no-auth go with --transport http")
+        run = partial(daemon.serve_stdio, loaded)
+    sys.exit(anyio.run(run))

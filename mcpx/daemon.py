@@ -1,0 +1,107 @@
+"""The composition root: a hub, its doors, and the signals.
+
+`serve` is the whole life of one MCPX process: it builds the tree, opens one door, and ends in order when a
+signal comes, when the stdio client leaves, or when a part fails for good. A second signal, or the total
+deadline, ends it at once, children included. Returns the exit code; never leaves a child behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import structlog
+
+from mcpx.config import Config
+from mcpx.gateway.clients import Clients
+from mcpx.gateway.http import HttpDoor, listen
+from mcpx.gateway.server import GatewayServer
+from mcpx.gateway.stdio import StdioDoor
+from mcpx.gateway.token import load_token
+from mcpx.hub import TEARDOWN_S, Hub
+from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
+
+log = structlog.get_logger()
+MARGIN_S: Final = 2.0  # beyond every grace time of the parts
+
+
+async def serve_stdio(config: Config) -> int:
+    """Serve one client on standard input and output until it leaves."""
+    hub = Hub(config)
+    clients = Clients(hub)
+    door = StdioDoor(GatewayServer(hub, clients), limit=config.max_message_bytes, grace=config.shutdown_grace)
+    # a stdio session cannot be taken up again: when its door is done or fails, so is the process
+    gateway = ChildSpec(
+        name="gateway",
+        run=door.run,
+        policy=Policy(restart=Restart.TEMPORARY),
+        shutdown=Shutdown(grace=config.shutdown_grace + 1.0),
+        significant=True,
+    )
+    return await _run(hub, clients, gateway)
+
+
+async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
+    """Serve any number of clients over HTTP until a signal.
+
+    Raises:
+        BindError: The address cannot be listened on.
+        TokenError: There is no usable token.
+    """
+    listener = listen(host or config.http.host, config.http.port if port is None else port)
+    token = load_token() if auth else None
+    hub = Hub(config)
+    clients = Clients(hub)
+    door = HttpDoor(
+        GatewayServer(hub, clients), listener, config.http, token=token, limit=config.max_message_bytes
+    )
+    gateway = ChildSpec(name="gateway", run=door.run, shutdown=Shutdown(grace=config.shutdown_grace))
+    try:
+        return await _run(hub, clients, gateway)
+    finally:
+        listener.close()
+
+
+async def _run(hub: Hub, clients: Clients, gateway: ChildSpec) -> int:
+    hub.root.add(ChildSpec(name="clients", run=clients.run))
+    hub.root.add(gateway)
+    for notice in hub.config.notices:
+        log.info("config.notice", notice=notice)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_obey_signals, hub)
+        try:
+            await hub.run()
+        except SupervisorError as failure:
+            log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400
+            return 1
+        finally:
+            tasks.cancel_scope.cancel()
+    return 0
+
+
+async def _obey_signals(hub: Hub) -> None:
+    """The first signal ends everything in order; the second, or the deadline, at once."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.info("mcpx.stopping", signal=number.name)
+            break
+        hub.stop()
+        deadline = hub.config.shutdown_grace + TEARDOWN_S + MARGIN_S
+        with anyio.move_on_after(deadline):
+            async for number in signals:
+                _end_at_once(hub, f"a second signal ({number.name})", 128 + number)
+        _end_at_once(hub, f"not stopped within {deadline:g} s", 1)
+
+
+def _end_at_once(hub: Hub, why: str, code: int) -> None:
+    """Kill every child's process group and leave without another step."""
+    stuck = [name for name, upstream in hub.upstreams.items() if upstream.pid is not None]
+    log.error("mcpx.killed", reason=why, stuck=stuck)
+    for upstream in hub.upstreams.values():
+        if upstream.pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(upstream.pid, signal.SIGKILL)
+    os._exit(code)

@@ -1,0 +1,115 @@
+"""The MCP server that clients see: the SDK's server with the three tools of MCPX on it.
+
+One instance serves every connection of a door, in both protocol eras. `initialize` is answered at once; the
+first `tools/list` waits for the servers, up to `startup_wait` from the start of MCPX.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import mcp_types
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import ListenHandler
+from mcp_types import INVALID_PARAMS
+
+from mcpx import __version__
+from mcpx.catalog.describe import INSTRUCTIONS, describe
+from mcpx.catalog.model import JSON
+from mcpx.catalog.suggest import nearest
+from mcpx.content import Shaped
+from mcpx.errors import CallError
+from mcpx.gateway import tools
+from mcpx.gateway.clients import Clients, client_name, wants_structured_content
+from mcpx.hub import Hub
+
+Context = ServerRequestContext[Any, Any]
+
+
+class GatewayServer(Server[Any]):
+    """Serves the three tools over a hub."""
+
+    def __init__(self, hub: Hub, clients: Clients) -> None:
+        super().__init__(
+            "mcpx",
+            version=__version__,
+            title="MCPX",
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
+            on_subscriptions_listen=ListenHandler(clients.bus),
+        )
+        self.middleware = [clients.meet]
+        self._hub = hub
+        self._config = hub.config
+        self._wait_until = anyio.current_time() + hub.config.startup_wait
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """As the SDK's, but the tools are announced when they change, whatever the door."""
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+    async def _list_tools(
+        self, _ctx: Context, _params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListToolsResult:
+        await self._hub.settled(self._wait_until - anyio.current_time())
+        descriptions = describe(
+            self._hub.registry.list_servers(),
+            budget=self._config.catalog_token_budget,
+            max_description_len=self._config.max_description_len,
+        )
+        return mcp_types.ListToolsResult(tools=tools.tools(descriptions))
+
+    async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
+        if params.name not in tools.NAMES:
+            raise MCPError(INVALID_PARAMS, _unknown(params.name))
+        wanted = wants_structured_content(self._config.include_structured_content, client_name(ctx.session))
+        arguments = params.arguments or {}
+        if problem := _missing(params.name, arguments):
+            return tools.wrong_parameters(params.name, problem)  # type: ignore[no-any-return]
+        try:
+            return tools.result(await self._run(ctx, params.name, arguments), structured=wanted)
+        except CallError as error:
+            return tools.failure(error, structured=wanted)
+
+    async def _run(self, ctx: Context, name: str, arguments: JSON) -> Shaped:
+        router = self._hub.router
+        server = arguments["server_name"]
+        if name == tools.INSPECT:
+            return await router.inspect(server, arguments.get("tool_name") or None)
+        if name == tools.RESOURCES:
+            return await router.read(server, arguments["uri"])
+        done = await router.exec(
+            server, arguments["tool_name"], arguments.get("arguments"), ctx.session.report_progress
+        )
+        return done.shaped
+
+
+def _missing(tool: str, arguments: JSON) -> str | None:
+    """What is wrong with the names in a call of one of the three tools."""
+    for name, schema in tools.SCHEMAS[tool]["properties"].items():
+        value = arguments.get(name)
+        if value is None:
+            if name in tools.SCHEMAS[tool]["required"]:
+                return f"{name} is missing"
+        elif schema["type"] == "string" and not isinstance(value, str):
+            return f"{name} must be a string"
+    return None
+
+
+def _unknown(name: str) -> str:
+    near = nearest(name, tools.NAMES)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return (
+        f"Unknown tool: {name}{hint} MCPX has inspect, exec and resources; "
+        "a server's own tools are run with exec(server_name, tool_name, arguments)"
+    )

@@ -1,0 +1,91 @@
+"""The bearer token of the HTTP door: made at first start, kept in a file that only its owner can read.
+
+The file is `token` in the state folder: `MCPX_STATE_DIR`, or the user's state folder for mcpx.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+
+import platformdirs
+from mcp.server.auth.provider import AccessToken
+
+from mcpx.errors import MCPXError
+
+OWNER_ONLY = 0o600
+
+
+class TokenError(MCPXError):
+    """The token file cannot be used."""
+
+
+def state_folder() -> Path:
+    """Where MCPX keeps what it must remember."""
+    chosen = os.environ.get("MCPX_STATE_DIR")
+    return Path(chosen) if chosen else platformdirs.user_state_path("mcpx")
+
+
+def token_file() -> Path:
+    """Where the token is kept."""
+    return state_folder() / "token"
+
+
+def load_token(path: Path | None = None) -> str:
+    """The token out of its file, which is made if there is none.
+
+    Raises:
+        TokenError: The file or its folder cannot be read or made, or others may read it.
+    """
+    path = path or token_file()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _read(path) or _make(path)
+    except OSError as error:
+        raise TokenError(f"{path}: {error.strerror}; choose another folder with MCPX_STATE_DIR") from error
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open() as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o077:
+                raise TokenError(f"{path}: others may read it (mode {mode:o}); run: chmod 600 {path}")
+            return file.read().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def _make(path: Path) -> str:
+    """Write a new token beside the file and link it into place, so that of two starters one wins."""
+    token = secrets.token_urlsafe(32)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
+    with os.fdopen(fd, "w") as file:
+        file.write(token + "\n")
+    try:
+        if path.exists():  # empty: a half-made file of an earlier time
+            new.replace(path)
+        else:
+            os.link(new, path)
+    except FileExistsError:
+        return _read(path) or token
+    finally:
+        new.unlink(missing_ok=True)
+    return token
+
+
+class OneToken:
+    """A token verifier for the SDK's middleware that knows exactly one token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """The access token, or None for a wrong one. Compares in constant time."""
+        if not hmac.compare_digest(token.encode(), self._token):
+            return None
+        return AccessToken(token=token, client_id="mcpx", scopes=[])
