@@ -42,6 +42,8 @@ _SAFE_DIGITS: Final = 15  # any decimal of so many digits survives the way throu
 _TO_ZEROS: Final = bytes.maketrans(b"0123456789.E", b"00000000000e")
 _LONG_NUMBER: Final = b"0" * (_SAFE_DIGITS + 1)
 
+_CONTAINERS: Final = frozenset((dict, list))
+
 _PARSER: Final = msgspec.json.Decoder()
 
 
@@ -138,7 +140,7 @@ def _depth(value: Any) -> int:
     while level:
         depth += 1
         members = (item.values() if type(item) is dict else item for item in level)
-        level = [member for many in members for member in many if type(member) in (dict, list)]
+        level = [member for many in members for member in many if type(member) in _CONTAINERS]
     return depth
 
 
@@ -174,13 +176,15 @@ def _has_every_digit(literals: list[str]) -> bool:
     TOON writes the shortest digits that name the float. So a literal that is such digits is safe, and any
     other must be equal to them as a decimal number.
     """
-    floats = [float(literal) for literal in literals]
+    floats = list(map(float, literals))
     if max(floats) >= _EXACT_FLOAT or min(floats) <= -_EXACT_FLOAT:
         return False
-    shortest = set(msgspec.json.encode(floats)[1:-1].decode().split(","))
-    if "-0.0" in shortest:
+    shortest = msgspec.json.encode(floats)[1:-1].decode()
+    if "-0.0," in shortest + ",":
         return False
-    return all(map(_is_exact, set(literals) - shortest))
+    if shortest == ",".join(literals):
+        return True
+    return all(map(_is_exact, set(literals).difference(shortest.split(","))))
 
 
 def _is_exact(literal: str) -> bool:
