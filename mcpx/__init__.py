@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from mcpx.version import __version__
 
 if TYPE_CHECKING:
     from mcpx.api import generate_resources_description, generate_tools_description

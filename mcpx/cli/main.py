@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from mcpx import __version__
 from mcpx.cli.calls import exec_tool, inspect, resources
 from mcpx.cli.check import check, config
 from mcpx.cli.demo import demo
 from mcpx.cli.serve import serve
 from mcpx.errors import ConfigError, MCPXError
+from mcpx.version import __version__
 
 USAGE = 2
 

@@ -17,7 +17,6 @@ from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler
 from mcp_types import INVALID_PARAMS
 
-from mcpx import __version__
 from mcpx.catalog.describe import INSTRUCTIONS, describe
 from mcpx.catalog.model import JSON
 from mcpx.catalog.suggest import nearest
@@ -26,6 +25,7 @@ from mcpx.errors import CallError
 from mcpx.gateway import tools
 from mcpx.gateway.clients import Clients, client_name, wants_structured_content
 from mcpx.hub import Hub
+from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
 

@@ -21,11 +21,11 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
-from mcpx import __version__
 from mcpx.catalog.model import JSON
 from mcpx.config import ServerConfig
 from mcpx.upstream.faults import PERMISSION_STATUSES, ConnectionLost, NoAnswer
 from mcpx.upstream.transport import Link, open_link
+from mcpx.version import __version__
 from mcpx.wire.messages import Rubbish
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
