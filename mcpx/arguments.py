@@ -30,6 +30,21 @@ NOTHING_REMOTE: Final[Registry[Any]] = Registry()
 SHOWN: Final = 10  # problems in one message; a model mends a few at a time
 
 
+def read_raw_arguments(raw: msgspec.Raw | bytes, tool: ToolInfo) -> tuple[JSON, bytes | msgspec.Raw]:
+    """The arguments as an object, and as the JSON to send: the very bytes that came, where they can be.
+
+    Raises:
+        CallError: `invalid_arguments`; they are something else.
+    """
+    if not raw:
+        return {}, b"{}"
+    value = msgspec.json.decode(raw)
+    if isinstance(value, dict):
+        return value, raw
+    checked = read_arguments(value, tool)
+    return checked, msgspec.json.encode(checked)
+
+
 def read_arguments(arguments: Any, tool: ToolInfo) -> JSON:
     """The arguments as an object: as given, out of the JSON string that holds it, or empty for none.
 

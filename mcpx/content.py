@@ -36,6 +36,19 @@ class Shaped(msgspec.Struct, frozen=True, kw_only=True):
     meta: JSON | None = None
 
 
+def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
+    """The JSON of a result, decoded. Raises CallError (`protocol_error`) where it is no object."""
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _not_protocol(f"the result is not JSON ({error})", server) from None
+    if not isinstance(value, dict):
+        raise _not_protocol("the result is no object", server)
+    if value.get("resultType") == "input_required":
+        raise _not_protocol("the server wants input from a person, which MCPX does not pass on yet", server)
+    return value
+
+
 def shape_tool_result(raw: JSON, *, toon: bool, toon_min_size: int, server: str = "") -> Shaped:
     """Shape the raw result of a `tools/call`: `{content, structuredContent?, isError?, _meta?}`.
 

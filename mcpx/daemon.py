@@ -32,7 +32,7 @@ async def serve_stdio(config: Config) -> int:
     """Serve one client on standard input and output until it leaves."""
     hub = Hub(config)
     clients = Clients(hub)
-    door = StdioDoor(GatewayServer(hub, clients), limit=config.max_message_bytes, grace=config.shutdown_grace)
+    door = StdioDoor(hub, GatewayServer(hub, clients))
     # a stdio session cannot be taken up again: when its door is done or fails, so is the process
     gateway = ChildSpec(
         name="gateway",

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from mcpx.arguments import ArgumentChecker, read_arguments
+from mcpx.arguments import ArgumentChecker, read_raw_arguments
 from mcpx.catalog.model import JSON, ToolInfo
-from mcpx.content import Shaped, shape_tool_result
+from mcpx.content import Shaped, read_result, shape_tool_result
 from mcpx.registry import Registry
+from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import CallTool, OnProgress
-from supervisors import Reply
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,23 +68,26 @@ class Executor:
         self,
         server_name: str,
         tool_name: str,
-        arguments: Any,
-        reply: Reply[JSON],
+        arguments: msgspec.Raw | bytes,
+        reply: RawReply,
         on_progress: OnProgress | None = None,
     ) -> None:
         """Check a call and put it into its server's queue; `reply` gets the raw result.
+
+        `arguments` is JSON: an object, a string that holds one, null, or nothing at all.
 
         Raises:
             CallError: With the outcome `not_sent`: unknown names, bad arguments, no server.
         """
         tool = self._registry.tool(server_name, tool_name)
-        checked = read_arguments(arguments, tool)
+        checked, raw = read_raw_arguments(arguments, tool)
         self._checker.check(tool, checked)
-        call = CallTool(tool_name, checked, on_progress, safe=_is_safe(tool))
+        call = CallTool(tool_name, raw, on_progress, safe=_is_safe(tool))
         self._registry.upstream(server_name).submit(call, reply)
 
-    def shape(self, server_name: str, tool_name: str, raw: JSON) -> ExecutionResult:
-        """The upstream's result in the form for model and program."""
+    def shape(self, server_name: str, tool_name: str, result: msgspec.Raw) -> ExecutionResult:
+        """The upstream's result in the form for model and program. Raises CallError `protocol_error`."""
+        raw = read_result(result, server=server_name)
         shaped = shape_tool_result(
             raw, toon=self._toon, toon_min_size=self._toon_min_size, server=server_name
         )
@@ -98,6 +101,7 @@ class Executor:
         Raises:
             CallError: With code and outcome. A failure that the tool itself reports is a result.
         """
-        reply: Reply[JSON] = Reply()
-        self.dispatch(server_name, tool_name, arguments, reply)
+        await self._registry.upstream(server_name).await_catalogue()
+        reply = RawReply()
+        self.dispatch(server_name, tool_name, msgspec.json.encode(arguments), reply)
         return self.shape(server_name, tool_name, await reply.wait())

@@ -84,7 +84,7 @@ class Hub:
             toon=config.toon_compression_enabled,
             max_description_len=config.max_description_len,
         )
-        ref: ActorRef[Message] = ActorRef("router", MAILBOX_SIZE)
+        self.router_ref = ref = ActorRef[Message]("router", MAILBOX_SIZE)
         actor = RouterActor(ref, self.registry, self.executor, inspector)
         self.router = Router(ref, self.registry, self.executor)
         shutdown = Shutdown(grace=config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
@@ -101,7 +101,7 @@ class Hub:
             policy=Policy(backoff=backoff, parking=parking),
             shutdown=Shutdown(grace=self.config.shutdown_grace, limit=TEARDOWN_S),
             classify=lambda error: cause_of(error, upstream.config),
-            urgent=lambda: upstream.has_callers,
+            urgent=lambda: upstream.queue.has_callers,
         )
 
     # --- its life
@@ -118,7 +118,7 @@ class Hub:
     def stop(self) -> None:
         """Refuse new calls, let the running ones finish within the grace time, and end."""
         for upstream in self.upstreams.values():
-            upstream.close()
+            upstream.queue.close()
         self.root.stop()
 
     async def settled(self, seconds: float) -> bool:
@@ -146,10 +146,10 @@ class Hub:
             self._unsettled.discard(event.child)
             if not self._unsettled:
                 self._settled.set()
-        if isinstance(event, ChildFailed) and upstream.has_callers:
+        if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):
-            upstream.refuse_waiting()
+            upstream.queue.refuse_waiting()
 
 
 @asynccontextmanager

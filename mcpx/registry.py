@@ -11,11 +11,11 @@ from typing import Any
 
 from mcpx.catalog.model import JSON, ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.suggest import unknown_resource, unknown_server, unknown_tool
-from mcpx.content import resource_value
+from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import ReadResource
-from supervisors import Reply
 
 
 class Registry:
@@ -87,7 +87,7 @@ class Registry:
 
     # --- reading
 
-    def submit_read(self, server_name: str, uri: str, reply: Reply[JSON]) -> None:
+    def submit_read(self, server_name: str, uri: str, reply: RawReply) -> None:
         """Ask an upstream for a resource; `reply` gets the raw result.
 
         Raises:
@@ -105,6 +105,8 @@ class Registry:
         Raises:
             CallError: As in `submit_read`, or whatever befell the request.
         """
-        reply: Reply[JSON] = Reply()
+        await self.upstream(server_name).await_catalogue()
+        reply = RawReply()
         self.submit_read(server_name, uri, reply)
-        return resource_value(await reply.wait(), uri=uri, server=server_name)
+        raw = read_result(await reply.wait(), server=server_name)
+        return resource_value(raw, uri=uri, server=server_name)

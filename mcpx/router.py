@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.model import JSON
-from mcpx.content import Shaped, shape_resource
+from mcpx.content import Shaped, read_result, shape_resource
 from mcpx.errors import CallError
 from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
@@ -36,7 +35,7 @@ class Exec(msgspec.Struct, frozen=True):
 
     server_name: str
     tool_name: str
-    arguments: Any
+    arguments: msgspec.Raw | bytes
     on_progress: OnProgress | None = None
 
 
@@ -61,7 +60,7 @@ class RouterActor(Actor[Message]):
         self._executor = executor
         self._inspector = inspector
 
-    async def handle(self, message: Message, reply: Reply[Any] | None) -> None:
+    def handle(self, message: Message, reply: Reply[Any] | None) -> None:
         if reply is None:
             return
         try:
@@ -97,11 +96,12 @@ class Router:
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
         await self._registry.upstream(server_name).await_catalogue()
-        raw: JSON = await self._ref.ask(Exec(server_name, tool_name, arguments, on_progress))
+        encoded = msgspec.json.encode(arguments)
+        raw: msgspec.Raw = await self._ref.ask(Exec(server_name, tool_name, encoded, on_progress))
         return self._executor.shape(server_name, tool_name, raw)
 
     async def read(self, server_name: str, uri: str) -> Shaped:
         """Read a resource."""
         await self._registry.upstream(server_name).await_catalogue()
-        raw: JSON = await self._ref.ask(Read(server_name, uri))
-        return shape_resource(raw, uri=uri, server=server_name)
+        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri))
+        return shape_resource(read_result(raw, server=server_name), uri=uri, server=server_name)

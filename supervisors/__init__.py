@@ -40,12 +40,14 @@ from supervisors.events import (
     Event,
 )
 from supervisors.lifecycle import Phase, State, step
-from supervisors.mailbox import Mailbox, Reply
+from supervisors.mailbox import Mailbox
 from supervisors.policy import Backoff, Intensity, Parking, Policy, Restart, Shutdown
+from supervisors.reply import Abandoned, Reply
 from supervisors.strategy import Strategy
 from supervisors.supervisor import Supervisor
 
 __all__ = [
+    "Abandoned",
     "Actor",
     "ActorRef",
     "Backoff",

@@ -1,8 +1,8 @@
-"""Actors: a mailbox, a loop that serves it, and a reference for everybody else.
+"""Actors: a mailbox, the function that serves it, and a reference for everybody else.
 
-An actor's state is touched by its own task only. Others hold an `ActorRef` and `tell` it something or
-`ask` it for an answer. The reference and the mailbox outlive the actor's incarnations, so that senders
-need not know about restarts. `Actor.run` is the function for a `ChildSpec`.
+An actor's state is touched by its own `handle` only, one message at a time. Others hold an `ActorRef` and
+`tell` it something or `ask` it for an answer. The reference and the mailbox outlive the actor's
+incarnations, so that senders need not know about restarts. `Actor.run` is the function for a `ChildSpec`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Generic, TypeVar
 
+import anyio
+
 from supervisors.child import Incarnation
-from supervisors.mailbox import Mailbox, Reply
+from supervisors.mailbox import Mailbox
+from supervisors.reply import Reply
 
 M = TypeVar("M")
 
@@ -35,7 +38,7 @@ class ActorRef(Generic[M]):
         self.mailbox: Mailbox[Envelope[M]] = Mailbox(mailbox_size)
 
     def tell(self, message: M) -> None:
-        """Put `message` into the mailbox and go on.
+        """Send `message` and go on.
 
         Raises:
             MailboxFull: It takes no more for now.
@@ -43,20 +46,25 @@ class ActorRef(Generic[M]):
         """
         self.mailbox.put(Envelope(message, None))
 
-    def request(self, message: M, reply: Reply[Any]) -> None:
-        """Put `message` into the mailbox with a slot for the answer, and go on. Raises as `tell` does."""
+    def request(self, message: M, reply: Reply[Any]) -> Envelope[M]:
+        """Send `message` with a slot for the answer, and go on. Raises as `tell` does.
+
+        It may be settled already when this returns. The envelope returned is what stands in the mailbox.
+        """
         envelope = Envelope(message, reply)
         reply.on_abandon = lambda: self.mailbox.discard(envelope)
         self.mailbox.put(envelope)
+        return envelope
 
-    def put_back(self, message: M, reply: Reply[Any]) -> None:
+    def put_back(self, message: M, reply: Reply[Any]) -> Envelope[M]:
         """Put a request that was taken at the head of the mailbox again; the size does not count."""
         envelope = Envelope(message, reply)
         reply.on_abandon = lambda: self.mailbox.discard(envelope)
         self.mailbox.put_back(envelope)
+        return envelope
 
     async def ask(self, message: M) -> Any:
-        """Put `message` into the mailbox and wait for the answer. Cancelling it withdraws the message.
+        """Send `message` and wait for the answer. Cancelling it withdraws the message.
 
         Raises:
             MailboxFull: As in `tell`.
@@ -83,27 +91,50 @@ class Actor(Generic[M]):
         """What is open while an incarnation runs; entered before it is ready, left in the same task."""
         return _nothing()
 
-    async def handle(self, message: M, reply: Reply[Any] | None) -> None:
-        """Serve one message. Resolve or reject `reply`, or hand it on."""
+    def handle(self, message: M, reply: Reply[Any] | None) -> None:
+        """Serve one message without waiting. Resolve or reject `reply`, hand it on, or keep it for later."""
         raise NotImplementedError
 
     async def run(self, incarnation: Incarnation) -> None:
-        """One incarnation: open, say ready, serve until asked to leave (finishing what it handles)."""
+        """One incarnation: open, say ready, serve until asked to leave."""
+        crash = _Crash()
+
+        def consume(envelope: Envelope[M]) -> None:
+            reply = envelope.reply
+            if reply is not None and reply.settled:
+                return
+            try:
+                self.handle(envelope.message, reply)
+            except Exception as error:  # noqa: BLE001 - it ends this actor, and never its sender
+                self.ref.mailbox.detach()
+                crash.report(error)
+                if reply is not None:
+                    reply.reject(error)
+
         async with self.session():
             incarnation.ready()
-            while (envelope := await incarnation.while_wanted(self.ref.mailbox.take)) is not None:
-                await self._serve(envelope)
+            self.ref.mailbox.attach(consume)
+            try:
+                await incarnation.while_wanted(crash.wait)
+            finally:
+                self.ref.mailbox.detach()
 
-    async def _serve(self, envelope: Envelope[M]) -> None:
-        reply = envelope.reply
-        if reply is not None and reply.settled:
-            return
-        try:
-            await self.handle(envelope.message, reply)
-        except Exception as error:
-            if reply is not None:
-                reply.reject(error)
-            raise
+
+class _Crash:
+    """An exception on its way from the sender's turn to the actor's own task."""
+
+    def __init__(self) -> None:
+        self._happened = anyio.Event()
+        self._error: Exception | None = None
+
+    def report(self, error: Exception) -> None:
+        self._error = error
+        self._happened.set()
+
+    async def wait(self) -> None:
+        await self._happened.wait()
+        if self._error is not None:
+            raise self._error
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ first `tools/list` waits for the servers, up to `startup_wait` from the start of
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import anyio
@@ -88,9 +89,29 @@ class GatewayServer(Server[Any]):
             return await router.inspect(server, arguments.get("tool_name") or None)
         if name == tools.RESOURCES:
             return await router.read(server, arguments["uri"])
-        done = await router.exec(
-            server, arguments["tool_name"], arguments.get("arguments"), ctx.session.report_progress
-        )
+        return await self._exec(ctx, server, arguments["tool_name"], arguments.get("arguments"))
+
+    async def _exec(self, ctx: Context, server: str, tool: str, arguments: Any) -> Shaped:
+        """Run a tool, with progress to the client, in order, if it asked for it."""
+        router = self._hub.router
+        if not (ctx.meta and ctx.meta.get("progress_token") is not None):
+            return (await router.exec(server, tool, arguments)).shaped
+        send, reports = anyio.create_memory_object_stream[tuple[float, float | None, str | None]](math.inf)
+
+        async def report() -> None:
+            async for progress, total, message in reports:
+                await ctx.session.report_progress(progress, total, message)
+
+        failure: CallError | None = None
+        async with anyio.create_task_group() as tasks, reports:
+            tasks.start_soon(report)
+            with send:
+                try:
+                    done = await router.exec(server, tool, arguments, lambda *told: send.send_nowait(told))
+                except CallError as error:  # carried out of the task group, which would wrap it
+                    failure = error
+        if failure is not None:
+            raise failure
         return done.shaped
 
 

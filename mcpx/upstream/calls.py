@@ -1,24 +1,46 @@
 """The calls of one incarnation: requests out of the queue, to the server, and their answers to the askers.
 
-Made by the upstream actor for each session. Every request that was accepted is settled, exactly once,
-whatever happens: answered, refused by the server, timed out, or lost with the connection. A lost request
-that is safe to repeat goes back to the head of the queue, once; nothing else is ever sent twice. A caller
-that goes away, and a call past its deadline, are cancelled upstream by the SDK, and their slot is free.
+Attached to the actor's mailbox while its session lives, so that a request goes out in the turn in which it
+was asked. Every request that was accepted is settled, exactly once, whatever happens: answered, refused by
+the server, timed out, or lost with the connection. A lost request that is safe to repeat goes back to the
+head of the queue, once; nothing else is ever sent twice. A caller that goes away, and a call past its
+deadline, are cancelled at the server, and their slot is free again.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import anyio
+import msgspec
 from msgspec.structs import replace
 
-from mcpx.catalog.model import JSON
 from mcpx.config import ServerConfig
 from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
+from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.faults import ConnectionLost, call_error, died
-from mcpx.upstream.requests import CallTool, OnProgress, ReadResource, Request, tool_of
+from mcpx.upstream.requests import Request, tool_of
+from mcpx.upstream.sending import Cancel, Sender
 from mcpx.upstream.session import UpstreamSession
-from supervisors import ActorRef, Incarnation, Reply
+from supervisors import ActorRef, Envelope, Reply
+
+RawReply = Reply[msgspec.Raw]
+PutBack = Callable[[Request, RawReply, CallError], None]
+"""Queue a request again whose connection was lost; the error is for the case that nobody takes it."""
+
+
+class _InFlight:
+    """One request that the server has."""
+
+    __slots__ = ("cancel", "reply", "request", "started")
+
+    def __init__(self, request: Request, reply: RawReply) -> None:
+        self.request = request
+        self.reply = reply
+        self.started = time.monotonic()
+        self.cancel: Cancel | None = None
 
 
 class Calls:
@@ -27,91 +49,128 @@ class Calls:
     def __init__(
         self,
         session: UpstreamSession,
+        sender: Sender,
+        *,
         ref: ActorRef[Request],
         config: ServerConfig,
         counters: Counters,
+        put_back: PutBack,
     ) -> None:
-        self._session = session
-        self._ref = ref
+        self._link = session.link
+        self._lost_as = session.lost
+        self._sender = sender
+        self._mailbox = ref.mailbox
         self._server = config.name
         self._timeout = config.limits.call_timeout
-        self._queue_timeout = config.limits.queue_timeout
-        self._slots = anyio.Semaphore(config.limits.max_concurrency)
+        self._most = config.limits.max_concurrency
+        self._in_flight: Expiry[_InFlight] = Expiry(self._timeout, self._expire)
         self._counters = counters
+        self._put_back = put_back
+        self._open = False
+        self._idle = anyio.Event()
 
-    async def serve(self, incarnation: Incarnation) -> None:
-        """Take requests while there are free slots; when asked to leave, finish what is running."""
-        async with anyio.create_task_group() as calls:
-            while True:
-                await self._slots.acquire()
-                envelope = await incarnation.while_wanted(self._ref.mailbox.take)
-                if envelope is None:
-                    return
-                if not self._session.link.alive():  # dead, though not yet told: nothing is sent
-                    self._ref.mailbox.put_back(envelope)
-                    await anyio.sleep_forever()
-                if envelope.reply is None or not envelope.reply.accept():
-                    self._slots.release()
-                    continue
-                calls.start_soon(self._call, envelope.message, envelope.reply)
+    # --- its life
 
-    async def _call(self, request: Request, reply: Reply[JSON]) -> None:
-        """Send one request and settle its reply."""
-        started = anyio.current_time()
+    def open(self) -> None:
+        """Take requests from now on, those that wait first."""
+        self._open = True
+        self._mailbox.attach(self._take)
+
+    async def drain(self) -> None:
+        """Take no more, and wait until what is running is done."""
+        self._shut()
+        while len(self._in_flight):
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def close(self) -> None:
+        """The session is over: settle what is still running."""
+        self._shut()
+        for call in reversed(self._in_flight.clear()):  # so that what goes back keeps its order
+            self._counters.in_flight -= 1
+            self._lose(call)
+
+    def _shut(self) -> None:
+        self._open = False
+        self._mailbox.detach()
+
+    # --- one call
+
+    def _take(self, envelope: Envelope[Request]) -> None:
+        reply = envelope.reply
+        if reply is None or reply.settled:
+            return
+        if not self._link.alive():  # dead, though not yet told: nothing is sent
+            self._mailbox.detach()
+            self._mailbox.put_back(envelope)
+            return
+        call = _InFlight(envelope.message, reply)
         self._counters.calls += 1
         self._counters.in_flight += 1
-        with anyio.CancelScope(deadline=started + self._timeout) as scope:
-            reply.on_abandon = scope.cancel
-            try:
-                reply.resolve(await self._send(request, scope))
-                self._counters.answered(anyio.current_time() - started)
-            except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
-                if not self._session.link.lost.is_set():
-                    self._reject(reply, call_error(error, server=self._server, tool=tool_of(request)))
-            finally:
-                self._slots.release()
-                self._counters.in_flight -= 1
-                if not scope.cancel_called and not reply.settled:  # the incarnation ends around us
-                    self._lose(request, reply)
-        if scope.cancelled_caught:
-            self._reject(reply, self._timed_out(request))
+        self._in_flight.add(call)
+        reply.on_abandon = lambda: self._abandon(call)
+        call.cancel = self._sender.send(
+            call.request,
+            lambda result, error: self._answered(call, result, error),
+            lambda progress, total, message: self._progressed(call, progress, total, message),
+        )
+        if len(self._in_flight) >= self._most:
+            self._mailbox.detach()
 
-    def _reject(self, reply: Reply[JSON], error: CallError) -> None:
-        """Settle with an error, unless it is settled."""
+    def _answered(self, call: _InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
+        if self._link.lost.is_set() and error is not None:
+            return  # `close` settles it, and knows why
+        if not self._release(call):
+            return
+        if error is not None:
+            self._reject(call.reply, call_error(error, server=self._server, tool=tool_of(call.request)))
+        elif result is not None:
+            self._counters.answered(time.monotonic() - call.started)
+            call.reply.resolve(result)
+
+    def _release(self, call: _InFlight) -> bool:
+        """Free the call's slot; false if that was done before."""
+        if not self._in_flight.discard(call):
+            return False
+        self._freed()
+        return True
+
+    def _freed(self) -> None:
+        self._counters.in_flight -= 1
+        if not len(self._in_flight):
+            self._idle.set()
+        if self._open and len(self._in_flight) == self._most - 1:
+            self._mailbox.attach(self._take)
+
+    def _progressed(self, call: _InFlight, progress: float, total: float | None, message: str | None) -> None:
+        """Progress starts the call's timeout anew, and goes to whoever asked."""
+        self._in_flight.renew(call)
+        if call.request.on_progress is not None and not call.reply.settled:
+            call.request.on_progress(progress, total, message)
+
+    def _abandon(self, call: _InFlight) -> None:
+        if self._release(call) and call.cancel is not None:
+            self._counters.errors[str(Code.CANCELLED)] += 1
+            call.cancel("the caller cancelled")
+
+    def _expire(self, call: _InFlight) -> None:
+        self._freed()
+        if call.cancel is not None:
+            call.cancel(f"no answer within {self._timeout:g} s")
+        text = f"{self._server} did not answer within {self._timeout:g} s; the call may have taken effect"
+        tool = tool_of(call.request)
+        self._reject(call.reply, CallError(Code.TIMEOUT, text, server=self._server, tool=tool))
+
+    def _lose(self, call: _InFlight) -> None:
+        """The session ended with the request in flight: queue it again if that is safe, else say so."""
+        lost = self._link.lost.is_set()
+        reason = self._lost_as() if lost else ConnectionLost("MCPX closed the session")
+        error = died(str(reason), reason.stderr, server=self._server, tool=tool_of(call.request))
+        if lost and call.request.safe and not call.reply.settled:
+            self._put_back(replace(call.request, safe=False), call.reply, error)
+        else:
+            self._reject(call.reply, error)
+
+    def _reject(self, reply: RawReply, error: CallError) -> None:
         if reply.reject(error):
             self._counters.errors[str(error.code)] += 1
-
-    async def _send(self, request: Request, scope: anyio.CancelScope) -> JSON:
-        match request:
-            case ReadResource(uri):
-                return await self._session.read_resource(uri)
-            case CallTool(name, arguments, on_progress):
-                return await self._session.call_tool(name, arguments, self._extending(scope, on_progress))
-
-    def _extending(self, scope: anyio.CancelScope, on_progress: OnProgress | None) -> OnProgress:
-        """Progress starts the call's timeout anew, and goes to whoever asked."""
-
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            scope.deadline = anyio.current_time() + self._timeout
-            if on_progress is not None:
-                await on_progress(progress, total, message)
-
-        return progressed
-
-    def _lose(self, request: Request, reply: Reply[JSON]) -> None:
-        """The session ended with the request in flight: queue it again if that is safe, else say so."""
-        if not request.safe or not self._session.link.lost.is_set():
-            self._reject(reply, self._lost(request))
-            return
-        lost = self._lost(request)
-        self._ref.put_back(replace(request, safe=False), reply)
-        reply.limit(self._queue_timeout, lambda: lost)
-
-    def _lost(self, request: Request) -> CallError:
-        link = self._session.link
-        lost = self._session.lost() if link.lost.is_set() else ConnectionLost("MCPX closed the session")
-        return died(str(lost), lost.stderr, server=self._server, tool=tool_of(request))
-
-    def _timed_out(self, request: Request) -> CallError:
-        text = f"{self._server} did not answer within {self._timeout:g} s; the call may have taken effect"
-        return CallError(Code.TIMEOUT, text, server=self._server, tool=tool_of(request))

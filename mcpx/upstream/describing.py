@@ -8,15 +8,15 @@ URI, type, size or `lastModified` do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
-from mcp import MCPError
+from mcp import ClientSession, MCPError
+from mcp_types import TextResourceContents
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from mcpx.catalog.model import JSON, Catalogue, ResourceInfo
+from mcpx.catalog.model import Catalogue, ResourceInfo
 
 AT_A_TIME: Final = 4
 SHOWN: Final = 100  # characters of content that make a description
@@ -40,7 +40,6 @@ _TEXT_TYPES: Final = frozenset(
     }
 )
 
-Read = Callable[[str], Awaitable[JSON]]
 _Key = tuple[str, str | None, int | None, str | None]
 
 
@@ -75,7 +74,7 @@ class Describer:
     def _known(self, item: ResourceInfo) -> str | None:
         return None if item.description else self._made.get(_key(item))
 
-    async def read_missing(self, catalogue: Catalogue, read: Read) -> None:
+    async def read_missing(self, catalogue: Catalogue, session: ClientSession) -> None:
         """Read what has no description, is text and is not too large; a few at a time."""
         wanted = [item for item in catalogue.resources.values() if self._wants(item)]
         self._forget_all_but(catalogue)
@@ -83,7 +82,7 @@ class Describer:
 
         async def work() -> None:
             for item in queue:
-                await self._describe(item, read)
+                await self._describe(item, session)
 
         async with anyio.create_task_group() as tasks:
             for _ in range(min(AT_A_TIME, len(wanted))):
@@ -98,16 +97,14 @@ class Describer:
         current = {_key(item) for item in catalogue.resources.values()}
         self._made = {key: made for key, made in self._made.items() if key in current}
 
-    async def _describe(self, item: ResourceInfo, read: Read) -> None:
+    async def _describe(self, item: ResourceInfo, session: ClientSession) -> None:
         made: str | None = None
         with anyio.move_on_after(PATIENCE_S):
             try:
-                result = await read(item.uri)
-            except (MCPError, ValidationError):
-                result = {}
-            text = next(
-                (c["text"] for c in result.get("contents", []) if isinstance(c.get("text"), str)), None
-            )
+                contents = (await session.read_resource(item.uri)).contents
+            except (MCPError, ValidationError, RuntimeError):  # the last: it wants input from a person
+                contents = []
+            text = next((c.text for c in contents if isinstance(c, TextResourceContents)), None)
             made = first_words(text) if text else None
         self._made[_key(item)] = made
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, Stdio
 from mcpx.errors import CallError, Code
+from mcpx.wire.dispatcher import ResponseTooLarge
 from supervisors import Cause
 
 PERMISSION_STATUSES = frozenset({401, 403})
@@ -125,6 +126,9 @@ def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
         said = {"code": error.code, "message": error.message}
         details = {"upstream": said if error.data is None else {**said, "data": error.data}}
         return CallError(Code.UPSTREAM_ERROR, error.message, server=server, tool=tool, details=details)
+    if isinstance(error, ResponseTooLarge):
+        text = f"{server}: {error}; it may have taken effect"
+        return CallError(Code.RESPONSE_TOO_LARGE, text, server=server, tool=tool)
     if isinstance(error, ValidationError):
         cause = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
         text = cause.text if cause else str(error)

@@ -1,82 +1,97 @@
 """A child process that speaks on its standard streams: started, watched, and seen off.
 
-Owns the process, its group and the last lines of its standard error. Death is pushed: `exited` is set
-within milliseconds, because the kernel says so (a pidfd on Linux), whether or not anybody reads or writes.
-`stop` leaves nothing of the process group behind, and takes a bounded time.
+Owns the process, its group and the last lines of its standard error. Death is pushed: `exited` is set as
+soon as the kernel says so (a pidfd on Linux), whether or not anybody reads or writes. `stop` leaves nothing
+of the process group behind, and takes a bounded time: less than the two seconds that clients commonly give
+MCPX itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from subprocess import PIPE
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 
 from mcpx.config import Stdio
+from mcpx.wire.channel import Channel
+from mcpx.wire.lines import LineSplitter
+
+if TYPE_CHECKING:
+    from anyio.abc import Process
 
 STDERR_LINES: Final = 100
-LEAVE_AFTER_EOF_S: Final = 2.0  # a server that behaves ends when its standard input does
-LEAVE_AFTER_TERM_S: Final = 2.0
-REAP_S: Final = 2.0  # until the event loop has seen a kill; only an unkillable process outlasts it
-EXIT_POLL_S: Final = 0.005  # while a death is certain but not yet collected
-WATCH_POLL_S: Final = 0.1  # where the kernel has no pidfd
-
-_GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+STDERR_LINE_LIMIT: Final = 65536  # bytes
+LEAVE_AFTER_EOF_S: Final = 1.0  # a server that behaves ends when its standard input does
+LEAVE_AFTER_TERM_S: Final = 0.7
+REAP_S: Final = 2.0  # until a kill has been seen; only an unkillable process outlasts it
+WATCH_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 
 class ChildProcess:
-    """One running child. Made by `running`."""
+    """One running child. Made by `running`; its standard output and input are `channel`."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self.pid: int = process.pid
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
+        self._popen = popen
+        self._loop = asyncio.get_running_loop()
+        self.pid: int = popen.pid
         self.exited = anyio.Event()
         self.stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._stderr_lines = LineSplitter(STDERR_LINE_LIMIT)
+        for stream in (popen.stdin, popen.stdout, popen.stderr):
+            os.set_blocking(stream.fileno(), False)
+        self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno())
+        self._loop.add_reader(popen.stderr.fileno(), self._read_stderr)
+        self._pidfd = _open_pidfd(self.pid)
+        if self._pidfd is None:
+            self._loop.call_soon(self._poll)
+        else:
+            self._loop.add_reader(self._pidfd, self._collect)
 
-    @property
-    def stdin(self) -> ByteSendStream:
-        """The child's standard input."""
-        assert self._process.stdin is not None  # noqa: S101 - spawned with pipes
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> ByteReceiveStream:
-        """The child's standard output."""
-        assert self._process.stdout is not None  # noqa: S101 - spawned with pipes
-        return self._process.stdout
+    # --- what it is doing
 
     @property
     def returncode(self) -> int | None:
         """As in `subprocess`: negative for a signal, None while it runs."""
-        return self._process.returncode
+        return self._popen.poll()
 
     def alive(self) -> bool:
         """Whether the kernel says that it runs, which may be before anybody was told that it does not."""
-        if self.returncode is not None:
+        if self._popen.returncode is not None:
             return False
-        try:  # looks without collecting: that is the event loop's
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        except ChildProcessError:
-            return False
+        # looks without collecting, for that is `_collect`'s
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
-    async def read(self) -> bytes:
-        """The next chunk of standard output; empty at its end."""
-        try:
-            return await self.stdout.receive(65536)
-        except _GONE:
-            return b""
+    def _collect(self) -> None:
+        if self._popen.poll() is None:
+            return
+        self._unwatch()
+        self._read_stderr()  # its last words count
+        self.exited.set()
+
+    def _poll(self) -> None:
+        self._collect()
+        if not self.exited.is_set():
+            self._loop.call_later(WATCH_POLL_S, self._poll)
+
+    def _unwatch(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
 
     def describe_exit(self) -> str:
         """`exited with code 3`, `was killed by SIGKILL`, or that it closed its output and still runs."""
-        code = self.returncode
+        code = self._popen.returncode
         if code is None:
             return "closed its standard output"
         if code < 0:
@@ -85,69 +100,66 @@ class ChildProcess:
             return f"was killed by signal {-code}"
         return f"exited with code {code}"
 
+    # --- what it says
+
+    def _read_stderr(self) -> None:
+        stream = self._popen.stderr
+        if stream is None or stream.closed:
+            return
+        try:
+            data = os.read(stream.fileno(), STDERR_LINE_LIMIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(stream.fileno())
+            data = b"\n"  # a last line without an end
+        for line in self._stderr_lines.feed(data):
+            text = line if isinstance(line, bytes) else line.head
+            self.stderr.append(text.decode(errors="replace"))
+
     def stderr_tail(self, lines: int = 5) -> str:
         """The last lines of standard error, for an error message; empty if there are none."""
         return "\n".join(list(self.stderr)[-lines:])
 
-    async def watch(self) -> None:
-        """Set `exited` when the process is dead. To be run in a task."""
-        try:
-            fd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):  # not Linux, or dead and collected already
-            await self._poll(WATCH_POLL_S)
-        else:
-            try:
-                await anyio.wait_readable(fd)
-            finally:
-                os.close(fd)
-            await self._poll(EXIT_POLL_S)
-        self.exited.set()
-
-    async def _poll(self, interval: float) -> None:
-        """Wait for the exit code. Not `Process.wait`: that waits for the pipes too, which others may hold."""
-        while self.returncode is None:  # noqa: ASYNC110 - nothing else tells
-            await anyio.sleep(interval)
-
-    async def collect_stderr(self) -> None:
-        """Keep the last lines of standard error. To be run in a task; never ends before the stream does."""
-        assert self._process.stderr is not None  # noqa: S101 - spawned with pipes
-        rest = b""
-        with suppress(*_GONE):
-            while True:
-                *lines, rest = (rest + await self._process.stderr.receive(65536)).split(b"\n")
-                self.stderr.extend(line.decode(errors="replace").rstrip() for line in lines if line.strip())
-                rest = rest[-65536:]
-        if rest.strip():
-            self.stderr.append(rest.decode(errors="replace").rstrip())
-
-    async def drain(self) -> None:
-        """Read standard output and throw it away, so that a child which flushes can leave."""
-        while await self.read():
-            pass
+    # --- its end
 
     async def stop(self) -> None:
         """End it: close its input, wait, TERM to the group, KILL. Nothing of the group is left."""
-        with suppress(*_GONE):
-            await self.stdin.aclose()
+        self.channel.on_data = _throw_away  # a child that flushes can leave
+        self.channel.flush()
+        self.channel.release_writer()
+        self._close(self._popen.stdin)
         with anyio.move_on_after(LEAVE_AFTER_EOF_S):
             await self.exited.wait()
-        # also where the child itself has left: it may have left others behind
-        await terminate_posix_process_tree(self._process, LEAVE_AFTER_TERM_S)
+        # also where the child itself has left: it may have left others behind. The SDK asks only for the
+        # pid and the return code of what it takes for an anyio process.
+        await terminate_posix_process_tree(cast("Process", self), LEAVE_AFTER_TERM_S)
         with anyio.move_on_after(REAP_S):
-            await self._poll(EXIT_POLL_S)
-        await self._close()
+            await self.exited.wait()
+        self._unwatch()
+        self.channel.close()
+        if self._popen.stderr is not None and not self._popen.stderr.closed:
+            self._loop.remove_reader(self._popen.stderr.fileno())
+        self._close(self._popen.stdout)
+        self._close(self._popen.stderr)
 
-    async def _close(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                with suppress(*_GONE):
-                    await stream.aclose()
-        # asyncio keeps the transport open (and warns) while somebody else holds a pipe end; there is no
-        # public way to it (python/cpython gh-88050 and the SDK's stdio client do the same walk)
-        transport = getattr(getattr(self._process, "_process", None), "_transport", None)
-        if transport is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                transport.close()
+    @staticmethod
+    def _close(stream: object) -> None:
+        with suppress(OSError):
+            stream.close()  # type: ignore[attr-defined]  # one of Popen's three
+
+
+def _open_pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # not Linux
+        return None
+
+
+def _throw_away(_data: bytes) -> None:
+    return None
 
 
 @asynccontextmanager
@@ -160,25 +172,19 @@ async def running(stdio: Stdio) -> AsyncIterator[ChildProcess]:
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
     """
-    process = await anyio.open_process(
+    popen = subprocess.Popen(  # noqa: ASYNC220 - as asyncio itself does it: vfork, a millisecond
         [stdio.command, *stdio.args],
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
         env=get_default_environment() | stdio.env,
         cwd=stdio.cwd,
         start_new_session=True,
     )
-    child = ChildProcess(process)  # no await up to the task group: a cancellation here would lose the child
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(child.watch)
-        tasks.start_soon(child.collect_stderr)
-        try:
-            yield child
-        finally:
-            with anyio.CancelScope(shield=True):  # bounded: every wait in stop() is
-                async with anyio.create_task_group() as draining:
-                    draining.start_soon(child.drain)
-                    await child.stop()
-                    draining.cancel_scope.cancel()
-            tasks.cancel_scope.cancel()
+    child = ChildProcess(popen)  # no await up to here: a cancellation would lose the child
+    try:
+        yield child
+    finally:
+        with anyio.CancelScope(shield=True):  # bounded: every wait in stop() is
+            await child.stop()

@@ -1,35 +1,49 @@
-"""The messages that an upstream actor takes: a closed union of frozen structs."""
+"""The messages that an upstream actor takes: a closed union of frozen structs.
+
+What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
+The answer to each is the raw JSON of the result (`msgspec.Raw`).
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
 
 import msgspec
 
-
-class OnProgress(Protocol):
-    """Told of progress: done so far, the total where it is known, a text."""
-
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+OnProgress = Callable[[float, float | None, str | None], None]
+"""Told of progress: done so far, the total where it is known, a text. Must not raise."""
 
 
 class CallTool(msgspec.Struct, frozen=True):
-    """Run a tool; the answer is the raw result of tools/call. The arguments have been checked.
+    """Run a tool. `arguments` is the JSON of an object that has been checked.
 
     `safe` says that running it twice does no harm: then it may be sent once more after a lost connection.
     """
 
     name: str
-    arguments: dict[str, Any]
+    arguments: bytes | msgspec.Raw
     on_progress: OnProgress | None = None
     safe: bool = False
 
+    method = "tools/call"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', bytes(self.arguments)]
+
 
 class ReadResource(msgspec.Struct, frozen=True):
-    """Read a resource; the answer is the raw result of resources/read."""
+    """Read a resource."""
 
     uri: str
     safe: bool = True
+    on_progress: OnProgress | None = None
+
+    method = "resources/read"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        return [b'"uri":', msgspec.json.encode(self.uri)]
 
 
 Request = CallTool | ReadResource

@@ -1,32 +1,31 @@
-"""One session with an upstream server: the SDK's client over a link, and what MCPX asks of it.
+"""One session with an upstream server: the SDK's client session over a link.
 
 Must be entered and left in one task. Knows which era the server speaks and hears of changed lists in
-either: as notifications before 2026-07-28, from then on a `subscriptions/listen` stream. Requests go out as
-the SDK makes them and come back as plain JSON, so that nothing an upstream says is lost on the way.
+either: as notifications before 2026-07-28, from then on a `subscriptions/listen` stream.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final
+from contextlib import asynccontextmanager
+from typing import Final
 
 import anyio
+import anyio.abc
 import mcp_types
-from mcp import Client, MCPError
-from mcp.client._transport import TransportStreams
-from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared.dispatcher import ProgressFnT
+from mcp import ClientSession, MCPError
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter
+from pydantic import ValidationError
 
-from mcpx.catalog.model import JSON
 from mcpx.config import ServerConfig
 from mcpx.upstream.faults import PERMISSION_STATUSES, ConnectionLost, NoAnswer
+from mcpx.upstream.sending import Sender, SessionSender, WireSender
 from mcpx.upstream.transport import Link, open_link
 from mcpx.version import __version__
-from mcpx.wire.messages import Rubbish
+from mcpx.wire.dispatcher import Rubbish
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
 LISTEN_AGAIN_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
@@ -35,7 +34,6 @@ _CHANGES: Final = (
     mcp_types.ResourceListChangedNotification,
     mcp_types.PromptListChangedNotification,
 )
-_AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class Changes:
@@ -60,7 +58,9 @@ class Changes:
 class UpstreamSession:
     """An open session."""
 
-    def __init__(self, client: Client, link: Link, changes: Changes, connecting: anyio.CancelScope) -> None:
+    def __init__(
+        self, client: ClientSession, link: Link, changes: Changes, connecting: anyio.CancelScope
+    ) -> None:
         self.client = client
         self.link = link
         self._changes = changes
@@ -77,36 +77,25 @@ class UpstreamSession:
         """Whether the server speaks the 2026-07-28 revision."""
         return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def call_tool(self, name: str, arguments: JSON, on_progress: ProgressFnT | None = None) -> JSON:
-        """The raw result of tools/call. Raises MCPError, pydantic.ValidationError."""
-        params = mcp_types.CallToolRequestParams(name=name, arguments=arguments)
-        return await self._request(mcp_types.CallToolRequest(params=params), on_progress)
-
-    async def read_resource(self, uri: str) -> JSON:
-        """The raw result of resources/read. Raises MCPError, pydantic.ValidationError."""
-        params = mcp_types.ReadResourceRequestParams(uri=uri)
-        return await self._request(mcp_types.ReadResourceRequest(params=params), None)
-
-    async def _request(
-        self,
-        request: mcp_types.CallToolRequest | mcp_types.ReadResourceRequest,
-        on_progress: ProgressFnT | None,
-    ) -> JSON:
-        result: JSON = await self.client.session.send_request(
-            request, _AS_IT_CAME, progress_callback=on_progress
-        )
-        return result
+    def sender(self, tasks: anyio.abc.TaskGroup) -> Sender:
+        """What calls go out on: bytes where the link takes them."""
+        if self.link.wire is not None:
+            return WireSender(self.link.wire, self.client, CLIENT_INFO)
+        return SessionSender(self.client, tasks)
 
     async def listen(self) -> None:
         """Hear of changed lists from a 2026-07-28 server, for as long as the session lives."""
-        can = self.client.server_capabilities
+        can = self.client.server_capabilities or mcp_types.ServerCapabilities()
         tools = bool(can.tools and can.tools.list_changed)
         resources = bool(can.resources and can.resources.list_changed)
         prompts = bool(can.prompts and can.prompts.list_changed)
         while self.modern and (tools or resources or prompts):
             try:
-                async with self.client.listen(
-                    tools_list_changed=tools, resources_list_changed=resources, prompts_list_changed=prompts
+                async with listen(
+                    self.client,
+                    tools_list_changed=tools,
+                    resources_list_changed=resources,
+                    prompts_list_changed=prompts,
                 ) as subscription:
                     async for _event in subscription:
                         self._changes.set()
@@ -123,11 +112,11 @@ class UpstreamSession:
 
 @asynccontextmanager
 async def open_session(
-    config: ServerConfig, *, mode: str, limit: int, on_rubbish: Rubbish, changes: Changes
+    config: ServerConfig, *, probe: bool, limit: int, on_rubbish: Rubbish, changes: Changes
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
-    `mode` is the SDK's: `auto`, or the era that is known already from an earlier incarnation.
+    Without `probe` the server is taken to be of the handshake era, as an earlier incarnation found it.
 
     Raises:
         NoAnswer: Not established in time.
@@ -144,15 +133,38 @@ async def open_session(
     with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
         try:
             async with open_link(config.transport, limit=limit, on_rubbish=on_rubbish) as link:
-                client = Client(
-                    _Opened(link), mode=mode, cache=None, client_info=CLIENT_INFO, message_handler=on_message
+                client = ClientSession(
+                    dispatcher=link.dispatcher, client_info=CLIENT_INFO, message_handler=on_message
                 )
                 async with client:
+                    await _shake_hands(client, probe=probe)
                     yield UpstreamSession(client, link, changes, scope)
         except Exception as error:
             raise _told_by_link(error, link) from error
     if scope.cancelled_caught:
         raise NoAnswer(link.stderr_tail() if link else "")
+
+
+async def _shake_hands(session: ClientSession, *, probe: bool) -> None:
+    """Ask which revisions the server speaks, and fall back to the handshake of the older ones.
+
+    Only a server that names revisions of which we share none is refused; any other error to the probe is
+    what a server says that does not know it.
+    """
+    if not probe:
+        await session.initialize()
+        return
+    try:
+        await session.discover()
+    except MCPError as error:
+        try:
+            await session.initialize()
+        except MCPError:
+            if error.code == UNSUPPORTED_PROTOCOL_VERSION:
+                raise error from None
+            raise
+    except (RuntimeError, ValidationError):  # it answers, but speaks only the older revisions
+        await session.initialize()
 
 
 def _told_by_link(error: Exception, link: Link | None) -> Exception:
@@ -165,16 +177,3 @@ def _told_by_link(error: Exception, link: Link | None) -> Exception:
         refused = link.http_status in PERMISSION_STATUSES
         return ConnectionLost(f"the server answers HTTP {link.http_status}", curable=not refused)
     return error
-
-
-class _Opened(AbstractAsyncContextManager[TransportStreams]):
-    """A link that is open already, as a transport for the SDK's client."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    async def __aenter__(self) -> TransportStreams:
-        return self._link.streams
-
-    async def __aexit__(self, *_exc: object) -> None:
-        return None

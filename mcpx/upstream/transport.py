@@ -1,8 +1,8 @@
 """The three transports to an upstream server, behind one face: the only module that opens the SDK's.
 
-`open_link` gives a `Link`: the SDK's message streams, and the push that the SDK lacks: `lost` is set as
-soon as the connection has ended, with the reason, whether anybody calls or not. For a child process that
-is its death or the end of its output; for HTTP what the last answers say of the session.
+`open_link` gives a `Link`: what the SDK's session is to run on, and the push that the SDK lacks: `lost` is
+set as soon as the connection has ended, with the reason, whether anybody calls or not. For a child process
+that is its death or the end of its output; for HTTP what the last answers say of the session.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 import httpx2
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared._stream_protocols import ReadStream
+from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
+from mcp.shared.transport_context import TransportContext
 
 from mcpx.config import Http, Sse, Stdio, Transport
 from mcpx.upstream.process import ChildProcess, running
-from mcpx.wire.messages import Rubbish, read_messages, write_messages
+from mcpx.wire.dispatcher import Rubbish, WireDispatcher
 
 EXIT_CODE_WAIT_S = 0.03  # after the output ended: the exit code makes a better message than "output closed"
 LAST_WORDS_S = 0.03  # after the exit: an answer written before it may still be in the pipe
@@ -33,10 +36,10 @@ Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 class Link:
-    """One open connection. `streams` go to the SDK's session; `pid` is the child's, if there is one."""
+    """One open connection. The session runs on `dispatcher`; `pid` is the child's, if there is one."""
 
-    def __init__(self, pid: int | None = None) -> None:
-        self.streams: tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
+    def __init__(self, dispatcher: Dispatcher[TransportContext], pid: int | None = None) -> None:
+        self.dispatcher = dispatcher
         self.pid = pid
         self.lost = anyio.Event()
         self.reason = "the connection is open"
@@ -47,6 +50,11 @@ class Link:
         """The last HTTP status from 400 on; None while all is well."""
         self.established = False
         """Whether the handshake is over; set by whoever did it."""
+
+    @property
+    def wire(self) -> WireDispatcher | None:
+        """The dispatcher, where it takes bytes."""
+        return self.dispatcher if isinstance(self.dispatcher, WireDispatcher) else None
 
     def lose(self, reason: str) -> None:
         """Note that the connection has ended. The first reason counts."""
@@ -76,113 +84,116 @@ def open_link(transport: Transport, *, limit: int, on_rubbish: Rubbish) -> Abstr
 @asynccontextmanager
 async def _stdio(stdio: Stdio, limit: int, on_rubbish: Rubbish) -> AsyncIterator[Link]:
     async with running(stdio) as child:
-        link = Link(child.pid)
+        output_ended = anyio.Event()
+        wire = WireDispatcher(child.channel, limit=limit, on_rubbish=on_rubbish, on_end=output_ended.set)
+        link = Link(wire, child.pid)
         link.stderr_tail = child.stderr_tail
         link.alive = child.alive
-        incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        write, outgoing = anyio.create_memory_object_stream[SessionMessage](64)
-        link.streams = (read, write)
-        async with anyio.create_task_group() as tasks, incoming, read, write, outgoing:
-            tasks.start_soon(_read_child, child, link, incoming, limit, on_rubbish)
-            tasks.start_soon(_write_child, child, outgoing)
-            tasks.start_soon(_await_exit, child, link, incoming)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_await_end_of_output, child, link, wire, output_ended)
+            tasks.start_soon(_await_exit, child, link, wire)
             try:
                 yield link
             finally:
                 tasks.cancel_scope.cancel()
 
 
-async def _read_child(
-    child: ChildProcess, link: Link, incoming: Incoming, limit: int, on_rubbish: Rubbish
+async def _await_end_of_output(
+    child: ChildProcess, link: Link, wire: WireDispatcher, output_ended: anyio.Event
 ) -> None:
-    await read_messages(child.read, incoming, limit=limit, on_rubbish=on_rubbish)
+    await output_ended.wait()
     with anyio.move_on_after(EXIT_CODE_WAIT_S):
         await child.exited.wait()
-    _report_death(child, link)
-    incoming.close()
+    _end(child, link, wire)
 
 
-async def _await_exit(child: ChildProcess, link: Link, incoming: Incoming) -> None:
+async def _await_exit(child: ChildProcess, link: Link, wire: WireDispatcher) -> None:
     """The exit itself ends the session, for a grandchild may hold the pipes open."""
     await child.exited.wait()
     await anyio.sleep(LAST_WORDS_S)
-    _report_death(child, link)
-    incoming.close()
+    _end(child, link, wire)
 
 
-def _report_death(child: ChildProcess, link: Link) -> None:
+def _end(child: ChildProcess, link: Link, wire: WireDispatcher) -> None:
     link.lose(f"the server process {child.describe_exit()}")
-
-
-async def _write_child(child: ChildProcess, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    try:
-        await write_messages(outgoing, child.stdin.send)
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-        return  # it reads no more: the end of its output, or its exit, tells why
+    wire.end()
 
 
 @asynccontextmanager
 async def _http(http: Http) -> AsyncIterator[Link]:
-    link = Link()
+    status = _Status()
     async with (
-        _client(link, http.headers) as client,
-        streamable_http_client(http.url, http_client=client) as streams,
+        _client(status, http.headers) as client,
+        streamable_http_client(http.url, http_client=client) as (read, write),
     ):
-        link.streams = streams
-        yield link
+        yield status.watch(Link(JSONRPCDispatcher(read, write)))
 
 
 @asynccontextmanager
 async def _sse(sse: Sse) -> AsyncIterator[Link]:
-    link = Link()
+    status = _Status()
 
     def factory(
         headers: dict[str, str] | None = None,
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        return _client(link, headers, timeout, auth)
+        return _client(status, headers, timeout, auth)
 
     async with sse_client(
         sse.url, sse.headers, sse_read_timeout=SSE_READ_TIMEOUT_S, httpx_client_factory=factory
     ) as (theirs, write):
         incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        link.streams = (read, write)
+        link = status.watch(Link(JSONRPCDispatcher(read, write)))
         async with anyio.create_task_group() as tasks, incoming, read:
-            tasks.start_soon(_relay, theirs, incoming, lambda: link.lose("the event stream ended"))
+            tasks.start_soon(_relay, theirs, incoming, link)
             try:
                 yield link
             finally:
                 tasks.cancel_scope.cancel()
 
 
-async def _relay(
-    theirs: ReadStream[SessionMessage | Exception], incoming: Incoming, at_end: Callable[[], None]
-) -> None:
+async def _relay(theirs: ReadStream[SessionMessage | Exception], incoming: Incoming, link: Link) -> None:
     """Pass messages on, to see where the stream ends."""
     async for message in theirs:
         await incoming.send(message)
-    at_end()
+    link.lose("the event stream ended")
     incoming.close()
 
 
+class _Status:
+    """Notes what the HTTP statuses say of a session, for the SDK's error messages drop them."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+        self._link: Link | None = None
+
+    def watch(self, link: Link) -> Link:
+        self._link = link
+        link.http_status = self._last
+        return link
+
+    async def note(self, response: httpx2.Response) -> None:
+        status = response.status_code
+        if status < httpx2.codes.BAD_REQUEST:
+            return
+        self._last = status
+        if self._link is None:
+            return
+        self._link.http_status = status
+        if self._link.established and response.request.method == "POST":
+            if status == FORGOTTEN:
+                self._link.lose("the server does not know the session any more (HTTP 404)")
+            elif status in REFUSED:
+                self._link.lose(f"the server refuses the session (HTTP {status})")
+
+
 def _client(
-    link: Link,
+    status: _Status,
     headers: dict[str, str] | None,
     timeout: httpx2.Timeout | None = None,
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
-    """An HTTP client that notes what the statuses say, for the SDK's error messages drop them."""
-
-    async def note(response: httpx2.Response) -> None:
-        if response.status_code >= httpx2.codes.BAD_REQUEST:
-            link.http_status = response.status_code
-            if link.established and response.request.method == "POST":
-                if response.status_code == FORGOTTEN:
-                    link.lose("the server does not know the session any more (HTTP 404)")
-                elif response.status_code in REFUSED:
-                    link.lose(f"the server refuses the session (HTTP {response.status_code})")
-
     client = create_mcp_http_client(headers=headers, timeout=timeout, auth=auth)
-    client.event_hooks = {"response": [note]}
+    client.event_hooks = {"response": [status.note]}
     return client

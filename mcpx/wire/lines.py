@@ -10,13 +10,14 @@ import msgspec
 
 
 class TooLong(msgspec.Struct, frozen=True):
-    """A line over the limit was skipped. `head` is its beginning, enough to find a request id in."""
+    """A line over the limit was skipped. `head` and `tail` are its ends, enough to find a request id in."""
 
     head: bytes
+    tail: bytes
     limit: int
 
 
-HEAD = 4096  # bytes kept of a line that is too long
+KEPT = 4096  # bytes kept of either end of a line that is too long
 
 
 class LineSplitter:
@@ -27,6 +28,7 @@ class LineSplitter:
         self._parts: list[bytes] = []
         self._length = 0
         self._skipped: bytes | None = None
+        self._tail = b""
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
         """The lines that `chunk` completes, in order."""
@@ -40,17 +42,21 @@ class LineSplitter:
         return lines
 
     def _append(self, part: bytes) -> None:
-        if not part or self._skipped is not None:
+        if not part:
+            return
+        if self._skipped is not None:
+            self._tail = (self._tail + part)[-KEPT:]
             return
         self._length += len(part)
         self._parts.append(part)
         if self._length > self._limit:
-            self._skipped = b"".join(self._parts)[:HEAD]
+            whole = b"".join(self._parts)
+            self._skipped, self._tail = whole[:KEPT], whole[-KEPT:]
             self._parts.clear()
 
     def _finish(self, lines: list[bytes | TooLong]) -> None:
         if self._skipped is not None:
-            lines.append(TooLong(self._skipped, self._limit))
+            lines.append(TooLong(self._skipped, self._tail, self._limit))
         elif line := b"".join(self._parts).strip():
             lines.append(line)
         self._parts.clear()

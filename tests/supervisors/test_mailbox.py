@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from supervisors import (
+    Abandoned,
     Actor,
     ActorRef,
     ChildSpec,
@@ -18,13 +19,12 @@ from supervisors import (
 )
 from supervisors.testing import virtual_backends
 
-BACKENDS = ["trio", "asyncio"]
 
-
-def run(backend, main):
-    """Run `main` in virtual time."""
-    options = dict(virtual_backends())[backend]
-    return anyio.run(main, backend=backend, backend_options=options)
+@pytest.fixture(params=["trio", "asyncio"])
+def virtual(request):
+    """Run an async function in virtual time."""
+    options = dict(virtual_backends())[request.param]
+    return lambda main: anyio.run(main, backend=request.param, backend_options=options)
 
 
 def test_a_full_mailbox_refuses_the_newest_and_keeps_the_rest():
@@ -41,71 +41,77 @@ def test_a_full_mailbox_refuses_the_newest_and_keeps_the_rest():
         box.put("d")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_taking_waits_and_a_cancelled_take_loses_nothing(backend):
-    async def main():
-        box = Mailbox(4)
-        with anyio.move_on_after(1) as scope:
-            await box.take()
-        assert scope.cancelled_caught
-        box.put("a")
-        assert await box.take() == "a"
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(put_later, box)
-            assert await box.take() == "later"
-
-    async def put_later(box):
-        await anyio.sleep(5)
-        box.put("later")
-
-    run(backend, main)
+def test_an_attached_consumer_gets_what_waits_and_then_each_message_at_once():
+    box, seen = Mailbox(8), []
+    box.put("waited")
+    box.attach(seen.append)
+    box.put("at once")
+    assert seen == ["waited", "at once"]
+    box.detach()
+    box.put("later")
+    assert seen == ["waited", "at once"]
+    assert len(box) == 1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_an_unaccepted_request_expires_with_the_error_of_its_holder(backend):
-    async def main():
-        reply = Reply()
-        gone = []
-        reply.on_abandon = lambda: gone.append(True)
-        reply.limit(15, lambda: LookupError("nobody took it"))
-        started = anyio.current_time()
-        with pytest.raises(LookupError, match="nobody took it"):
-            await reply.wait()
-        assert anyio.current_time() - started == pytest.approx(15)
-        assert gone == [True]
-        assert not reply.accept()
-        assert not reply.resolve("too late")
+def test_a_consumer_is_never_entered_twice():
+    box, order = Mailbox(8), []
 
-    run(backend, main)
+    def consume(message):
+        order.append(f"begin {message}")
+        if message == "a":
+            box.put("b")
+        order.append(f"end {message}")
+
+    box.attach(consume)
+    box.put("a")
+    assert order == ["begin a", "end a", "begin b", "end b"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_an_accepted_request_waits_for_as_long_as_it_takes(backend):
-    async def main():
-        reply = Reply()
-        reply.limit(15, lambda: LookupError("nobody took it"))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve, reply)
-            assert await reply.wait() == "served"
+def test_a_consumer_that_detaches_itself_leaves_the_rest_waiting():
+    box, seen = Mailbox(8), []
+    box.put("a")
+    box.put("b")
 
-    async def serve(reply):
-        await anyio.sleep(14)
-        assert reply.accept()
-        await anyio.sleep(500)
-        assert reply.resolve("served")
+    def consume(message):
+        seen.append(message)
+        box.detach()
 
-    run(backend, main)
+    box.attach(consume)
+    assert (seen, len(box)) == (["a"], 1)
+    box.put_back("a")
+    box.attach(seen.append)
+    assert seen == ["a", "a", "b"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_an_asker_that_goes_away_withdraws_its_message(backend):
+def test_a_reply_is_settled_once_and_calls_back():
+    heard = []
+    reply = Reply(lambda settled: heard.append(settled.value))
+    assert reply.resolve("first")
+    assert not reply.resolve("second")
+    assert not reply.reject(ValueError())
+    assert heard == ["first"]
+
+
+def test_an_abandoned_reply_tells_its_holder_and_nobody_else():
+    heard, told = [], []
+    reply = Reply(heard.append)
+    reply.on_abandon = lambda: told.append(True)
+    reply.abandon()
+    reply.abandon()
+    assert (heard, told) == ([], [True])
+    assert isinstance(reply.error, Abandoned)
+    assert not reply.resolve("too late")
+
+
+def test_an_asker_that_goes_away_withdraws_its_message(virtual):
     async def main():
         ref = ActorRef("nobody", 4)
-        with anyio.move_on_after(1):
+        with anyio.move_on_after(1) as scope:
             await ref.ask("hello")
+        assert scope.cancelled_caught
         assert len(ref.mailbox) == 0
 
-    run(backend, main)
+    virtual(main)
 
 
 class Adder(Actor):
@@ -115,26 +121,42 @@ class Adder(Actor):
         super().__init__(ref)
         self.total = 0
 
-    async def handle(self, message, reply):
+    def handle(self, message, reply):
         self.total += message
         if reply is not None:
             reply.resolve(self.total)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_crash_reaches_the_asker_and_spares_the_mailbox(backend):
+def test_a_crash_reaches_the_asker_and_spares_the_mailbox(virtual):
     async def main():
         ref = ActorRef("adder", 16)
         supervisor = Supervisor()
+        ref.tell(1)  # before it runs: it waits
         supervisor.add(ChildSpec(name="adder", run=Adder(ref).run, policy=Policy()))
         async with anyio.create_task_group() as tasks:
             await tasks.start(supervisor.run)
-            ref.tell(1)
-            assert await ref.ask(2) == 3
-            with pytest.raises(TypeError):
-                await ref.ask("a word")
-            assert await ref.ask(4) == 7
+            with anyio.fail_after(5):
+                assert await ref.ask(2) == 3
+                with pytest.raises(TypeError):
+                    await ref.ask("a word")
+                assert await ref.ask(4) == 7
             assert supervisor.state("adder").generation == 2
             supervisor.stop()
 
-    run(backend, main)
+    virtual(main)
+
+
+def test_a_stopped_actor_leaves_its_messages_waiting(virtual):
+    async def main():
+        ref = ActorRef("adder", 16)
+        supervisor = Supervisor()
+        supervisor.add(ChildSpec(name="adder", run=Adder(ref).run))
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(supervisor.run)
+            assert await ref.ask(2) == 2
+            await supervisor.remove("adder")
+            ref.tell(3)
+            assert len(ref.mailbox) == 1
+            supervisor.stop()
+
+    virtual(main)

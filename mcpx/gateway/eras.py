@@ -1,0 +1,126 @@
+"""One stream connection in the protocol era that its client opens with.
+
+The SDK has this for its own message streams only; here it is for a dispatcher that carries bytes. The first
+request decides: one with the 2026-07-28 envelope in its `_meta` opens a modern connection, anything else the
+handshake of the older revisions. A later claim of the other era is refused with the SDK's codes. All touch
+points with the SDK's server runner are in this file, because it calls them provisional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any
+
+from mcp import MCPError
+from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
+from mcp.shared.dispatcher import DispatchContext
+from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+from mcp.shared.transport_context import TransportContext
+from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from mcpx.gateway.server import GatewayServer
+from mcpx.wire.context import WireContext
+from mcpx.wire.dispatcher import WireDispatcher
+
+Params = Mapping[str, Any] | None
+
+
+class Era(Enum):
+    """What a connection speaks."""
+
+    UNDECIDED = auto()
+    HANDSHAKE = auto()
+    MODERN = auto()
+
+
+class EraServer:
+    """Serves one connection. `era` and `connection` tell the fast lane what it may do."""
+
+    def __init__(self, server: GatewayServer, dispatcher: WireDispatcher) -> None:
+        self.era = Era.UNDECIDED
+        self.connection = Connection.for_loop(dispatcher)
+        self._server = server
+        self._dispatcher = dispatcher
+        self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
+        self._outbound = NotifyOnlyOutbound(dispatcher)
+
+    async def run(self) -> None:
+        """Serve until the dispatcher's channel ends."""
+        try:
+            await self._dispatcher.run(self._on_request, self._on_notify)
+        finally:
+            await aclose_shielded(self.connection)
+
+    async def _on_request(
+        self, context: DispatchContext[TransportContext], method: str, params: Params
+    ) -> dict[str, Any]:
+        modern = method != "initialize" and _has_envelope(params)
+        if self.era is Era.UNDECIDED:
+            self.era = Era.MODERN if modern else Era.HANDSHAKE
+        if self.era is Era.MODERN:
+            return await self._serve_modern(context, method, params)
+        if modern:
+            text = (
+                "this connection speaks the handshake era; requests with the 2026-07-28 envelope are refused"
+            )
+            raise MCPError(INVALID_REQUEST, text)
+        return await self._runner.on_request(context, method, params)
+
+    async def _serve_modern(
+        self, context: DispatchContext[TransportContext], method: str, params: Params
+    ) -> dict[str, Any]:
+        if method == "initialize":
+            versions = list(MODERN_PROTOCOL_VERSIONS)
+            data = {"supported": versions, "requested": (params or {}).get("protocolVersion")}
+            text = "this connection speaks the 2026-07-28 revision; there is no initialize"
+            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, text, data)
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise MCPError(route.code, route.message, route.data)
+        connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
+        )
+        try:
+            return await serve_one(
+                self._server,
+                _one_way(context),
+                method,
+                params,
+                connection=connection,
+                lifespan_state=None,
+            )
+        except (MCPError, ValidationError):
+            raise
+        except Exception as error:
+            told = modern_error_data(error)
+            raise MCPError(told.code, told.message, told.data) from error
+
+    async def _on_notify(
+        self, context: DispatchContext[TransportContext], method: str, params: Params
+    ) -> None:
+        if self.era is not Era.MODERN:
+            await self._runner.on_notify(context, method, params)
+            return
+        connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
+        runner: ServerRunner[Any] = ServerRunner(self._server, connection, None)
+        try:
+            await runner.on_notify(_one_way(context), method, params)
+        finally:
+            await aclose_shielded(connection)
+
+
+def _has_envelope(params: Params) -> bool:
+    """Whether the request carries the reserved key that only the modern envelope has."""
+    meta = (params or {}).get("_meta")
+    return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+
+
+def _one_way(context: DispatchContext[TransportContext]) -> DispatchContext[TransportContext]:
+    """The modern revision has no requests from server to client."""
+    if isinstance(context, WireContext):
+        context.forbid_requests()
+    return context

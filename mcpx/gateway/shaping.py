@@ -1,0 +1,129 @@
+"""Results for the wire: the upstream's bytes passed through where nothing has to change, else reshaped.
+
+The same rules as `mcpx.content` and `mcpx.gateway.tools`, which do the work whenever a result holds JSON that
+may become TOON. A result that holds none (plain text, images, errors) goes out in the pieces in which it
+came, so that ten megabytes of text are neither parsed nor copied. `stamp` is the `_meta` that results of the
+2026-07-28 revision carry, or None for a client of an older one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.catalog.model import JSON
+from mcpx.content import read_result, shape_resource, shape_tool_result
+from mcpx.errors import CallError, Code
+from mcpx.gateway import tools
+from mcpx.router import Message, Read
+from mcpx.wire.envelope import Bytes
+
+_NOTHING: Final = msgspec.Raw()
+_OPENING_BRACE: Final = ord("{")
+_JSON_STARTS: Final = frozenset(b"{[ \t\\")  # after the quote: JSON, or white space (escaped, too) before it
+
+
+class _Result(msgspec.Struct, gc=False):
+    content: msgspec.Raw = _NOTHING
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
+    is_error: bool = msgspec.field(name="isError", default=False)
+    meta: msgspec.Raw = msgspec.field(name="_meta", default=_NOTHING)
+    result_type: str = msgspec.field(name="resultType", default="complete")
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: str
+    text: msgspec.Raw = _NOTHING
+
+
+_decode = msgspec.json.Decoder(_Result).decode
+_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Shaper:
+    """Makes the `result` of answers. Settings as in the configuration."""
+
+    def __init__(self, *, toon: bool, toon_min_size: int) -> None:
+        self._toon = toon
+        self._toon_min_size = toon_min_size
+
+    def tool(
+        self, message: Message, raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
+    ) -> list[Bytes]:
+        """The result of a tool. Raises CallError `protocol_error` where it is not MCP."""
+        pieces = _passed_through(raw, structured=structured, stamp=stamp)
+        if pieces is not None:
+            return pieces
+        result = read_result(raw, server=message.server_name)
+        shaped = shape_tool_result(
+            result, toon=self._toon, toon_min_size=self._toon_min_size, server=message.server_name
+        )
+        return _encoded(tools.result(shaped, structured=structured), stamp)
+
+    def resource(
+        self, message: Read, raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
+    ) -> list[Bytes]:
+        """The result of the resources tool. Raises CallError `protocol_error` where it is not MCP."""
+        result = read_result(raw, server=message.server_name)
+        shaped = shape_resource(result, uri=message.uri, server=message.server_name)
+        return _encoded(tools.result(shaped, structured=structured), stamp)
+
+    def failure(self, error: CallError, *, structured: bool, stamp: bytes | None) -> list[Bytes]:
+        """An error as a result."""
+        return _encoded(tools.failure(error, structured=structured), stamp)
+
+    def broken(
+        self, error: Exception, message: Message, *, structured: bool, stamp: bytes | None
+    ) -> list[Bytes]:
+        """A fault of ours as a result: the call may have happened."""
+        text = f"MCPX failed while it handled the answer: {type(error).__name__}: {error}"
+        told = CallError(Code.PROTOCOL_ERROR, text, server=message.server_name)
+        return self.failure(told, structured=structured, stamp=stamp)
+
+
+def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) -> list[Bytes] | None:
+    """The result around the upstream's own bytes; None where something in it has to change."""
+    try:
+        result = _decode(raw)
+        blocks = _decode_blocks(result.content) if result.content else []
+    except msgspec.DecodeError:
+        return None
+    if not blocks or result.result_type != "complete":
+        return None
+    if not result.is_error and any(b.type == "text" and _may_be_json(b.text) for b in blocks):
+        return None
+    if stamp is not None and result.meta:
+        return None
+    pieces: list[Bytes] = [b'{"content":', memoryview(result.content)]
+    pieces.append(b',"isError":true' if result.is_error else b',"isError":false')
+    if structured and result.structured and result.structured != b"null":
+        pieces += _structured(memoryview(result.structured))
+    if stamp is not None:
+        pieces += [b',"resultType":"complete","_meta":', stamp]
+    elif result.meta:
+        pieces += [b',"_meta":', memoryview(result.meta)]
+    pieces.append(b"}")
+    return pieces
+
+
+def _structured(value: memoryview) -> list[Bytes]:
+    if value[0] == _OPENING_BRACE:
+        return [b',"structuredContent":', value]
+    return [b',"structuredContent":{"result":', value, b"}"]
+
+
+def _may_be_json(text: msgspec.Raw) -> bool:
+    """Whether the JSON string may hold an object or an array, judged by how it begins."""
+    view = memoryview(text)
+    return len(view) > 2 and view[1] in _JSON_STARTS  # noqa: PLR2004 - more than the two quotes
+
+
+def _encoded(result: JSON, stamp: bytes | None) -> list[Bytes]:
+    if stamp is None:
+        result.pop("resultType", None)
+    else:
+        ours: dict[str, Any] = msgspec.json.decode(stamp)
+        result["_meta"] = ours | (result.get("_meta") or {})
+    return [_encode(result)]

@@ -1,0 +1,200 @@
+"""A pair of file descriptors on the event loop: bytes in by callback, bytes out in few writes.
+
+Used for a child's pipes and for this process's standard streams. What is written in one turn of the loop
+goes out in one system call. Nothing here waits: a peer that does not read makes `congested` true, and the
+owner stops whatever feeds it. A descriptor that cannot be waited for (a file, /dev/null) is read turn by
+turn. The descriptors stay the owner's: `close` only lets go of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+CHUNK: Final = 65536  # bytes a read asks for: the size of a Linux pipe
+JOINED: Final = 131072  # bytes up to which pieces are copied together; beyond, they are written as they are
+PIECES: Final = 512  # at most in one gathered write; below every system's IOV_MAX
+HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
+LOW_WATER: Final = 1 << 18
+
+
+class Channel:
+    """Bytes both ways. `on_data` gets each chunk; `on_end` is called once, when no more will come.
+
+    `on_broken` is called once when the peer takes no more. `on_drained` is called when a channel that was
+    congested is free again. Callbacks must not raise.
+    """
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self.on_data: Callable[[bytes], None] = lambda _data: None
+        self.on_end: Callable[[], None] = _nothing
+        self.on_broken: Callable[[OSError], None] = lambda _error: None
+        self.on_drained: Callable[[], None] = _nothing
+        self.congested = False
+        self._loop = asyncio.get_running_loop()
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+        self._pollable = _can_wait(read_fd)
+        self._reading = False
+        self._ended = False
+        self._in_turn = False
+        self._out: deque[bytes | memoryview] = deque()
+        self._waiting = 0  # bytes in _out
+        self._flush_due = False
+        self._writer_armed = False
+        self._broken = False
+
+    # --- in
+
+    def start_reading(self) -> None:
+        """Begin, or go on after `pause_reading`."""
+        if self._reading or self._ended:
+            return
+        self._reading = True
+        if self._pollable:
+            self._loop.add_reader(self._read_fd, self._readable)
+        else:
+            self._loop.call_soon(self._read_on)
+
+    def pause_reading(self) -> None:
+        """Let the peer wait."""
+        if self._reading and self._pollable:
+            self._loop.remove_reader(self._read_fd)
+        self._reading = False
+
+    def _read_on(self) -> None:
+        if self._reading:
+            self._readable()
+        if self._reading:
+            self._loop.call_soon(self._read_on)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._read_fd, CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:  # a peer that is gone is an end
+            data = b""
+        if data:
+            self.on_data(data)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self.pause_reading()
+        if not self._ended:
+            self._ended = True
+            self.on_end()
+
+    # --- out
+
+    def write(self, *pieces: bytes | memoryview) -> None:
+        """Queue one message; it goes out at the end of this turn of the loop, with what else is ready."""
+        if self._broken:
+            return
+        for piece in pieces:
+            self._out.append(piece)
+            self._waiting += len(piece)
+        if not self._flush_due and not self._writer_armed:
+            self._flush_due = True
+            _DIRTY.append(self)
+            if len(_DIRTY) == 1:
+                self._loop.call_soon(flush_all)
+        if self._waiting > HIGH_WATER:
+            self.congested = True
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the peer takes it now."""
+        self._flush_due = False
+        try:
+            while self._out and not self._broken:
+                if not self._write_some():
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._break(error)
+        self._arm_writer(wanted=bool(self._out))
+        if self.congested and self._waiting <= LOW_WATER:
+            self.congested = False
+            self.on_drained()
+
+    def _write_some(self) -> bool:
+        """One system call; whether it took everything that it was given."""
+        if self._waiting <= JOINED:
+            whole = b"".join(self._out)
+            self._out.clear()
+            self._out.append(whole)
+        given = [self._out[i] for i in range(min(len(self._out), PIECES))]
+        length = sum(len(piece) for piece in given)
+        written = os.writev(self._write_fd, given) if len(given) > 1 else os.write(self._write_fd, given[0])
+        self._waiting -= written
+        rest = written
+        while rest and rest >= len(self._out[0]):
+            rest -= len(self._out.popleft())
+        if rest:
+            self._out[0] = memoryview(self._out[0])[rest:]
+        return written == length
+
+    def _arm_writer(self, *, wanted: bool) -> None:
+        if wanted and not self._writer_armed:
+            try:
+                self._loop.add_writer(self._write_fd, self.flush)
+            except OSError:  # a file: always ready, and full only when the disk is
+                self._loop.call_later(0.05, self.flush)
+                return
+            self._writer_armed = True
+        elif not wanted and self._writer_armed:
+            self._loop.remove_writer(self._write_fd)
+            self._writer_armed = False
+
+    def _break(self, error: OSError) -> None:
+        self._broken = True
+        self._out.clear()
+        self._waiting = 0
+        self.on_broken(error)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the peer has not taken yet."""
+        return self._waiting
+
+    def release_writer(self) -> None:
+        """Let go of the writing side: its owner closes it."""
+        self._arm_writer(wanted=False)
+        self._broken = True
+        self._out.clear()
+        self._waiting = 0
+
+    def close(self) -> None:
+        """Let go of the descriptors: no callback comes after this."""
+        self.pause_reading()
+        self._ended = True
+        self.release_writer()
+
+
+_DIRTY: list[Channel] = []
+"""Channels with something to write in this turn. One event loop a process runs channels."""
+
+
+def flush_all() -> None:
+    """Write what all channels have queued. Called at the end of a turn, or sooner by whoever ends one."""
+    while _DIRTY:
+        batch = _DIRTY.copy()
+        _DIRTY.clear()
+        for channel in batch:
+            channel.flush()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _can_wait(fd: int) -> bool:
+    """Whether the loop can wait for this descriptor; regular files and /dev/null are always ready."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))

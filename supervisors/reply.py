@@ -1,0 +1,81 @@
+"""The slot for an answer that travels with a request.
+
+Settled once, by whoever serves the request; it may be handed on from actor to actor until then. The asker
+either awaits it in a task or is called back. When the asker goes away first, the current holder is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import anyio
+
+R = TypeVar("R")
+
+
+class Abandoned(Exception):  # noqa: N818 - a condition: what a slot is settled with when nobody listens
+    """Nobody waits for the answer any more."""
+
+
+class Reply(Generic[R]):
+    """One answer: a value or an error.
+
+    `on_settled` is called with the slot when it is settled (by the asker's choice, instead of `wait`).
+    `on_abandon` is set by the current holder and called, once, when the asker goes away.
+    """
+
+    __slots__ = ("_event", "error", "on_abandon", "on_settled", "settled", "value")
+
+    def __init__(self, on_settled: Callable[[Reply[R]], object] | None = None) -> None:
+        self.settled = False
+        self.value: R | None = None
+        self.error: BaseException | None = None
+        self.on_settled = on_settled
+        self.on_abandon: Callable[[], object] | None = None
+        self._event: anyio.Event | None = None
+
+    def resolve(self, value: R) -> bool:
+        """Answer with `value`; false if it was settled before."""
+        if self.settled:
+            return False
+        self.value = value
+        self._settle()
+        return True
+
+    def reject(self, error: BaseException) -> bool:
+        """Answer with an error, to be raised where it is awaited; false if it was settled before."""
+        if self.settled:
+            return False
+        self.error = error
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        self.settled = True
+        self.on_abandon = None
+        if self._event is not None:
+            self._event.set()
+        if self.on_settled is not None:
+            self.on_settled(self)
+
+    def abandon(self) -> None:
+        """The asker is gone: tell the holder, and take no answer any more. `on_settled` is not called."""
+        if self.settled:
+            return
+        told, self.on_settled = self.on_abandon, None
+        self.reject(Abandoned())
+        if told is not None:
+            told()
+
+    async def wait(self) -> R:
+        """The answer, or what it was rejected with. Cancelling the wait abandons the request."""
+        if not self.settled:
+            self._event = anyio.Event()
+            try:
+                await self._event.wait()
+            finally:
+                self.abandon()
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]  # resolve() put an R there
