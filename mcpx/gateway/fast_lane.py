@@ -130,7 +130,9 @@ class FastLane:
 
         def answer(reply: RawReply) -> None:
             wire.fast_cancels.pop(key, None)
-            wire.write_result(request_id, self._result(reply, message, structured=structured))
+            wire.channel.write(
+                *envelope.answer(request_id, self._result(reply, message, structured=structured))
+            )
 
         reply = RawReply(answer)
         wire.fast_cancels[key] = reply.abandon

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, Stdio
 from mcpx.errors import CallError, Code
-from mcpx.wire.dispatcher import ResponseTooLarge
+from mcpx.wire.outgoing import ResponseTooLarge
 from supervisors import Cause
 
 PERMISSION_STATUSES = frozenset({401, 403})

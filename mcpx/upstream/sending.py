@@ -39,17 +39,18 @@ class WireSender:
     def __init__(
         self, wire: WireDispatcher, session: ClientSession, client: mcp_types.Implementation
     ) -> None:
-        self._wire = wire
+        self._outgoing = wire.outgoing
         self._meta = b"" if session.discover_result is None else _modern_meta(session, client)
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Cancel:
-        wire = self._wire
-        token = str(wire.next_id).encode()
+        outgoing = self._outgoing
+        request_id = outgoing.mint()
+        token = str(request_id).encode()
         params = b"".join(
             (b"{", *request.params(), b',"_meta":{', self._meta, b'"progressToken":', token, b"}}")
         )
-        request_id = wire.call(request.method, params, on_answer, on_progress)
-        return lambda reason: wire.forget(request_id, reason)
+        outgoing.call(request_id, request.method, params, on_answer, on_progress)
+        return lambda reason: outgoing.forget(request_id, reason)
 
 
 def _modern_meta(session: ClientSession, client: mcp_types.Implementation) -> bytes:

@@ -1,0 +1,181 @@
+"""Our requests to a peer: their ids, their answers, their progress, and what becomes of them at the end.
+
+Owned by the dispatcher, which hands it every answer and every progress notification. A request is made of
+bytes and called back (`call`, the hot path), or awaited as a coroutine (`ask`, for the SDK). Each is
+answered exactly once: with a raw result, an error, or the end of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import msgspec
+from mcp import MCPError
+from mcp.shared.dispatcher import CallOptions, coerce_request_id
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
+
+from mcpx.wire import envelope
+from mcpx.wire.channel import Channel
+from mcpx.wire.envelope import Bytes, Envelope, RequestId
+from mcpx.wire.lines import TooLong
+
+OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
+"""Called once with the raw result or the error. Must not raise."""
+OnProgress = Callable[[float, float | None, str | None], None]
+"""Called with what is done, the total where it is known, and a text. Must not raise."""
+
+_ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")'
+_ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_ID_LAST: Final = re.compile(rb",\s*" + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+
+
+class ResponseTooLarge(Exception):  # noqa: N818 - a condition
+    """The answer was longer than a message may be, and was skipped."""
+
+
+class _Open:
+    """A request that awaits its answer."""
+
+    __slots__ = ("on_answer", "on_progress")
+
+    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None) -> None:
+        self.on_answer = on_answer
+        self.on_progress = on_progress
+
+
+class Outgoing:
+    """The requests that are open on one channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._last_id = 0
+        self._open: dict[RequestId, _Open] = {}
+        self._closed = False
+
+    # --- asking
+
+    def mint(self) -> int:
+        """A new id."""
+        self._last_id += 1
+        while self._last_id in self._open:  # somebody chose it for a request of theirs
+            self._last_id += 1
+        return self._last_id
+
+    def call(
+        self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
+    ) -> None:
+        """Send a request under an id from `mint`. With `on_progress`, the id is its progress token."""
+        if self._closed:
+            on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
+            return
+        self._open[request_id] = _Open(on_answer, on_progress)
+        self._channel.write(*envelope.request(request_id, method, params))
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions,
+        on_progress: OnProgress | None,
+    ) -> dict[str, Any]:
+        """Send a request and wait for its result. Raises MCPError: an error answer, a timeout, the end."""
+        if self._closed:
+            raise MCPError(CONNECTION_CLOSED, "Connection closed")
+        request_id: RequestId = opts["request_id"] if "request_id" in opts else self.mint()
+        key = coerce_request_id(request_id)
+        if key in self._open:
+            raise ValueError(f"request id {request_id!r} is already in flight")
+        body = dict(params or {})
+        if on_progress is not None:
+            body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
+        answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+        self._open[key] = _Open(_into(answer), on_progress)
+        self._channel.write(*envelope.request(request_id, method, envelope.encode(body) if body else None))
+        timeout = opts.get("timeout")
+        try:
+            with anyio.fail_after(timeout if timeout is not None else math.inf):
+                result: dict[str, Any] = msgspec.json.decode(await answer)
+        except TimeoutError:
+            self._abandon(request_id, opts, f"timed out after {timeout}s")
+            raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except asyncio.CancelledError:
+            self._abandon(request_id, opts, "caller cancelled")
+            raise
+        finally:
+            self._open.pop(key, None)
+        return result
+
+    def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
+        if opts.get("cancel_on_abandon", True):
+            self.forget(request_id, reason)
+
+    def forget(self, request_id: RequestId, reason: str) -> None:
+        """Cancel a request at the peer; a late answer is dropped."""
+        if self._open.pop(coerce_request_id(request_id), None) is not None:
+            params = envelope.encode({"requestId": request_id, "reason": reason})
+            self._channel.write(*envelope.notification("notifications/cancelled", params))
+
+    # --- what comes back
+
+    def answered(self, message: Envelope) -> None:
+        """An answer has come; one that nobody waits for (any more) is dropped."""
+        if message.id is None:
+            return
+        waiting = self._open.pop(coerce_request_id(message.id), None)
+        if waiting is None:
+            return
+        if message.error:
+            waiting.on_answer(None, _error(message.error))
+        else:
+            waiting.on_answer(message.result, None)
+
+    def progressed(self, raw: msgspec.Raw) -> None:
+        """A progress notification has come."""
+        try:
+            progress = envelope.decode_progress(raw)
+        except msgspec.DecodeError:
+            return
+        waiting = self._open.get(coerce_request_id(progress.progress_token))
+        if waiting is not None and waiting.on_progress is not None:
+            waiting.on_progress(progress.progress, progress.total, progress.message)
+
+    def skipped(self, line: TooLong) -> None:
+        """A line was too long: fail the request that it answered, if it can be told which."""
+        found = _ID_FIRST.match(line.head) or _ID_LAST.search(line.tail)
+        key = coerce_request_id(msgspec.json.decode(found[1])) if found else None
+        if key is None and len(self._open) == 1:
+            key = next(iter(self._open))
+        if key is not None and (waiting := self._open.pop(key, None)) is not None:
+            waiting.on_answer(None, ResponseTooLarge(f"the answer is over {line.limit} bytes"))
+
+    def close(self) -> None:
+        """No more answers will come: fail what is open."""
+        self._closed = True
+        opened, self._open = self._open, {}
+        for one in opened.values():
+            one.on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
+
+
+def _error(raw: msgspec.Raw) -> MCPError:
+    try:
+        error = envelope.decode_error(raw)
+    except msgspec.DecodeError:
+        return MCPError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error")
+    return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
+
+
+def _into(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:
+    def settle(result: msgspec.Raw | None, error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result or msgspec.Raw(b"{}"))
+
+    return settle

@@ -1,0 +1,198 @@
+"""The fast lane against the SDK's server: the same requests, the same answers, in both eras."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import asynccontextmanager
+
+import anyio
+import msgspec
+import pytest
+
+from mcpx.config import parse
+from mcpx.gateway.clients import Clients
+from mcpx.gateway.eras import EraServer
+from mcpx.gateway.fast_lane import FastLane
+from mcpx.gateway.server import GatewayServer
+from mcpx.gateway.shaping import Shaper
+from mcpx.hub import open_hub
+from mcpx.wire.channel import Channel
+from mcpx.wire.dispatcher import WireDispatcher
+
+VERSION = "io.modelcontextprotocol/protocolVersion"
+INFO = "io.modelcontextprotocol/clientInfo"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+SERVERS = {
+    name: {"command": sys.executable, "args": ["-m", f"mcpx.demo.{name}"]} for name in ("tools", "knowledge")
+}
+CALLS = [
+    ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": {"limit": 3}}),
+    ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": '{"limit": 3}'}),
+    ("exec", {"server_name": "tools", "tool_name": "list_orders"}),
+    ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": None}),
+    ("exec", {"server_name": "tools", "tool_name": "draw_chart", "arguments": {}}),
+    ("exec", {"server_name": "tools", "tool_name": "play_tone", "arguments": {}}),
+    ("exec", {"server_name": "tools", "tool_name": "fail", "arguments": {"message": "on purpose"}}),
+    ("exec", {"server_name": "tools", "tool_name": "get_order", "arguments": {"id": "x"}}),
+    ("exec", {"server_name": "tools", "tool_name": "get_order", "arguments": [1]}),
+    ("exec", {"server_name": "tools", "tool_name": "get_order", "arguments": "not json"}),
+    ("exec", {"server_name": "tools", "tool_name": "nothing"}),
+    ("exec", {"server_name": "nobody", "tool_name": "nothing"}),
+    ("exec", {"server_name": "tools"}),
+    ("exec", {"server_name": 3, "tool_name": "x"}),
+    ("exec", {}),
+    ("inspect", {"server_name": "tools"}),
+    ("resources", {"server_name": "knowledge", "uri": "file:///etc/passwd"}),
+    ("resources", {"server_name": "knowledge"}),
+    ("else", {}),
+]
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class RawClient:
+    """Lines to a served connection, and the answers by id."""
+
+    def __init__(self, reads, writes):
+        self.channel = Channel(reads, writes)
+        self.channel.on_data = self._feed
+        self.channel.start_reading()
+        self._rest = b""
+        self._next = 0
+        self._news = anyio.Event()
+        self.answers, self.notifications = {}, []
+
+    def _feed(self, data):
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "method" in message:
+                self.notifications.append(message)
+            else:
+                self.answers[message["id"]] = message
+        self._news.set()
+
+    async def ask(self, method, params, request_id=None):
+        self._next += 1
+        number = self._next if request_id is None else request_id
+        line = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        self.channel.write(json.dumps(line).encode() + b"\n")
+        while number not in self.answers:
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self.answers.pop(number)
+
+    def tell(self, method, params=None):
+        self.channel.write(
+            json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}}).encode() + b"\n"
+        )
+
+
+@asynccontextmanager
+async def served(hub, *, fast):
+    """A raw client of one connection, with the fast lane or without."""
+    fds = [*os.pipe(), *os.pipe()]
+    for fd in fds:
+        os.set_blocking(fd, False)
+    channel = Channel(fds[0], fds[3])
+    wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
+    server = GatewayServer(hub, Clients(hub))
+    connection = EraServer(server, wire)
+    if fast:
+        shaper = Shaper(toon=True, toon_min_size=0)
+        info = msgspec.json.encode(server.server_info_stamp)
+        wire.fast = FastLane(hub, connection, shaper, info).take
+    client = RawClient(fds[2], fds[1])
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.run)
+            yield client
+            wire.end()
+    finally:
+        channel.close()
+        client.channel.close()
+        for fd in fds:
+            os.close(fd)
+
+
+async def shake_hands(client, name):
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": name, "version": "1"},
+    }
+    await client.ask("initialize", params)
+    client.tell("notifications/initialized")
+
+
+def envelope(name):
+    return {VERSION: "2026-07-28", INFO: {"name": name, "version": "1"}, CAPABILITIES: {}}
+
+
+async def answers(hub, *, fast, modern, name):
+    async with served(hub, fast=fast) as client:
+        if modern:
+            await client.ask("tools/list", {"_meta": envelope(name)})
+        else:
+            await shake_hands(client, name)
+        found = []
+        for tool, arguments in CALLS:
+            params = {"name": tool, "arguments": arguments}
+            if modern:
+                params["_meta"] = envelope(name)
+            found.append(await client.ask("tools/call", params))
+        return [{key: value for key, value in answer.items() if key != "id"} for answer in found]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
+@pytest.mark.parametrize("name", ["somebody", "claude-code"])
+async def test_both_lanes_give_the_same_answers(modern, name):
+    with anyio.fail_after(50):
+        async with open_hub(parse(json.dumps({"mcpServers": SERVERS}), where="test")) as hub:
+            assert await hub.settled(20)
+            slow = await answers(hub, fast=False, modern=modern, name=name)
+            calls_before = hub.upstreams["tools"].counters.calls
+            quick = await answers(hub, fast=True, modern=modern, name=name)
+            assert hub.upstreams["tools"].counters.calls - calls_before == calls_before
+    for (tool, arguments), one, other in zip(CALLS, slow, quick, strict=True):
+        assert other == one, f"{tool} {arguments}"
+
+
+@pytest.mark.anyio
+async def test_progress_and_cancellation_take_the_fast_lane_too():
+    with anyio.fail_after(50):
+        async with (
+            open_hub(parse(json.dumps({"mcpServers": {"tools": SERVERS["tools"]}}), where="test")) as hub,
+            served(hub, fast=True) as client,
+        ):
+            assert await hub.settled(20)
+            await shake_hands(client, "somebody")
+            slow = {"server_name": "tools", "tool_name": "slow", "arguments": {"seconds": 0.3}}
+            await client.ask(
+                "tools/call", {"name": "exec", "arguments": slow, "_meta": {"progressToken": "p"}}
+            )
+            steps = [n["params"] for n in client.notifications if n["method"] == "notifications/progress"]
+            assert [step["progressToken"] for step in steps] == ["p"] * len(steps)
+            assert [step["progress"] for step in steps] == sorted(step["progress"] for step in steps)
+            assert steps
+            counters = hub.upstreams["tools"].counters
+            slow["arguments"]["seconds"] = 600
+            params = {"name": "exec", "arguments": slow}
+            client.channel.write(
+                json.dumps({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": params}).encode()
+                + b"\n"
+            )
+            while not counters.in_flight:
+                await anyio.lowlevel.checkpoint()
+            client.tell("notifications/cancelled", {"requestId": 99})
+            while counters.in_flight:
+                await anyio.lowlevel.checkpoint()
+            await client.ask("ping", {})
+            assert 99 not in client.answers
+            assert counters.errors["cancelled"] == 1

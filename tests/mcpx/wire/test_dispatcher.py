@@ -1,0 +1,236 @@
+"""The dispatcher over real pipes, against another one and against raw lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import asynccontextmanager
+
+import anyio
+import msgspec
+import pytest
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+from mcpx.wire.channel import Channel, flush_all
+from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.outgoing import ResponseTooLarge
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Peer:
+    """A dispatcher that answers `echo`, waits in `hang`, and notes what it is told."""
+
+    def __init__(self, reads, writes, limit=1 << 20):
+        self.rubbish, self.notes, self.cancelled = [], [], anyio.Event()
+        self.noted = anyio.Event()
+        self.channel = Channel(reads, writes)
+        self.wire = WireDispatcher(
+            self.channel, limit=limit, on_rubbish=lambda *told: self.rubbish.append(told)
+        )
+
+    async def on_request(self, context, method, params):
+        if method == "echo":
+            return {"got": params}
+        if method == "progress":
+            for step in (1.0, 2.0):
+                await context.progress(step, 2.0, f"step {step:g}")
+            return {}
+        if method == "hang":
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self.cancelled.set()
+        if method == "initialize":
+            await anyio.sleep(0.02)
+            self.notes.append("initialized")
+            return {}
+        raise MCPError(-32601, "no such method", {"method": method})
+
+    async def on_notify(self, _context, method, params):
+        self.notes.append((method, params))
+        self.noted.set()
+
+
+@asynccontextmanager
+async def pair(**limits):
+    """Two running peers, joined by pipes."""
+    fds = [*os.pipe(), *os.pipe()]
+    for fd in fds:
+        os.set_blocking(fd, False)
+    near, far = Peer(fds[0], fds[3], **limits), Peer(fds[2], fds[1])
+    try:
+        async with anyio.create_task_group() as tasks:
+            for peer in (near, far):
+                await tasks.start(peer.wire.run, peer.on_request, peer.on_notify)
+            with anyio.fail_after(20):
+                yield near, far
+            near.wire.end()
+            far.wire.end()
+    finally:
+        near.channel.close()
+        far.channel.close()
+        for fd in fds:
+            os.close(fd)
+
+
+@pytest.mark.anyio
+async def test_requests_cross_and_each_gets_its_own_answer():
+    async with pair() as (near, far):
+        answers = {}
+
+        async def ask(peer, number):
+            answers[peer, number] = await peer.wire.send_raw_request("echo", {"n": number})
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(50):
+                tasks.start_soon(ask, near, number)
+                tasks.start_soon(ask, far, number)
+        assert all(answer["got"] == {"n": number} for (_, number), answer in answers.items())
+        assert len(answers) == 100
+
+
+@pytest.mark.anyio
+async def test_an_error_answer_keeps_code_message_and_data():
+    async with pair() as (near, _far):
+        with pytest.raises(MCPError, match="no such method") as caught:
+            await near.wire.send_raw_request("nonsense", None)
+        assert (caught.value.code, caught.value.data) == (-32601, {"method": "nonsense"})
+
+
+@pytest.mark.anyio
+async def test_progress_reaches_whoever_asked():
+    async with pair() as (near, _far):
+        seen = []
+
+        async def progressed(progress, total, message):
+            seen.append((progress, total, message))
+
+        await near.wire.send_raw_request("progress", None, {"on_progress": progressed})
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        assert seen == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
+
+
+@pytest.mark.anyio
+async def test_a_timeout_and_a_cancelled_caller_cancel_at_the_peer():
+    async with pair() as (near, far):
+        with pytest.raises(MCPError, match="timed out") as caught:
+            await near.wire.send_raw_request("hang", None, {"timeout": 0.05})
+        assert caught.value.code == REQUEST_TIMEOUT
+        await far.cancelled.wait()
+        far.cancelled = anyio.Event()
+        with anyio.move_on_after(0.05):
+            await near.wire.send_raw_request("hang", None)
+        await far.cancelled.wait()
+        assert not far.wire.busy
+
+
+@pytest.mark.anyio
+async def test_the_end_of_the_channel_fails_what_is_open():
+    async with pair() as (near, far):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(expect_closed, near)
+            await until(lambda: far.wire.busy)
+            near.wire.end()
+        with pytest.raises(MCPError):
+            await near.wire.send_raw_request("echo", None)
+
+
+async def expect_closed(peer):
+    with pytest.raises(MCPError) as caught:
+        await peer.wire.send_raw_request("hang", None)
+    assert caught.value.code == CONNECTION_CLOSED
+
+
+async def until(condition):
+    """Yield to the loop until `condition` holds."""
+    while not condition():
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.anyio
+async def test_what_follows_initialize_waits_for_it():
+    async with pair() as (near, far):
+        lines = [
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": 2, "method": "echo", "params": {}},
+        ]
+        near.channel.write(*(json.dumps(line).encode() + b"\n" for line in lines))
+        flush_all()
+        await far.noted.wait()
+        assert far.notes == ["initialized", ("notifications/initialized", None)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"rubbish",
+        b"{}",
+        b"[1,2]",
+        b"null",
+        b'{"jsonrpc":"2.0","id":1.5,"method":"echo"}',
+        b'{"jsonrpc":"2.0","id":99,"result":{}}',
+        b'{"jsonrpc":"2.0","id":99,"error":{"code":"x"}}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":3}',
+        b'{"jsonrpc":"2.0","id":7,"method":"echo","params":' + b"[" * 3000 + b"]" * 3000 + b"}",
+        b'{"jsonrpc":"2.0","id":8,"method":"echo","params":"text"}',
+        b"\xff\xfe\xfd",
+        b'{"jsonrpc":"2.0","method":"x","params":{"a":"\xff"}}',
+    ],
+)
+async def test_whatever_a_peer_sends_the_session_lives(line):
+    async with pair() as (near, far):
+        far.channel.write(line + b"\n")
+        flush_all()
+        assert await far.wire.send_raw_request("echo", {"still": "here"}) == {"got": {"still": "here"}}
+        assert await near.wire.send_raw_request("echo", {}) == {"got": None}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("id_first", [True, False])
+async def test_an_answer_over_the_limit_fails_its_request_and_no_other(id_first):
+    async with pair(limit=10_000) as (near, far):
+        outcomes = {}
+        for name in ("large", "small"):
+            number = near.wire.outgoing.mint()
+            near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, name), None)
+            if name == "large":
+                large = number
+        body = json.dumps({"text": 'x"id":1,' * 5000}).encode()
+        if id_first:
+            far.channel.write(b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (large, body))
+        else:
+            far.channel.write(b'{"jsonrpc":"2.0","result":%s,"id":%d}\n' % (body, large))
+        flush_all()
+        await until(lambda: outcomes)
+        assert list(outcomes) == ["large"]
+        assert isinstance(outcomes["large"][1], ResponseTooLarge)
+        assert near.rubbish[0][1] == "a line over 10000 bytes"
+
+
+def keep(outcomes, name):
+    def answered(result, error):
+        outcomes[name] = (result, error)
+
+    return answered
+
+
+@pytest.mark.anyio
+async def test_answers_pass_as_the_bytes_that_came():
+    async with pair() as (near, far):
+        outcomes = {}
+        number = near.wire.outgoing.mint()
+        near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, "it"), None)
+        result = b'{ "odd" :  [1e2, 1.0, "\\u00e9"] }'
+        far.channel.write(b'{"id":"%d","jsonrpc":"2.0","result":%s}\n' % (number, result))
+        flush_all()
+        await until(lambda: outcomes)
+        assert outcomes["it"] == (msgspec.Raw(result), None)
