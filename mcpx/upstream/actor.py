@@ -21,10 +21,12 @@ from mcpx.config import ServerConfig
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.describing import Describer
+from mcpx.upstream.flag import Flag
+from mcpx.upstream.health import Health
 from mcpx.upstream.listing import list_catalogue
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session import Changes, UpstreamSession, open_session
+from mcpx.upstream.session import UpstreamSession, open_session
 from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
@@ -100,7 +102,7 @@ class Upstream:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Be connected and serve, until the connection ends or the supervisor asks to leave."""
-        changes = Changes()
+        changes = Flag()
         probe, self._probe = self._probe, True  # whatever fails now, the next attempt asks again
         try:
             async with open_session(
@@ -115,7 +117,7 @@ class Upstream:
         finally:
             self.pid = None  # only now: the process has been seen off
 
-    async def _serve(self, session: UpstreamSession, incarnation: Incarnation, changes: Changes) -> None:
+    async def _serve(self, session: UpstreamSession, incarnation: Incarnation, changes: Flag) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
         async with anyio.create_task_group() as tasks:
             calls = self._calls(session, tasks)
@@ -125,6 +127,8 @@ class Upstream:
                 tasks.start_soon(session.listen)
                 tasks.start_soon(self._follow, session, incarnation.generation, changes)
                 tasks.start_soon(self._describe, session)
+                health = Health(self.config.health, calls, session.probe, session.link.kill)
+                tasks.start_soon(health.watch)
                 await incarnation.stopping.wait()
                 await calls.drain()
             finally:
@@ -160,7 +164,7 @@ class Upstream:
         if changed:
             self._on_catalogue(self.name, changed)
 
-    async def _follow(self, session: UpstreamSession, generation: int, changes: Changes) -> None:
+    async def _follow(self, session: UpstreamSession, generation: int, changes: Flag) -> None:
         """List again after the server said that a list changed; many changes at once are one listing."""
         while True:
             await changes.wait()

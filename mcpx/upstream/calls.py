@@ -21,6 +21,7 @@ from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.faults import ConnectionLost, call_error, died
+from mcpx.upstream.flag import Flag
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.sending import Cancel, Sender
 from mcpx.upstream.session import UpstreamSession
@@ -68,6 +69,15 @@ class Calls:
         self._put_back = put_back
         self._open = False
         self._idle = anyio.Event()
+        self.overdue = Flag()
+        """Set when a call has passed its deadline."""
+        self.answered_at = anyio.current_time()
+        """When the server last answered, by the loop's clock."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is running; one past its deadline is not."""
+        return len(self._in_flight) > 0
 
     # --- its life
 
@@ -120,6 +130,7 @@ class Calls:
     def _answered(self, call: _InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if self._link.lost.is_set() and error is not None:
             return  # `close` settles it, and knows why
+        self.answered_at = anyio.current_time()
         if not self._release(call):
             return
         if error is not None:
@@ -155,6 +166,7 @@ class Calls:
 
     def _expire(self, call: _InFlight) -> None:
         self._freed()
+        self.overdue.set()
         if call.cancel is not None:
             call.cancel(f"no answer within {self._timeout:g} s")
         text = f"{self._server} did not answer within {self._timeout:g} s; the call may have taken effect"

@@ -125,6 +125,11 @@ class ChildProcess:
 
     # --- its end
 
+    def kill(self) -> None:
+        """SIGKILL to the group: for a child that would not notice anything milder."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
     async def stop(self) -> None:
         """End it: close its input, wait, TERM to the group, KILL. Nothing of the group is left."""
         self.channel.on_data = _throw_away  # a child that flushes can leave

@@ -17,11 +17,12 @@ import mcp_types
 from mcp import ClientSession, MCPError
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig
 from mcpx.upstream.faults import PERMISSION_STATUSES, ConnectionLost, NoAnswer
+from mcpx.upstream.flag import Flag
 from mcpx.upstream.sending import Sender, SessionSender, WireSender
 from mcpx.upstream.transport import Link, open_link
 from mcpx.version import __version__
@@ -36,30 +37,11 @@ _CHANGES: Final = (
 )
 
 
-class Changes:
-    """A set-and-wait flag that is used again and again; SDK callbacks set it."""
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def set(self) -> None:
-        """Something changed."""
-        self._event.set()
-
-    def clear(self) -> None:
-        """What changed so far is being dealt with."""
-        self._event = anyio.Event()
-
-    async def wait(self) -> None:
-        """Wait until something has changed since the last `clear`."""
-        await self._event.wait()
-
-
 class UpstreamSession:
     """An open session."""
 
     def __init__(
-        self, client: ClientSession, link: Link, changes: Changes, connecting: anyio.CancelScope
+        self, client: ClientSession, link: Link, changes: Flag, connecting: anyio.CancelScope
     ) -> None:
         self.client = client
         self.link = link
@@ -104,6 +86,13 @@ class UpstreamSession:
             await anyio.sleep(LISTEN_AGAIN_S)
             self._changes.set()
 
+    async def probe(self) -> None:
+        """Ask the server for a sign of life: `ping`, which the 2026-07-28 revision does not have."""
+        if self.modern:
+            await self.client.send_discover(LATEST_MODERN_VERSION)
+        else:
+            await self.client.send_ping()
+
     def lost(self) -> ConnectionLost:
         """The loss of the link, as an exception."""
         curable = self.link.http_status not in PERMISSION_STATUSES
@@ -112,7 +101,7 @@ class UpstreamSession:
 
 @asynccontextmanager
 async def open_session(
-    config: ServerConfig, *, probe: bool, limit: int, on_rubbish: Rubbish, changes: Changes
+    config: ServerConfig, *, probe: bool, limit: int, on_rubbish: Rubbish, changes: Flag
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 

@@ -46,6 +46,8 @@ class Link:
         self.stderr_tail: Callable[[], str] = str
         self.alive: Callable[[], bool] = lambda: not self.lost.is_set()
         """Whether it still makes sense to send; for a child process this asks the kernel."""
+        self.kill: Callable[[], None] = lambda: None
+        """End a server that hangs; for a child process this is SIGKILL to its group."""
         self.http_status: int | None = None
         """The last HTTP status from 400 on; None while all is well."""
         self.established = False
@@ -89,6 +91,7 @@ async def _stdio(stdio: Stdio, limit: int, on_rubbish: Rubbish) -> AsyncIterator
         link = Link(wire, child.pid)
         link.stderr_tail = child.stderr_tail
         link.alive = child.alive
+        link.kill = child.kill
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_await_end_of_output, child, link, wire, output_ended)
             tasks.start_soon(_await_exit, child, link, wire)

@@ -1,0 +1,92 @@
+"""A process of the benchmark: started in a group of its own, seen off with it, its memory read from /proc.
+
+Only processes made here are ever signalled. Memory is in bytes and of that one process, not of its children.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+LEAVE_S = 10.0  # after the end of its input; FastMCP takes its time
+
+
+class Unmeasured(Exception):  # noqa: N818 - what the run tells, not a fault of the code
+    """Something could not be measured; the text says why."""
+
+
+@contextmanager
+def deadline(seconds: float, what: str) -> Iterator[None]:
+    """Raises Unmeasured when the block takes longer. Interrupts a blocking read; not to be nested."""
+
+    def late(_number: int, _frame: object) -> None:
+        raise Unmeasured(f"{what}: not done within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Process:
+    """A running command. `stdin` and `stdout` are blocking descriptors of our ends."""
+
+    def __init__(self, name: str, command: list[str], env: dict[str, str] | None = None) -> None:
+        self.name = name
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+        self.pid = self._popen.pid
+        self.stdin = self._popen.stdin.fileno()
+        self.stdout = self._popen.stdout.fileno()
+
+    def log(self) -> str:
+        """What it has written to standard error so far."""
+        length = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), length, 0).decode(errors="replace")
+
+    def memory(self) -> dict[str, int]:
+        """`rss`, `pss` and `peak` (of the RSS, since its start or `forget_peak`)."""
+        status = _fields(f"/proc/{self.pid}/status")
+        rollup = _fields(f"/proc/{self.pid}/smaps_rollup")
+        return {"rss": status["VmRSS"], "pss": rollup["Pss"], "peak": status["VmHWM"]}
+
+    def forget_peak(self) -> None:
+        """Start the peak anew from the RSS of now, where the kernel lets us."""
+        with suppress(OSError):
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def close(self) -> None:
+        """Close its input and wait; then end its group."""
+        with suppress(OSError):
+            self._popen.stdin.close()
+        self._popen.stdout.close()
+        for number, wait in ((None, LEAVE_S), (signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)):
+            if number is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self._popen.wait(wait)
+                break
+        self._log.close()
+
+
+def _fields(path: str) -> dict[str, int]:
+    """The `Name:  123 kB` lines of a file in /proc, in bytes."""
+    rows = (line.split() for line in Path(path).read_text().splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}

@@ -1,0 +1,75 @@
+"""What is measured: the child alone, and three gateways before it, each as its documentation starts it.
+
+A target knows its command and how a call of one of the child's tools is put to it. MCPX runs with its
+default settings: nothing is switched off.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PEERS = HERE / ".venv-peers" / "bin"
+PYTHON = getattr(sys, "_base_executable", sys.executable)  # the children need no virtual environment
+CHILD = [PYTHON, str(HERE / "child.py")]
+DIRECT, MCPX, COMPRESSOR, FASTMCP = "direct", "mcpx", "mcp-compressor", "fastmcp proxy"
+SERVER = "echo"
+
+Call = Callable[[str, dict], dict]
+
+
+@dataclass
+class Target:
+    """One thing to measure. `call` makes the params of tools/call; `tools` must be listed."""
+
+    name: str
+    command: list[str]
+    call: Call
+    tools: set[str]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def targets(work: Path, payloads: dict[str, Path]) -> list[Target]:
+    """All four, before a child that offers these payloads."""
+    child = [*CHILD, *(word for name, path in payloads.items() for word in ("--payload", f"{name}={path}"))]
+    invoke = f"{SERVER}_invoke_tool"
+    return [
+        Target(DIRECT, child, _plainly, {"echo", "payload"}),
+        mcpx(work / "one", {SERVER: child}),
+        Target(
+            COMPRESSOR,
+            [str(PEERS / "mcp-compressor"), "--server-name", SERVER, "--", *child],
+            lambda tool, given: {"name": invoke, "arguments": {"tool_name": tool, "tool_input": given}},
+            {invoke},
+        ),
+        Target(
+            FASTMCP,
+            [str(PEERS / "python"), str(HERE / "fastmcp_proxy.py"), *child],
+            _plainly,
+            {"echo", "payload"},
+        ),
+    ]
+
+
+def mcpx(state: Path, servers: dict[str, list[str]]) -> Target:
+    """MCPX before these commands, with a state folder and a configuration of its own."""
+    state.mkdir(parents=True, exist_ok=True)
+    config = state / "config.json"
+    entries = {name: {"command": argv[0], "args": argv[1:]} for name, argv in servers.items()}
+    config.write_text(json.dumps({"mcpServers": entries}))
+    env = {"MCPX_STATE_DIR": str(state), "MCPX_LOG": "debug", "MCPX_LOG_FORMAT": "json"}
+    server = next(iter(servers))
+
+    def call(tool: str, given: dict) -> dict:
+        return {"name": "exec", "arguments": {"server_name": server, "tool_name": tool, "arguments": given}}
+
+    command = [sys.executable, "-m", "mcpx", "serve", str(config)]
+    return Target(MCPX, command, call, {"inspect", "exec", "resources"}, env)
+
+
+def _plainly(tool: str, given: dict) -> dict:
+    return {"name": tool, "arguments": given}

@@ -1,0 +1,156 @@
+"""The probe's judgement, in virtual time on both back ends."""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+import pytest
+from mcp import MCPError
+
+from mcpx.config import HealthCheck
+from mcpx.upstream.faults import ConnectionLost
+from mcpx.upstream.flag import Flag
+from mcpx.upstream.health import Health
+from supervisors.testing import virtual_backends
+
+SETTINGS = HealthCheck(interval=30, timeout=5, failure_threshold=2)
+
+
+@pytest.fixture(params=["trio", "asyncio"])
+def virtual(request):
+    options = dict(virtual_backends())[request.param]
+    return lambda main: anyio.run(main, backend=request.param, backend_options=options)
+
+
+class Server:
+    """Answers probes until `silent_from`; `busy_until` says how long a call runs on it."""
+
+    def __init__(self, silent_from=math.inf, busy_until=-math.inf):
+        self.silent_from = silent_from
+        self.busy_until = busy_until
+        self.answered_at = -math.inf
+        self.overdue = Flag()
+        self.probes = []
+        self.killed_at = None
+
+    @property
+    def busy(self):
+        return anyio.current_time() < self.busy_until
+
+    async def ask(self):
+        self.probes.append(anyio.current_time())
+        if anyio.current_time() >= self.silent_from:
+            await anyio.sleep_forever()
+
+    def kill(self):
+        self.killed_at = anyio.current_time()
+
+    async def watched(self, seconds=1000, settings=SETTINGS):
+        """Watch for so long; the loss, if there is one."""
+        started = anyio.current_time()
+        self.silent_from += started
+        self.busy_until += started
+        with anyio.move_on_after(seconds):
+            try:
+                await Health(settings, self, self.ask, self.kill).watch()
+            except ConnectionLost as lost:
+                return str(lost), anyio.current_time() - started
+        return None
+
+
+def test_a_healthy_idle_server_is_asked_at_every_interval_and_left_alone(virtual):
+    async def main():
+        server = Server()
+        assert await server.watched(301) is None
+        assert len(server.probes) == 10
+
+    virtual(main)
+
+
+def test_a_frozen_server_is_killed_within_interval_and_misses(virtual):
+    async def main():
+        server = Server(silent_from=31)
+        reason, after = await server.watched()
+        assert reason == "the server hangs: it did not answer 2 probes of 5 s"
+        assert after == pytest.approx(60 + 10)
+        assert server.killed_at is not None
+
+    virtual(main)
+
+
+def test_a_server_busy_inside_its_deadline_is_never_judged(virtual):
+    async def main():
+        server = Server(silent_from=0, busy_until=500)
+        _, after = await server.watched()
+        assert after > 500
+        assert all(at >= 500 for at in server.probes)
+
+    virtual(main)
+
+
+def test_a_call_that_comes_during_a_miss_excuses_it(virtual):
+    async def main():
+        server = Server(silent_from=0)
+
+        async def call_later():
+            await anyio.sleep(33)
+            server.busy_until = anyio.current_time() + 100
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call_later)
+            _, after = await server.watched()
+            tasks.cancel_scope.cancel()
+        assert after > 133
+
+    virtual(main)
+
+
+def test_after_an_overdue_call_one_miss_is_a_hang(virtual):
+    async def main():
+        server = Server(silent_from=0)
+
+        async def pass_the_deadline():
+            await anyio.sleep(3)
+            server.overdue.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pass_the_deadline)
+            reason, after = await server.watched()
+            tasks.cancel_scope.cancel()
+        assert after == pytest.approx(3 + 5)
+        assert "after a call had passed its deadline" in reason
+
+    virtual(main)
+
+
+def test_an_error_is_an_answer(virtual):
+    async def main():
+        server = Server()
+
+        async def refuse():
+            raise MCPError(-32601, "ping is not known")
+
+        server.ask = refuse
+        assert await server.watched(200) is None
+
+    virtual(main)
+
+
+def test_recent_traffic_spares_the_probe(virtual):
+    async def main():
+        server = Server()
+        server.answered_at = anyio.current_time() + 25
+        assert await server.watched(59) is None
+        assert server.probes == []
+
+    virtual(main)
+
+
+def test_it_can_be_switched_off(virtual):
+    async def main():
+        server = Server(silent_from=0)
+        await Health(HealthCheck(enabled=False), server, server.ask, server.kill).watch()
+        assert server.probes == []
+
+    virtual(main)
