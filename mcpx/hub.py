@@ -13,12 +13,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from mcpx.catalog.diff import Diff
 from mcpx.config import Config, ServerConfig
 from mcpx.executor import Executor
 from mcpx.inspection import Inspector
+from mcpx.ledger import Ledger
 from mcpx.registry import Registry
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
 from mcpx.upstream.actor import Upstream
@@ -53,6 +55,7 @@ class Hub:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self._ledger = Ledger()
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
@@ -70,8 +73,13 @@ class Hub:
         self._build_tree()
 
     def _upstream(self, server: ServerConfig) -> Upstream:
-        limit = self.config.max_message_bytes
-        return Upstream(server, self.supervisor, max_message_bytes=limit, on_catalogue=self._on_catalogue)
+        return Upstream(
+            server,
+            self.supervisor,
+            ledger=self._ledger,
+            max_message_bytes=self.config.max_message_bytes,
+            on_catalogue=self._on_catalogue,
+        )
 
     def _build_tree(self) -> None:
         for upstream in self.upstreams.values():
@@ -113,6 +121,8 @@ class Hub:
                 log.warning("upstream.disabled", server=upstream.name, cause=upstream.config.disabled)
         if not self._unsettled:
             self._settled.set()
+        if orphans := await anyio.to_thread.run_sync(self._ledger.sweep):
+            log.warning("orphans.ended", process_groups=orphans)
         await self.root.run(task_status=task_status)
 
     def stop(self) -> None:

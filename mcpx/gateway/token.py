@@ -11,22 +11,16 @@ import secrets
 import stat
 from pathlib import Path
 
-import platformdirs
 from mcp.server.auth.provider import AccessToken
 
 from mcpx.errors import MCPXError
+from mcpx.state import ensure_folder, state_folder
 
 OWNER_ONLY = 0o600
 
 
 class TokenError(MCPXError):
     """The token file cannot be used."""
-
-
-def state_folder() -> Path:
-    """Where MCPX keeps what it must remember."""
-    chosen = os.environ.get("MCPX_STATE_DIR")
-    return Path(chosen) if chosen else platformdirs.user_state_path("mcpx")
 
 
 def token_file() -> Path:
@@ -42,7 +36,7 @@ def load_token(path: Path | None = None) -> str:
     """
     path = path or token_file()
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ensure_folder(path.parent)
         return _read(path) or _make(path)
     except OSError as error:
         raise TokenError(f"{path}: {error.strerror}; choose another folder with MCPX_STATE_DIR") from error

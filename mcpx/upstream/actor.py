@@ -18,6 +18,7 @@ import structlog
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue, ServerInfo, State
 from mcpx.config import ServerConfig
+from mcpx.ledger import Ledger
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.describing import Describer
@@ -27,6 +28,7 @@ from mcpx.upstream.listing import list_catalogue
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import UpstreamSession, open_session
+from mcpx.upstream.transport import Link
 from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
@@ -55,6 +57,7 @@ class Upstream:
         config: ServerConfig,
         supervisor: Supervisor,
         *,
+        ledger: Ledger,
         max_message_bytes: int,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
     ) -> None:
@@ -64,6 +67,7 @@ class Upstream:
         self.counters = Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info)
         self.pid: int | None = None
+        self._ledger = ledger
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
         self._probe = True  # not for a server that was found to be of the handshake era
@@ -106,16 +110,26 @@ class Upstream:
         probe, self._probe = self._probe, True  # whatever fails now, the next attempt asks again
         try:
             async with open_session(
-                self.config, probe=probe, limit=self._limit, on_rubbish=self._rubbish, changes=changes
+                self.config,
+                probe=probe,
+                limit=self._limit,
+                on_rubbish=self._rubbish,
+                on_link=self._note_child,
+                changes=changes,
             ) as session:
-                self.pid = session.link.pid
                 await self._list(session, incarnation.generation)
                 session.established()
                 self._probe = session.modern
                 incarnation.ready()
                 await self._serve(session, incarnation, changes)
-        finally:
-            self.pid = None  # only now: the process has been seen off
+        finally:  # only now: the process has been seen off
+            self.pid = None
+            self._ledger.remove(self.name)
+
+    def _note_child(self, link: Link) -> None:
+        self.pid = link.pid
+        if link.pid is not None:
+            self._ledger.add(self.name, link.pid)
 
     async def _serve(self, session: UpstreamSession, incarnation: Incarnation, changes: Flag) -> None:
         """Serve the queue; when asked to leave, finish what is running."""

@@ -7,7 +7,7 @@ either: as notifications before 2026-07-28, from then on a `subscriptions/listen
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -101,11 +101,18 @@ class UpstreamSession:
 
 @asynccontextmanager
 async def open_session(
-    config: ServerConfig, *, probe: bool, limit: int, on_rubbish: Rubbish, changes: Flag
+    config: ServerConfig,
+    *,
+    probe: bool,
+    limit: int,
+    on_rubbish: Rubbish,
+    on_link: Callable[[Link], None],
+    changes: Flag,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
     Without `probe` the server is taken to be of the handshake era, as an earlier incarnation found it.
+    `on_link` is called before the handshake, when a child process is running.
 
     Raises:
         NoAnswer: Not established in time.
@@ -122,6 +129,7 @@ async def open_session(
     with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
         try:
             async with open_link(config.transport, limit=limit, on_rubbish=on_rubbish) as link:
+                on_link(link)
                 client = ClientSession(
                     dispatcher=link.dispatcher, client_info=CLIENT_INFO, message_handler=on_message
                 )

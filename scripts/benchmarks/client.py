@@ -30,7 +30,7 @@ class _Block(msgspec.Struct):
 
 
 class _Result(msgspec.Struct):
-    content: list[_Block] = []  # noqa: RUF012 - msgspec copies it
+    content: list[_Block] = []
     isError: bool = False  # noqa: N815 - the protocol's name
 
 

@@ -64,7 +64,9 @@ def measure_toon(targets: list[Target], text: str, *, rounds: int) -> dict[str, 
                 for name, seconds in zip(figures, (through, took, *inside), strict=True):
                     figures[name].append(seconds * 1000)
         with gateway.bounded(CALL_S, "a JSON text"):
-            (toon,) = gateway.request("tools/call", gateway.target.call("payload", {"name": "json"}))["content"]
+            (toon,) = gateway.request("tools/call", gateway.target.call("payload", {"name": "json"}))[
+                "content"
+            ]
     if decode(toon["text"]) != value or len(toon["text"]) >= len(text):
         raise Unmeasured("mcpx: the JSON text did not come back as TOON of the same value")
     return {**figures, "characters": len(text), "toon_characters": len(toon["text"])}

@@ -62,7 +62,9 @@ def _bare(servers: dict[str, list[str]]) -> float:
     """Start all, ask all, and wait for all answers."""
     ask = [("initialize", SHAKE), ("notifications/initialized", None), ("tools/list", {})]
     lines = b"".join(
-        msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params or {}, **_id(params, number)})
+        msgspec.json.encode(
+            {"jsonrpc": "2.0", "method": method, "params": params or {}, **_id(params, number)}
+        )
         + b"\n"
         for number, (method, params) in enumerate(ask)
     )

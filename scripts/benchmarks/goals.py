@@ -1,0 +1,68 @@
+"""The figures as ratios, and what they must show: pure.
+
+A ratio of two targets is the median of the rounds' own ratios, so that both sides of it had the same minute
+of a noisy machine. A goal whose part of the run was left out is left out too.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from targets import COMPRESSOR, DIRECT, FASTMCP, MCPX
+
+IDLE_MB = 75
+MB = 1_000_000  # of memory and of payloads alike
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One row of the verdict. `at_most` tells on which side of `limit` the value must be."""
+
+    measure: str
+    value: float
+    limit: float
+    at_most: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether the target is met."""
+        return self.value <= self.limit if self.at_most else self.value >= self.limit
+
+
+def ratio(over: list[float], under: list[float]) -> float:
+    """The median of the rounds' ratios."""
+    return statistics.median(a / b for a, b in zip(over, under, strict=True))
+
+
+def goals(figures: dict) -> list[Goal]:
+    """What the run must show, as far as it was measured."""
+    found: list[Goal] = []
+    if calls := figures.get("calls"):
+        ours = calls[MCPX]
+        for peer, most, least in ((COMPRESSOR, 1.0, 1.5), (FASTMCP, 0.3, 12.0)):
+            theirs = calls[peer]
+            found += [
+                Goal(f"exec, 1 in flight, p50, to {peer}", ratio(ours["p50_ms"], theirs["p50_ms"]), most),
+                Goal(
+                    f"exec, 32 in flight, rate, to {peer}",
+                    ratio(ours["per_s"], theirs["per_s"]),
+                    least,
+                    at_most=False,
+                ),
+            ]
+    if large := figures.get("large"):
+        share = large[MCPX]["peak"] / figures["large_bytes"]
+        found += [
+            Goal("10 MB text, time, to direct", ratio(large[MCPX]["ms"], large[DIRECT]["ms"]), 1.5),
+            Goal("10 MB text, peak memory above idle, to payload", share, 4.0),
+        ]
+    if start := figures.get("start"):
+        found.append(
+            Goal("70 servers ready, to the bare children", ratio(start["mcpx"], start["children"]), 1.3)
+        )
+    if looks := figures.get("inspect"):
+        found.append(Goal("inspect with 527 tools, to 5 tools", ratio(looks["all"], looks["few"]), 1.2))
+    if idle := figures.get("idle"):
+        found.append(Goal("idle memory (RSS), MB", idle[MCPX]["rss"] / MB, IDLE_MB))
+    return found

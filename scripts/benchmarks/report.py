@@ -1,0 +1,105 @@
+"""The run as tables for a person. Medians over the rounds; ratios as `goals` makes them."""
+
+from __future__ import annotations
+
+import statistics
+
+from goals import MB, goals, ratio
+from rich.console import Console
+from rich.table import Table
+from targets import DIRECT
+
+NO_VALUE = "-"
+
+
+def show(figures: dict, console: Console) -> None:
+    """Print what was measured, and the verdict."""
+    console.print(_machine(figures["machine"]), style="dim")
+    if "calls" in figures or "large" in figures or "idle" in figures:
+        console.print(_targets(figures))
+    if "toon" in figures or "start" in figures or "inspect" in figures:
+        console.print(_scales(figures))
+    console.print(_verdict(figures))
+
+
+def _machine(machine: dict) -> str:
+    load = f"load {machine['load_before']:.1f} before, {machine['load_after']:.1f} after"
+    return (
+        f"{machine['cpus']} x {machine['cpu']}, {machine['system']}, Python {machine['python']}, {load}; "
+        f"{machine['rounds']} rounds, {machine['took_s']:.0f} s; peers {', '.join(machine['peers'])}"
+    )
+
+
+def _targets(figures: dict) -> Table:
+    table = Table(title="exec through a gateway, before the same child")
+    table.add_column("")
+    names = list(dict.fromkeys(name for part in ("calls", "large", "idle") for name in figures.get(part, {})))
+    for column in (
+        "p50 ms",
+        "x direct",
+        "p99 ms",
+        "calls/s at 32",
+        "10 MB ms",
+        "x direct",
+        "peak MB",
+        "idle MB",
+    ):
+        table.add_column(column, justify="right")
+    for name in names:
+        calls, large = figures.get("calls", {}).get(name), figures.get("large", {}).get(name)
+        row = [NO_VALUE] * 8
+        if calls:
+            row[0] = f"{_median(calls['p50_ms']):.3f}"
+            row[1] = f"{ratio(calls['p50_ms'], figures['calls'][DIRECT]['p50_ms']):.2f}"
+            row[2] = f"{_median(calls['p99_ms']):.2f}"
+            row[3] = f"{_median(calls['per_s']):,.0f}"
+        if large:
+            row[4] = f"{_median(large['ms']):.1f}"
+            row[5] = f"{ratio(large['ms'], figures['large'][DIRECT]['ms']):.2f}"
+            row[6] = f"{large['peak'] / MB:.0f}"
+        if idle := figures.get("idle", {}).get(name):
+            row[7] = f"{idle['rss'] / MB:.0f} (PSS {idle['pss'] / MB:.0f})"
+        table.add_row(name, *row)
+    return table
+
+
+def _scales(figures: dict) -> Table:
+    table = Table(title="MCPX: TOON and scale")
+    table.add_column("")
+    table.add_column("median", justify="right")
+    if toon := figures.get("toon"):
+        whole, encoding, shaping = (_median(toon[name]) for name in ("ms", "toon_ms", "shaping_ms"))
+        size = f"{toon['characters'] / MB:.1f} MB of JSON to {toon['toon_characters'] / MB:.2f} MB of TOON"
+        table.add_row(f"{size}, the call", f"{whole:.1f} ms")
+        table.add_row("  the same without MCPX", f"{_median(toon['direct_ms']):.1f} ms")
+        table.add_row("  share of the TOON encoder", f"{encoding / whole:.0%} ({encoding:.1f} ms)")
+        table.add_row(
+            "  with parsing and the checks of fidelity", f"{shaping / whole:.0%} ({shaping:.1f} ms)"
+        )
+    if start := figures.get("start"):
+        table.add_row("70 bare children, started and answered", f"{_median(start['children']):.2f} s")
+        table.add_row("all ready in MCPX, from its own start", f"{_median(start['mcpx']):.2f} s")
+        own = f"{_median(start['mcpx_own']):.2f} s"
+        table.add_row("  from the start of its first child", own)
+        table.add_row(
+            "  the latter, to the bare children", f"{ratio(start['mcpx_own'], start['children']):.2f}"
+        )
+    if looks := figures.get("inspect"):
+        table.add_row("inspect of a tool, 5 tools", f"{_median(looks['few']):.3f} ms")
+        table.add_row("inspect of a tool, 527 tools", f"{_median(looks['all']):.3f} ms")
+    return table
+
+
+def _verdict(figures: dict) -> Table:
+    table = Table(title="targets (ratios are medians of the rounds' ratios)")
+    for column in ("measure", "value", "target", ""):
+        table.add_column(column, justify="left" if column == "measure" else "right")
+    for goal in goals(figures):
+        limit = f"{'<=' if goal.at_most else '>='} {goal.limit:g}"
+        table.add_row(
+            goal.measure, f"{goal.value:.2f}", limit, "holds" if goal.holds else "[red]missed[/red]"
+        )
+    return table
+
+
+_median = statistics.median
