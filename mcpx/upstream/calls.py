@@ -2,9 +2,9 @@
 
 Attached to the actor's mailbox while its session lives, so that a request goes out in the turn in which it
 was asked. Every request that was accepted is settled, exactly once, whatever happens: answered, refused by
-the server, timed out, or lost with the connection. A lost request that is safe to repeat goes back to the
-head of the queue, once; nothing else is ever sent twice. A caller that goes away, and a call past its
-deadline, are cancelled at the server, and their slot is free again.
+the server, timed out, or lost with the connection. A lost request goes back to the head of the queue if the
+server provably read nothing of it, or, once, if it is safe to repeat; nothing else is ever sent twice. A
+caller that goes away, and a call past its deadline, are cancelled at the server, and their slot is free.
 """
 
 from __future__ import annotations
@@ -28,18 +28,22 @@ from mcpx.upstream.session import UpstreamSession
 from supervisors import ActorRef, Envelope, Reply
 
 RawReply = Reply[msgspec.Raw]
-PutBack = Callable[[Request, RawReply, CallError], None]
-"""Queue a request again whose connection was lost; the error is for the case that nobody takes it."""
+PutBack = Callable[[Request, RawReply, CallError | None], None]
+"""Queue a request again whose connection was lost.
+
+The error is for the case that nobody takes it in time; without one it counts as never sent.
+"""
 
 
 class _InFlight:
     """One request that the server has."""
 
-    __slots__ = ("cancel", "reply", "request", "started")
+    __slots__ = ("cancel", "position", "reply", "request", "started")
 
-    def __init__(self, request: Request, reply: RawReply) -> None:
+    def __init__(self, request: Request, reply: RawReply, position: int | None) -> None:
         self.request = request
         self.reply = reply
+        self.position = position  # where it begins in what was sent
         self.started = time.monotonic()
         self.cancel: Cancel | None = None
 
@@ -96,9 +100,10 @@ class Calls:
     def close(self) -> None:
         """The session is over: settle what is still running."""
         self._shut()
+        unread = self._link.first_unread()
         for call in reversed(self._in_flight.clear()):  # so that what goes back keeps its order
             self._counters.in_flight -= 1
-            self._lose(call)
+            self._lose(call, unread)
 
     def _shut(self) -> None:
         self._open = False
@@ -114,7 +119,7 @@ class Calls:
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
             return
-        call = _InFlight(envelope.message, reply)
+        call = _InFlight(envelope.message, reply, self._sender.position())
         self._counters.calls += 1
         self._counters.in_flight += 1
         self._in_flight.add(call)
@@ -173,12 +178,16 @@ class Calls:
         tool = tool_of(call.request)
         self._reject(call.reply, CallError(Code.TIMEOUT, text, server=self._server, tool=tool))
 
-    def _lose(self, call: _InFlight) -> None:
+    def _lose(self, call: _InFlight, unread: int | None) -> None:
         """The session ended with the request in flight: queue it again if that is safe, else say so."""
         lost = self._link.lost.is_set()
         reason = self._lost_as() if lost else ConnectionLost("MCPX closed the session")
         error = died(str(reason), reason.stderr, server=self._server, tool=tool_of(call.request))
-        if lost and call.request.safe and not call.reply.settled:
+        if call.reply.settled or not lost:
+            self._reject(call.reply, error)
+        elif unread is not None and call.position is not None and call.position >= unread:
+            self._put_back(call.request, call.reply, None)  # its first byte was never read: it was not sent
+        elif call.request.safe:
             self._put_back(replace(call.request, safe=False), call.reply, error)
         else:
             self._reject(call.reply, error)

@@ -69,8 +69,8 @@ class CallQueue:
         if len(self.ref.mailbox):  # it stands at the end of a queue: it was not taken
             self._expiry.add(_Waiting(envelope, None))
 
-    def put_back(self, request: Request, reply: RawReply, error: CallError) -> None:
-        """Queue a request at the head that was sent already and is safe to send again."""
+    def put_back(self, request: Request, reply: RawReply, error: CallError | None) -> None:
+        """Queue a request at the head that was lost; it fails with `error` if it must wait too long."""
         self._expiry.add(_Waiting(self.ref.put_back(request, reply), error))
 
     def lifecycle_phase(self) -> Phase:

@@ -28,6 +28,10 @@ _AS_IT_CAME: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 class Sender(Protocol):
     """Starts requests on one session."""
 
+    def position(self) -> int | None:
+        """Where the next request begins in what is sent; None where that is not known."""
+        ...
+
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Cancel:
         """Start a request; the result cancels it, given a reason. `on_answer` may be called before."""
         ...
@@ -39,8 +43,12 @@ class WireSender:
     def __init__(
         self, wire: WireDispatcher, session: ClientSession, client: mcp_types.Implementation
     ) -> None:
+        self._channel = wire.channel
         self._outgoing = wire.outgoing
         self._meta = b"" if session.discover_result is None else _modern_meta(session, client)
+
+    def position(self) -> int | None:
+        return self._channel.position
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Cancel:
         outgoing = self._outgoing
@@ -69,6 +77,9 @@ class SessionSender:
     def __init__(self, session: ClientSession, tasks: anyio.abc.TaskGroup) -> None:
         self._session = session
         self._tasks = tasks
+
+    def position(self) -> int | None:
+        return None
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Cancel:
         scope = anyio.CancelScope()

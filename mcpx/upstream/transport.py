@@ -46,6 +46,8 @@ class Link:
         self.stderr_tail: Callable[[], str] = str
         self.alive: Callable[[], bool] = lambda: not self.lost.is_set()
         """Whether it still makes sense to send; for a child process this asks the kernel."""
+        self.first_unread: Callable[[], int | None] = lambda: None
+        """The position in what was sent from which on the server has read nothing, where that is known."""
         self.kill: Callable[[], None] = lambda: None
         """End a server that hangs; for a child process this is SIGKILL to its group."""
         self.http_status: int | None = None
@@ -92,6 +94,7 @@ async def _stdio(stdio: Stdio, limit: int, on_rubbish: Rubbish) -> AsyncIterator
         link.stderr_tail = child.stderr_tail
         link.alive = child.alive
         link.kill = child.kill
+        link.first_unread = child.channel.first_unread
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_await_end_of_output, child, link, wire, output_ended)
             tasks.start_soon(_await_exit, child, link, wire)

@@ -9,8 +9,11 @@ turn. The descriptors stay the owner's: `close` only lets go of them.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import stat
+import sys
+import termios
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -44,6 +47,7 @@ class Channel:
         self._in_turn = False
         self._out: deque[bytes | memoryview] = deque()
         self._waiting = 0  # bytes in _out
+        self._written = 0  # bytes taken by the system so far
         self._flush_due = False
         self._writer_armed = False
         self._broken = False
@@ -133,6 +137,7 @@ class Channel:
         length = sum(len(piece) for piece in given)
         written = os.writev(self._write_fd, given) if len(given) > 1 else os.write(self._write_fd, given[0])
         self._waiting -= written
+        self._written += written
         rest = written
         while rest and rest >= len(self._out[0]):
             rest -= len(self._out.popleft())
@@ -157,6 +162,24 @@ class Channel:
         self._out.clear()
         self._waiting = 0
         self.on_broken(error)
+
+    @property
+    def position(self) -> int:
+        """How many bytes have been handed to `write` so far: where the next message begins."""
+        return self._written + self._waiting
+
+    def first_unread(self) -> int | None:
+        """The position from which on the peer has read nothing; None where the system does not tell.
+
+        A pipe keeps what was written but not read, also after its reader has died (pipe(7), FIONREAD).
+        """
+        if not sys.platform.startswith("linux"):
+            return None
+        try:
+            answer = fcntl.ioctl(self._write_fd, termios.FIONREAD, b"\0\0\0\0")
+        except OSError:
+            return None
+        return self._written - int.from_bytes(answer, sys.byteorder)
 
     @property
     def unsent(self) -> int:

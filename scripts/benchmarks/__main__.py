@@ -25,7 +25,7 @@ from payloads import json_text, log_text
 from process import Unmeasured
 from report import show
 from rich.console import Console
-from targets import DIRECT, HERE, PEERS, Target, targets
+from targets import DIRECT, HERE, PEERS, targets
 
 LARGE = 10_000_000
 JSON = 1_000_000
@@ -90,20 +90,6 @@ def _measure(
         path.write_text(text)
     all_four = targets(work, payloads)
     figures: dict = {"large_bytes": len(large.encode())}
-    parts = _parts(work, all_four, catalogue, (large, as_json), rounds, seconds)
-    problems = []
-    for part in wanted:
-        _say(f"measuring {part} ...")
-        try:
-            figures[part] = parts[part]()
-        except (Unmeasured, OSError) as error:
-            problems.append(f"{part}: {error}")
-    return figures, problems
-
-
-def _parts(
-    work: Path, all_four: list[Target], catalogue: Path, texts: tuple[str, str], rounds: int, seconds: float
-) -> dict[str, Callable[[], dict]]:
     found: dict[str, list[str]] = {}
 
     def servers() -> dict[str, list[str]]:
@@ -112,15 +98,23 @@ def _parts(
         return found
 
     gateways = [target for target in all_four if target.name != DIRECT]
-    few = min(rounds, 3)  # the parts where a round is dear
-    return {
+    few = min(rounds, 3)  # where a round is dear
+    parts: dict[str, Callable[[], dict]] = {
         "calls": lambda: measure_calls(all_four, rounds=rounds, seconds=seconds),
         "idle": lambda: measure_idle(gateways),
-        "large": lambda: measure_large(all_four, texts[0], rounds=rounds),
-        "toon": lambda: measure_toon(all_four, texts[1], rounds=rounds),
+        "large": lambda: measure_large(all_four, large, rounds=rounds),
+        "toon": lambda: measure_toon(all_four, as_json, rounds=rounds),
         "start": lambda: measure_start(servers(), work, rounds=few),
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
     }
+    problems = []
+    for part in wanted:
+        _say(f"measuring {part} ...")
+        try:
+            figures[part] = parts[part]()
+        except (Unmeasured, OSError) as error:
+            problems.append(f"{part}: {error}")
+    return figures, problems
 
 
 def _machine(rounds: int) -> dict:

@@ -1,8 +1,9 @@
 """The server behind every gateway of a run: trivial, of the standard library only, not the bottleneck.
 
-child.py [--tools FILE] [--payload NAME=FILE]... It offers `echo(text)` and `payload(name)`, the text of a file;
-with --tools it lists instead what FILE holds: the JSON of a `tools/list` result. Requests that come together
-are answered together, in one write. A payload is encoded at each call, as a real server would. Ends at EOF.
+child.py [--tools FILE] [--payload NAME=FILE]... It offers `echo(text)` and `payload(name)`, the text
+of a file; with --tools it lists instead what FILE holds: the JSON of a `tools/list` result. Requests that
+come together are answered together, in one write. A payload is encoded at each call, as a real server would.
+Ends at EOF.
 """
 
 import json

@@ -36,6 +36,7 @@ class _Result(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     id: int | None = None
+    method: str | None = None
     result: _Result | None = None
 
 
@@ -63,14 +64,14 @@ class Client:
 
     @contextmanager
     def bounded(self, seconds: float, what: str) -> Iterator[None]:
-        """Within this time, with the collector out of the way, and with the target's last words on failure."""
+        """Within this time, the collector out of the way, and with the target's last words on failure."""
         gc.collect()
         gc.disable()
         try:
             with deadline(seconds, f"{self.name}, {what}"):
                 yield
         except (Unmeasured, OSError) as error:
-            raise Unmeasured(f"{error}\n{self.process.log()[-1500:]}".rstrip()) from error
+            raise Unmeasured(f"{error}\n{self.process.log()[-600:]}".rstrip()) from error
         finally:
             gc.enable()
 
@@ -104,8 +105,10 @@ class Client:
             self._write(line)
             answer = self._line()
             now = clock()
+            while self._check(answer, request_id, text) is None:
+                answer = self._line()
+                now = clock()
             took.append(now - start)
-            self._check(answer, request_id, text)
             if now > stop:
                 break
         return took
@@ -121,19 +124,25 @@ class Client:
             *lines, self._rest = (self._rest + self._read()).split(b"\n")
             more: list[bytes] = []
             for line in lines:
-                waiting.remove(self._check(line, None, text))
+                answered = self._check(line, None, text)
+                if answered is None:
+                    continue
+                waiting.remove(answered)
+                done += 1
                 if following < len(calls) and clock() < stop:
                     request_id, outgoing = calls[following]
                     waiting.add(request_id)
                     more.append(outgoing)
                     following += 1
-            done += len(lines)
             if more:
                 self._write(b"".join(more))
         return done / (clock() - start)
 
-    def _check(self, line: bytes, request_id: int | None, text: str | None) -> int:
+    def _check(self, line: bytes, request_id: int | None, text: str | None) -> int | None:
+        """The id of a right answer; None for a notification."""
         answer = _decode(line)
+        if answer.method is not None:
+            return None
         result = answer.result
         right = result is not None and not result.isError and (text is None or result.content[0].text == text)
         if not right or (request_id is not None and answer.id != request_id):

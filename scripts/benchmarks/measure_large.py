@@ -47,8 +47,8 @@ def measure_large(targets: list[Target], text: str, *, rounds: int) -> dict[str,
 def measure_toon(targets: list[Target], text: str, *, rounds: int) -> dict[str, list[float] | int]:
     """For MCPX, a value a round: `ms` of the call, `toon_ms` in the encoder, `shaping_ms` with its checks.
 
-    `direct_ms` is the same call without MCPX; `characters` and `toon_characters` what came of it. The last two
-    times are taken here, on the same text.
+    `direct_ms` is the same call without MCPX; `characters` and `toon_characters` what came of it. The
+    times in the encoder are taken here, on the same text.
     """
     pair = [target for target in targets if target.name in (targets[0].name, MCPX)]
     figures: dict[str, list[float]] = {"ms": [], "direct_ms": [], "toon_ms": [], "shaping_ms": []}

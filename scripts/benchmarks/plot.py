@@ -9,6 +9,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
+THOUSAND = 1000
 PANELS = (
     ("calls", "p50_ms", "p50 with 1 in flight, ms (less is better)"),
     ("calls", "per_s", "calls a second with 32 in flight (more is better)"),
@@ -32,7 +33,7 @@ def main() -> None:
         for row, values in enumerate(rounds):
             axis.plot(values, [row] * len(values), "k.", markersize=3, alpha=0.6)
             axis.annotate(
-                f" {medians[row]:,.3g}" if medians[row] < 1000 else f" {medians[row]:,.0f}",
+                f" {medians[row]:,.3g}" if medians[row] < THOUSAND else f" {medians[row]:,.0f}",
                 (max(values), row),
                 va="center",
                 fontsize=8,

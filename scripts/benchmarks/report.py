@@ -10,10 +10,12 @@ from rich.table import Table
 from targets import DIRECT
 
 NO_VALUE = "-"
+WIDTH = 112  # of the widest table
 
 
 def show(figures: dict, console: Console) -> None:
     """Print what was measured, and the verdict."""
+    console.width = max(console.width, WIDTH)
     console.print(_machine(figures["machine"]), style="dim")
     if "calls" in figures or "large" in figures or "idle" in figures:
         console.print(_targets(figures))

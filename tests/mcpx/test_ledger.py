@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,7 +13,10 @@ import pytest
 
 from mcpx.ledger import Entry, Ledger, _File, boot_id, start_time
 
-STUBBORN = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+STUBBORN = (
+    "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True);"
+    "time.sleep(600)"
+)
 WITH_GRANDCHILD = (
     "import subprocess,sys; subprocess.Popen([sys.executable,'-c','import time; time.sleep(600)']);"
     "print('up', flush=True)"
@@ -34,10 +38,8 @@ def spawn():
 
     yield run
     for process in started:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait(10)
         process.stdout.close()
 
