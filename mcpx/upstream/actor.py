@@ -20,6 +20,7 @@ from mcpx.catalog.model import Catalogue, ServerInfo, State
 from mcpx.config import ServerConfig
 from mcpx.ledger import Ledger
 from mcpx.observe.metrics import Counters
+from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.describing import Describer
 from mcpx.upstream.flag import Flag
@@ -28,7 +29,7 @@ from mcpx.upstream.listing import list_catalogue
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import UpstreamSession, open_session
-from mcpx.upstream.transport import Link
+from mcpx.upstream.transport import Hooks, Link
 from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
@@ -72,6 +73,7 @@ class Upstream:
         self._on_catalogue = on_catalogue
         self._probe = True  # not for a server that was found to be of the handshake era
         self._describer = Describer(config.name)
+        self._server_log = ServerLog(config.name)
         self._log = log.bind(server=config.name)
 
     # --- for everybody
@@ -113,8 +115,7 @@ class Upstream:
                 self.config,
                 probe=probe,
                 limit=self._limit,
-                on_rubbish=self._rubbish,
-                on_link=self._note_child,
+                hooks=Hooks(self._note_child, self._note_rubbish, self._server_log.write),
                 changes=changes,
             ) as session:
                 await self._list(session, incarnation.generation)
@@ -125,6 +126,7 @@ class Upstream:
         finally:  # only now: the process has been seen off
             self.pid = None
             self._ledger.remove(self.name)
+            self._server_log.close()
 
     def _note_child(self, link: Link) -> None:
         self.pid = link.pid
@@ -194,7 +196,7 @@ class Upstream:
             await self._describer.read_missing(self.catalogue, session.client)
             self._replace(self._describer.apply(self.catalogue))
 
-    def _rubbish(self, line: bytes, problem: str) -> None:
+    def _note_rubbish(self, line: bytes, problem: str) -> None:
         self.counters.rubbish += 1
         if self.counters.rubbish <= RUBBISH_SHOWN:
             self._log.warning("upstream.rubbish", problem=problem, line=line.decode(errors="replace"))

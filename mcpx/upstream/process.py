@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, cast
 
@@ -39,13 +39,14 @@ WATCH_POLL_S: Final = 0.05  # where the kernel has no pidfd
 class ChildProcess:
     """One running child. Made by `running`; its standard output and input are `channel`."""
 
-    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], on_stderr: Callable[[str], None]) -> None:
         assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid
         self.exited = anyio.Event()
         self.stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._on_stderr = on_stderr
         self._stderr_lines = LineSplitter(STDERR_LINE_LIMIT)
         for stream in (popen.stdin, popen.stdout, popen.stderr):
             os.set_blocking(stream.fileno(), False)
@@ -116,8 +117,9 @@ class ChildProcess:
             self._loop.remove_reader(stream.fileno())
             data = b"\n"  # a last line without an end
         for line in self._stderr_lines.feed(data):
-            text = line if isinstance(line, bytes) else line.head
-            self.stderr.append(text.decode(errors="replace"))
+            text = (line if isinstance(line, bytes) else line.head).decode(errors="replace")
+            self.stderr.append(text)
+            self._on_stderr(text)
 
     def stderr_tail(self, lines: int = 5) -> str:
         """The last lines of standard error, for an error message; empty if there are none."""
@@ -168,7 +170,7 @@ def _throw_away(_data: bytes) -> None:
 
 
 @asynccontextmanager
-async def running(stdio: Stdio) -> AsyncIterator[ChildProcess]:
+async def running(stdio: Stdio, on_stderr: Callable[[str], None]) -> AsyncIterator[ChildProcess]:
     """Run the command in a process group of its own; at exit it is stopped, whatever happens.
 
     It inherits the SDK's short list of harmless variables and what is configured, never the whole
@@ -187,7 +189,7 @@ async def running(stdio: Stdio) -> AsyncIterator[ChildProcess]:
         cwd=stdio.cwd,
         start_new_session=True,
     )
-    child = ChildProcess(popen)  # no await up to here: a cancellation would lose the child
+    child = ChildProcess(popen, on_stderr)  # no await up to here: a cancellation would lose the child
     try:
         yield child
     finally:

@@ -7,7 +7,7 @@ either: as notifications before 2026-07-28, from then on a `subscriptions/listen
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -24,9 +24,8 @@ from mcpx.config import ServerConfig
 from mcpx.upstream.faults import PERMISSION_STATUSES, ConnectionLost, NoAnswer
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.sending import Sender, SessionSender, WireSender
-from mcpx.upstream.transport import Link, open_link
+from mcpx.upstream.transport import Hooks, Link, open_link
 from mcpx.version import __version__
-from mcpx.wire.dispatcher import Rubbish
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
 LISTEN_AGAIN_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
@@ -105,14 +104,12 @@ async def open_session(
     *,
     probe: bool,
     limit: int,
-    on_rubbish: Rubbish,
-    on_link: Callable[[Link], None],
+    hooks: Hooks,
     changes: Flag,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
     Without `probe` the server is taken to be of the handshake era, as an earlier incarnation found it.
-    `on_link` is called before the handshake, when a child process is running.
 
     Raises:
         NoAnswer: Not established in time.
@@ -128,8 +125,8 @@ async def open_session(
     # one scope around everything: a timeout that ended before its task groups would break their nesting
     with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
         try:
-            async with open_link(config.transport, limit=limit, on_rubbish=on_rubbish) as link:
-                on_link(link)
+            async with open_link(config.transport, limit=limit, hooks=hooks) as link:
+                hooks.on_open(link)
                 client = ClientSession(
                     dispatcher=link.dispatcher, client_info=CLIENT_INFO, message_handler=on_message
                 )

@@ -67,10 +67,21 @@ class Link:
             self.lost.set()
 
 
-def open_link(transport: Transport, *, limit: int, on_rubbish: Rubbish) -> AbstractAsyncContextManager[Link]:
+class Hooks(msgspec.Struct, frozen=True):
+    """Who is told of what happens on a link. None of them may raise."""
+
+    on_open: Callable[[Link], None]
+    """Called when it is open, before anything is sent: a child process is running."""
+    on_rubbish: Rubbish
+    """Told of lines that are no messages."""
+    on_stderr: Callable[[str], None]
+    """Told of each line of a child's standard error."""
+
+
+def open_link(transport: Transport, *, limit: int, hooks: Hooks) -> AbstractAsyncContextManager[Link]:
     """A context manager that connects, and that leaves nothing behind when it is left.
 
-    `limit` is the longest message in bytes (stdio). `on_rubbish` is told of lines that are no messages.
+    `limit` is the longest message in bytes (stdio).
 
     Raises:
         OSError: The command cannot be started.
@@ -78,7 +89,7 @@ def open_link(transport: Transport, *, limit: int, on_rubbish: Rubbish) -> Abstr
     """
     match transport:
         case Stdio():
-            return _stdio(transport, limit, on_rubbish)
+            return _stdio(transport, limit, hooks)
         case Http():
             return _http(transport)
         case Sse():
@@ -86,10 +97,12 @@ def open_link(transport: Transport, *, limit: int, on_rubbish: Rubbish) -> Abstr
 
 
 @asynccontextmanager
-async def _stdio(stdio: Stdio, limit: int, on_rubbish: Rubbish) -> AsyncIterator[Link]:
-    async with running(stdio) as child:
+async def _stdio(stdio: Stdio, limit: int, hooks: Hooks) -> AsyncIterator[Link]:
+    async with running(stdio, hooks.on_stderr) as child:
         output_ended = anyio.Event()
-        wire = WireDispatcher(child.channel, limit=limit, on_rubbish=on_rubbish, on_end=output_ended.set)
+        wire = WireDispatcher(
+            child.channel, limit=limit, on_rubbish=hooks.on_rubbish, on_end=output_ended.set
+        )
         link = Link(wire, child.pid)
         link.stderr_tail = child.stderr_tail
         link.alive = child.alive

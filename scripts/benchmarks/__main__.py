@@ -31,8 +31,8 @@ LARGE = 10_000_000
 JSON = 1_000_000
 CATALOGUE = HERE.parent.parent.parent / "shared" / "data" / "livemcptool" / "tools.json"
 PARTS = ("calls", "idle", "large", "toon", "start", "inspect")
-ROUNDS = 5
-SECONDS = 1.5
+ROUNDS = 9
+SECONDS = 0.8
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -102,8 +102,8 @@ def _measure(
     parts: dict[str, Callable[[], dict]] = {
         "calls": lambda: measure_calls(all_four, rounds=rounds, seconds=seconds),
         "idle": lambda: measure_idle(gateways),
-        "large": lambda: measure_large(all_four, large, rounds=rounds),
-        "toon": lambda: measure_toon(all_four, as_json, rounds=rounds),
+        "large": lambda: measure_large(all_four, large, rounds=min(rounds, 5)),
+        "toon": lambda: measure_toon(all_four, as_json, rounds=min(rounds, 5)),
         "start": lambda: measure_start(servers(), work, rounds=few),
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
     }

@@ -113,8 +113,10 @@ class Client:
                 break
         return took
 
-    def many(self, calls: list[tuple[int, bytes]], text: str, seconds: float, window: int) -> float:
-        """Calls a second with `window` always in flight, for `seconds` or until `calls` are used up."""
+    def many(
+        self, calls: list[tuple[int, bytes]], text: str, seconds: float, window: int
+    ) -> tuple[int, float]:
+        """Calls done, and the seconds they took, with `window` in flight, for `seconds` or while `calls` last."""
         waiting = {request_id for request_id, _ in calls[:window]}
         following, done, clock = window, 0, time.perf_counter
         start = clock()
@@ -136,7 +138,7 @@ class Client:
                     following += 1
             if more:
                 self._write(b"".join(more))
-        return done / (clock() - start)
+        return done, clock() - start
 
     def _check(self, line: bytes, request_id: int | None, text: str | None) -> int | None:
         """The id of a right answer; None for a notification."""

@@ -66,6 +66,11 @@ class Process:
         rollup = _fields(f"/proc/{self.pid}/smaps_rollup")
         return {"rss": status["VmRSS"], "pss": rollup["Pss"], "peak": status["VmHWM"]}
 
+    def cpu_s(self) -> float:
+        """Processor seconds it has used, user and system, in ticks of 10 ms: what noise hardly touches."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def forget_peak(self) -> None:
         """Start the peak anew from the RSS of now, where the kernel lets us."""
         with suppress(OSError):

@@ -10,7 +10,7 @@ from rich.table import Table
 from targets import DIRECT
 
 NO_VALUE = "-"
-WIDTH = 112  # of the widest table
+WIDTH = 116  # of the widest table
 
 
 def show(figures: dict, console: Console) -> None:
@@ -41,6 +41,7 @@ def _targets(figures: dict) -> Table:
         "x direct",
         "p99 ms",
         "calls/s at 32",
+        "CPU µs",
         "10 MB ms",
         "x direct",
         "peak MB",
@@ -49,18 +50,19 @@ def _targets(figures: dict) -> Table:
         table.add_column(column, justify="right")
     for name in names:
         calls, large = figures.get("calls", {}).get(name), figures.get("large", {}).get(name)
-        row = [NO_VALUE] * 8
+        row = [NO_VALUE] * 9
         if calls:
             row[0] = f"{_median(calls['p50_ms']):.3f}"
             row[1] = f"{ratio(calls['p50_ms'], figures['calls'][DIRECT]['p50_ms']):.2f}"
             row[2] = f"{_median(calls['p99_ms']):.2f}"
             row[3] = f"{_median(calls['per_s']):,.0f}"
+            row[4] = f"{_median(calls['cpu_us']):.0f}"
         if large:
-            row[4] = f"{_median(large['ms']):.1f}"
-            row[5] = f"{ratio(large['ms'], figures['large'][DIRECT]['ms']):.2f}"
-            row[6] = f"{large['peak'] / MB:.0f}"
+            row[5] = f"{_median(large['ms']):.1f}"
+            row[6] = f"{ratio(large['ms'], figures['large'][DIRECT]['ms']):.2f}"
+            row[7] = f"{large['peak'] / MB:.0f}"
         if idle := figures.get("idle", {}).get(name):
-            row[7] = f"{idle['rss'] / MB:.0f} (PSS {idle['pss'] / MB:.0f})"
+            row[8] = f"{idle['rss'] / MB:.0f} (PSS {idle['pss'] / MB:.0f})"
         table.add_row(name, *row)
     return table
 

@@ -40,6 +40,11 @@ for line in sys.stdin:
 """
 
 
+def is_stopped(pid):
+    """Whether the kernel has carried a SIGSTOP out."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
@@ -57,7 +62,7 @@ async def test_what_a_frozen_server_has_not_read_is_sent_to_the_next_one(tmp_pat
             upstream = hub.upstreams["c"]
             frozen = upstream.pid
             os.kill(frozen, signal.SIGSTOP)
-            while Path(f"/proc/{frozen}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            while not is_stopped(frozen):
                 await anyio.lowlevel.checkpoint()
             answered = []
 

@@ -1,0 +1,64 @@
+"""What the servers say on standard error: a rotating file for each, in the state folder's `logs`.
+
+Written by the upstream actor, read with any pager. A disk that is full, or a folder that cannot be written,
+is logged once and costs nothing but the file.
+"""
+
+from __future__ import annotations
+
+import time
+from logging import LogRecord, makeLogRecord
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import structlog
+
+from mcpx.state import ensure_folder, state_folder
+
+log = structlog.get_logger()
+LARGEST: Final = 1_000_000  # bytes of one file
+KEPT: Final = 3  # older files
+
+
+def server_log_path(server: str) -> Path:
+    """The newest file of one server."""
+    return state_folder() / "logs" / f"{quote(server, safe=' ')}.log"
+
+
+class ServerLog:
+    """One server's file; made with the first line."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._path = server_log_path(server)
+        self._handler: _Handler | None = None
+        self._broken = False
+
+    def write(self, line: str) -> None:
+        """Append one line, with the time. Never raises."""
+        if self._broken:
+            return
+        try:
+            if self._handler is None:
+                ensure_folder(self._path.parent)
+                self._handler = _Handler(self._path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8")
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
+            self._handler.emit(makeLogRecord({"msg": f"{stamp} {line}"}))
+        except OSError as error:
+            self._broken = True
+            log.warning("server_log.unwritable", server=self._server, path=str(self._path), reason=str(error))
+
+    def close(self) -> None:
+        """Let go of the file; a later line opens it again."""
+        if self._handler is not None:
+            self._handler.close()
+            self._handler = None
+
+
+class _Handler(RotatingFileHandler):
+    """Raises where the base class would print to standard error."""
+
+    def handleError(self, record: LogRecord) -> None:  # noqa: ARG002, N802 - logging's signature
+        raise  # noqa: PLE0704 - called by the base class inside its except clause

@@ -1,0 +1,45 @@
+"""`scripts/bench`, as a smoke run: it measures every target, checks the answers, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
+PEERS = BENCH / ".venv-peers"
+
+pytestmark = pytest.mark.skipif(
+    not (PEERS / ".installed").exists(), reason="the peers are not installed: run scripts/bench"
+)
+
+
+def bench(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, BENCH, "--rounds", "1", "--seconds", "0.02", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_measures_small_calls_of_every_target() -> None:
+    done = bench("--only", "calls", "--json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert set(figures["calls"]) == {"direct", "mcpx", "mcp-compressor", "fastmcp proxy"}
+    assert all(rounds["p50_ms"][0] > 0 and rounds["per_s"][0] > 0 for rounds in figures["calls"].values())
+    assert len(figures["goals"]) == 4
+
+
+def test_shows_tables_and_the_targets() -> None:
+    done = bench("--only", "toon")
+    assert done.returncode == 0, done.stderr
+    assert "share of the TOON encoder" in done.stdout
+
+
+def test_what_cannot_be_measured_is_told_with_the_reason(tmp_path: Path) -> None:
+    done = bench("--only", "start", "--catalogue", str(tmp_path / "nothing.json"), "--json")
+    assert done.returncode == 1
+    assert "not measured: start" in done.stderr
+    assert "nothing.json" in done.stderr
+    assert "start" not in json.loads(done.stdout)
