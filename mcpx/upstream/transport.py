@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 import httpx2
+import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
