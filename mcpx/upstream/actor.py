@@ -68,6 +68,7 @@ class Upstream:
         self.catalogue: Catalogue | None = None
         self.counters = Counters()
         self.pid: int | None = None
+        self._closed = False
         self._awaiting = 0  # callers that wait for the first listing
         self._news = anyio.Event()
         self._supervisor = supervisor
@@ -94,7 +95,7 @@ class Upstream:
         at = life.next_attempt_at
         return ServerInfo(
             name=self.name,
-            state=STATES[life.phase],
+            state=State.STOPPED if self._closed else STATES[life.phase],
             transport=kind,
             cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
             retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
@@ -153,6 +154,7 @@ class Upstream:
 
     def close(self) -> None:
         """Take no more requests; fail those in the queue."""
+        self._closed = True
         for envelope in self.ref.mailbox.close():
             self._refuse(envelope)
         self._tell_waiters()
