@@ -28,6 +28,7 @@ from mcpx.schema_ts import SchemaConverter
 log = structlog.get_logger()
 NOTHING_REMOTE: Final[Registry[Any]] = Registry()
 SHOWN: Final = 10  # problems in one message; a model mends a few at a time
+BRIEF: Final = 200  # characters of one problem
 
 
 def read_raw_arguments(raw: msgspec.Raw | bytes, tool: ToolInfo) -> tuple[JSON, bytes | msgspec.Raw]:
@@ -135,7 +136,7 @@ def _problems(error: ValidationError) -> Iterator[_Problem]:
         case "anyOf" | "oneOf":
             yield _Problem(path, f"{_shown(value)} fits none of the allowed forms")
         case _:
-            yield _Problem(path, error.message)
+            yield _Problem(path, _brief(error.message))
 
 
 def _expected(schema: Any, name: str) -> str:
@@ -171,6 +172,11 @@ def _kind(value: Any) -> str:
 def _shown(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - a line's worth
+
+
+def _brief(message: str) -> str:
+    """The message of jsonschema, which repeats the value whole, without its middle."""
+    return message if len(message) <= BRIEF else f"{message[: BRIEF // 2]} ... {message[-BRIEF // 2 :]}"
 
 
 def _invalid(tool: ToolInfo, problems: list[_Problem]) -> CallError:

@@ -26,6 +26,8 @@ deeper than `MAX_DEPTH`, is not JSON here, and stays the text it is.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -179,12 +181,11 @@ def _has_every_digit(literals: list[str]) -> bool:
     floats = list(map(float, literals))
     if max(floats) >= _EXACT_FLOAT or min(floats) <= -_EXACT_FLOAT:
         return False
-    shortest = msgspec.json.encode(floats)[1:-1].decode()
-    if "-0.0," in shortest + ",":
+    shortest = msgspec.json.encode(floats)[1:-1].decode().split(",")
+    if "-0.0" in shortest:
         return False
-    if shortest == ",".join(literals):
-        return True
-    return all(map(_is_exact, set(literals).difference(shortest.split(","))))
+    spelled_otherwise = itertools.compress(literals, map(operator.ne, literals, shortest))
+    return all(map(_is_exact, spelled_otherwise))
 
 
 def _is_exact(literal: str) -> bool:

@@ -21,6 +21,7 @@ from mcpx.config import Config, ServerConfig
 from mcpx.executor import Executor
 from mcpx.inspection import Inspector
 from mcpx.ledger import Ledger
+from mcpx.observe.log import configure
 from mcpx.registry import Registry
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
 from mcpx.upstream.actor import Upstream
@@ -164,14 +165,24 @@ class Hub:
 
 @asynccontextmanager
 async def open_hub(config: Config) -> AsyncIterator[Hub]:
-    """A running hub; stopped in order when left."""
+    """A running hub; stopped in order when left. What the body raises comes out as it is.
+
+    A program that has not configured structlog gets warnings on standard error.
+    """
+    if not structlog.is_configured():
+        configure("warning")
     hub = Hub(config)
+    failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(hub.run)
         try:
             yield hub
+        except Exception as error:  # noqa: BLE001 - carried out of the task group, which would wrap it
+            failure = error
         finally:
             hub.stop()
+    if failure is not None:
+        raise failure
 
 
 def _log_infrastructure(event: Event) -> None:

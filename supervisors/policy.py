@@ -55,7 +55,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child is made to leave: told, cancelled after `grace`, reported stuck after `limit` more."""
+    """How a child is made to leave: told, cancelled after `grace`, reported stuck after `limit` more.
+
+    One that never was ready gets no grace: it has nothing to finish.
+    """
 
     grace: float = 5.0
     limit: float = 8.0

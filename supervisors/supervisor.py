@@ -294,13 +294,14 @@ class Supervisor:
     async def _see_off(self, child: _Child, incarnation: Incarnation, scope: anyio.CancelScope) -> None:
         """Cancel an incarnation that overstays its grace, and say so when even that does not end it."""
         shutdown = child.spec.shutdown
-        await anyio.sleep(shutdown.grace)
+        grace = shutdown.grace if incarnation.said_ready else 0.0
+        await anyio.sleep(grace)
         if child.incarnation is not incarnation:
             return
         scope.cancel()
         await anyio.sleep(shutdown.limit)
         if child.incarnation is incarnation:
-            waited = shutdown.grace + shutdown.limit
+            waited = grace + shutdown.limit
             self._observe(ChildStuck(child.spec.name, incarnation.generation, waited))
 
     # --- timers

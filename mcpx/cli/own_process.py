@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from mcpx.config import Config, load
-from mcpx.errors import MCPXError
 from mcpx.hub import Hub, open_hub
 from mcpx.observe.log import configure
 
@@ -42,17 +41,9 @@ def _only(config: Config, server: str | None) -> Config:
 
 
 async def _work(config: Config, work: Work) -> bool:
-    failure: MCPXError | None = None
-    done = False
     async with open_hub(config) as hub:
         await _wait(hub)
-        try:
-            done = await work(hub)
-        except MCPXError as error:  # carried out of the task group, which would wrap it
-            failure = error
-    if failure is not None:
-        raise failure
-    return done
+        return await work(hub)
 
 
 async def _wait(hub: Hub) -> None:

@@ -30,6 +30,7 @@ from supervisors import Incarnation
 
 log = structlog.get_logger()
 PATH = "/mcp"
+BACKLOG = 2048  # as uvicorn has it
 GRACEFUL_S = 1  # for open event streams, which would never end by themselves
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -39,13 +40,14 @@ class BindError(MCPXError):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises BindError that says what to do."""
+    """A socket on which clients can connect from now on. Raises BindError that says what to do."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # the protocol is named, for asyncio turns Nagle's delay off only where it is: 40 ms an answer
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)  # before the address is told to anybody; uvicorn only gets round to it later
     except OSError as error:
         listener.close()
         hint = "choose another with --port" if port else "choose another with --host"

@@ -76,7 +76,7 @@ class GatewayServer(Server[Any]):
         wanted = wants_structured_content(self._config.include_structured_content, client_name(ctx.session))
         arguments = params.arguments or {}
         if problem := _missing(params.name, arguments):
-            return tools.wrong_parameters(params.name, problem)  # type: ignore[no-any-return]
+            return tools.wrong_parameters(params.name, problem, structured=wanted)
         try:
             return tools.result(await self._run(ctx, params.name, arguments), structured=wanted)
         except CallError as error:

@@ -5,10 +5,13 @@ The file is `token` in the state folder: `MCPX_STATE_DIR`, or the user's state f
 
 from __future__ import annotations
 
+import fcntl
 import hmac
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mcp.server.auth.provider import AccessToken
@@ -54,22 +57,28 @@ def _read(path: Path) -> str | None:
 
 
 def _make(path: Path) -> str:
-    """Write a new token beside the file and link it into place, so that of two starters one wins."""
-    token = secrets.token_urlsafe(32)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
-    with os.fdopen(fd, "w") as file:
-        file.write(token + "\n")
+    """Write a new token beside the file and move it into its place; of several starters one does."""
+    with _locked(path.parent):
+        if made := _read(path):  # by another, while this one waited for the lock
+            return made
+        token = secrets.token_urlsafe(32)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
+        with os.fdopen(fd, "w") as file:
+            file.write(token + "\n")
+        new.replace(path)
+        return token
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which ends with the process at the latest."""
+    fd = os.open(folder, os.O_RDONLY)
     try:
-        if path.exists():  # empty: a half-made file of an earlier time
-            new.replace(path)
-        else:
-            os.link(new, path)
-    except FileExistsError:
-        return _read(path) or token
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
     finally:
-        new.unlink(missing_ok=True)
-    return token
+        os.close(fd)
 
 
 class OneToken:

@@ -5,7 +5,7 @@ Pure. The descriptions are generated from the catalogues (`mcpx.catalog.describe
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import mcp_types
 
@@ -78,7 +78,7 @@ def failure(error: CallError, *, structured: bool) -> JSON:
     return result(shaped, structured=structured)
 
 
-def wrong_parameters(tool: str, problem: str) -> Any:
+def wrong_parameters(tool: str, problem: str, *, structured: bool) -> JSON:
     """A result that says what is wrong with a call of one of the three tools itself."""
     takes = ", ".join(SCHEMAS[tool]["required"])
     optional = [name for name in SCHEMAS[tool]["properties"] if name not in SCHEMAS[tool]["required"]]
@@ -86,5 +86,5 @@ def wrong_parameters(tool: str, problem: str) -> Any:
     body = {"error": text, "code": "invalid_arguments", "outcome": "not_sent", "tool": tool}
     return result(
         Shaped(content=[{"type": "text", "text": text}], structured_content=body, is_error=True),
-        structured=True,
+        structured=structured,
     )

@@ -89,7 +89,7 @@ class Upstream:
         at = life.next_attempt_at
         return ServerInfo(
             name=self.name,
-            state=STATES[life.phase],
+            state=State.STOPPED if self.queue.closed else STATES[life.phase],
             transport=kind,
             cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
             retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),

@@ -43,6 +43,8 @@ class CallQueue:
         self._counters = counters
         self._info = info
         self._expiry: Expiry[_Waiting] = Expiry(config.limits.queue_timeout, self._expire)
+        self.closed = False
+        """Whether it takes requests no more: MCPX is stopping."""
         self._awaiting = 0  # callers that wait for something else than a request: the first listing
         self._news = anyio.Event()
 
@@ -116,6 +118,7 @@ class CallQueue:
 
     def close(self) -> None:
         """Take no more requests; fail those in the queue."""
+        self.closed = True
         for envelope in self.ref.mailbox.close():
             self._refuse(envelope)
         self.tell_waiters()
