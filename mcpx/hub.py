@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -22,6 +23,7 @@ from mcpx.executor import Executor
 from mcpx.inspection import Inspector
 from mcpx.ledger import Ledger
 from mcpx.observe.log import configure
+from mcpx.observe.server_log import ServerLog
 from mcpx.registry import Registry
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
 from mcpx.upstream.actor import Upstream
@@ -52,11 +54,15 @@ Observer = Callable[[str, Diff], None]
 
 
 class Hub:
-    """The tree and its faces. Run it with `run`, or use `open_hub`."""
+    """The tree and its faces. Run it with `run`, or use `open_hub`.
 
-    def __init__(self, config: Config) -> None:
+    `state` is where it keeps the ledger and the servers' logs, if not in the state folder.
+    """
+
+    def __init__(self, config: Config, *, state: Path | None = None) -> None:
         self.config = config
-        self._ledger = Ledger()
+        self._state = state
+        self._ledger = Ledger(state)
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
@@ -78,6 +84,7 @@ class Hub:
             server,
             self.supervisor,
             ledger=self._ledger,
+            server_log=ServerLog(server.name, self._state),
             max_message_bytes=self.config.max_message_bytes,
             on_catalogue=self._on_catalogue,
         )
@@ -164,14 +171,14 @@ class Hub:
 
 
 @asynccontextmanager
-async def open_hub(config: Config) -> AsyncIterator[Hub]:
+async def open_hub(config: Config, *, state: Path | None = None) -> AsyncIterator[Hub]:
     """A running hub; stopped in order when left. What the body raises comes out as it is.
 
     A program that has not configured structlog gets warnings on standard error.
     """
     if not structlog.is_configured():
         configure("warning")
-    hub = Hub(config)
+    hub = Hub(config, state=state)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(hub.run)

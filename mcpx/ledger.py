@@ -44,10 +44,10 @@ class _File(msgspec.Struct):
 
 
 class Ledger:
-    """The file of this process. `folder` is for tests; it is the state folder's `children`."""
+    """The file of this process, in `children` under the state folder (or another one)."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or state_folder() / "children"
+    def __init__(self, state: Path | None = None) -> None:
+        self._folder = (state or state_folder()) / "children"
         pid = os.getpid()
         self._path = self._folder / f"{pid}-{next(_NUMBERS)}.json"
         self._file = _File(boot_id(), Entry(pid, start_time(pid) or ""))

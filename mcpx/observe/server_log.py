@@ -22,17 +22,17 @@ LARGEST: Final = 1_000_000  # bytes of one file
 KEPT: Final = 3  # older files
 
 
-def server_log_path(server: str) -> Path:
-    """The newest file of one server."""
-    return state_folder() / "logs" / f"{quote(server, safe=' ')}.log"
+def server_log_path(server: str, state: Path | None = None) -> Path:
+    """The newest file of one server, under the state folder (or another one)."""
+    return (state or state_folder()) / "logs" / f"{quote(server, safe=' ')}.log"
 
 
 class ServerLog:
     """One server's file; made with the first line."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, state: Path | None = None) -> None:
         self._server = server
-        self._path = server_log_path(server)
+        self._path = server_log_path(server, state)
         self._handler: _Handler | None = None
         self._broken = False
 

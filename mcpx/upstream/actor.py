@@ -59,6 +59,7 @@ class Upstream:
         supervisor: Supervisor,
         *,
         ledger: Ledger,
+        server_log: ServerLog,
         max_message_bytes: int,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
     ) -> None:
@@ -73,7 +74,7 @@ class Upstream:
         self._on_catalogue = on_catalogue
         self._probe = True  # not for a server that was found to be of the handshake era
         self._describer = Describer(config.name)
-        self._server_log = ServerLog(config.name)
+        self._server_log = server_log
         self._log = log.bind(server=config.name)
 
     # --- for everybody

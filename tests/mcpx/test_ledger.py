@@ -46,6 +46,7 @@ def spawn():
 
 def left_behind(folder, pid, started):
     """The file of a MCPX that is gone, naming one child."""
+    folder = folder / "children"
     folder.mkdir(exist_ok=True)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     owner = Entry(gone.pid, start_time(gone.pid) or "1")
@@ -89,21 +90,23 @@ def test_the_children_of_a_living_mcpx_are_not_touched(tmp_path, spawn):
     assert Ledger(tmp_path).sweep() == []
     assert child.poll() is None
     ledger.remove("server")
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "children").iterdir()) == []
 
 
 def test_another_boot_and_rubbish_end_nothing(tmp_path, spawn):
     child = spawn(STUBBORN)
-    (tmp_path / "1.json").write_text("rubbish")
+    folder = tmp_path / "children"
+    folder.mkdir()
+    (folder / "1.json").write_text("rubbish")
     entry = Entry(child.pid, start_time(child.pid))
-    (tmp_path / "2.json").write_bytes(msgspec.json.encode(_File("another boot", Entry(1, "0"), {"s": entry})))
+    (folder / "2.json").write_bytes(msgspec.json.encode(_File("another boot", Entry(1, "0"), {"s": entry})))
     assert Ledger(tmp_path).sweep() == []
     assert child.poll() is None
-    assert not (tmp_path / "2.json").exists()
+    assert not (folder / "2.json").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path):
     (tmp_path / "file").write_text("")
-    ledger = Ledger(tmp_path / "file" / "children")
+    ledger = Ledger(tmp_path / "file")
     ledger.add("server", os.getpid())
     ledger.remove("server")

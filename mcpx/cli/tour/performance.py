@@ -11,6 +11,8 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import anyio
@@ -62,12 +64,13 @@ class _Performance:
         started = time.monotonic()
         self._journal.install()
         try:
-            async with anyio.create_task_group() as tasks:
-                await tasks.start(self._obey_signals)
-                async with open_hub(stage.demo_config()) as self._hub:
-                    with self._playing:
-                        await self._play(Stage(self._hub, self._journal))
-                tasks.cancel_scope.cancel()
+            with TemporaryDirectory() as state:  # nothing of a demonstration is to be kept
+                async with anyio.create_task_group() as tasks:
+                    await tasks.start(self._obey_signals)
+                    async with open_hub(stage.demo_config(), state=Path(state)) as self._hub:
+                        with self._playing:
+                            await self._play(Stage(self._hub, self._journal))
+                    tasks.cancel_scope.cancel()
         except Exception as error:  # noqa: BLE001 - the boundary: a hub that broke is told like a scene that did
             self._fail("hub", error)
         if self._show_failed is not None:
