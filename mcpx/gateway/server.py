@@ -43,6 +43,8 @@ class GatewayServer(Server[Any]):
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
             on_subscriptions_listen=ListenHandler(clients.bus),
+            # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
+            get_tool_input_schema=tools.SCHEMAS.get,
         )
         self.middleware = [clients.meet]
         self._hub = hub

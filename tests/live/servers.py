@@ -9,9 +9,13 @@ Nothing here imports MCPX: these servers are the outside world.
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import shutil
 import subprocess
+import sys
+import wave
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,6 +25,10 @@ import pytest
 HERE: Final = Path(__file__).parent
 NODE_SERVERS: Final = HERE / "node_modules" / "@modelcontextprotocol"
 PYTHON_SERVERS: Final = HERE / ".venv-servers" / "bin"
+ONE_POINT: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A picture of one point, as base64."""
 NAMES: Final = ("everything", "filesystem", "memory", "git", "time")
 
 
@@ -110,6 +118,41 @@ def make_repository(folder: Path) -> Path:
         for step in (("init", "--quiet"), ("add", "."), (*identity, "commit", "--quiet", "-m", "Say hello")):
             subprocess.run(["git", *step], cwd=folder, check=True, capture_output=True, timeout=30)
     return folder.resolve()
+
+
+def make_media(folder: Path) -> Path:
+    """A sound of 100 samples (`tone.wav`) and a picture of one point (`dot.png`), for `filesystem`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with wave.open(str(folder / "tone.wav"), "wb") as sound:
+        sound.setparams((1, 1, 8000, 0, "NONE", "not compressed"))
+        sound.writeframes(bytes(range(0, 200, 2)))
+    (folder / "dot.png").write_bytes(base64.b64decode(ONE_POINT))
+    return folder.resolve()
+
+
+def make_memory(file: Path) -> Path:
+    """A graph of four entities and three relations, for the memory server."""
+    entities = [
+        {
+            "type": "entity",
+            "name": f"node {n}",
+            "entityType": "test",
+            "observations": [f"is number {n}", "is a node"],
+        }
+        for n in range(4)
+    ]
+    relations = [
+        {"type": "relation", "from": f"node {n}", "to": f"node {n + 1}", "relationType": "precedes"}
+        for n in range(3)
+    ]
+    file.write_text("\n".join(json.dumps(item) for item in entities + relations), "utf-8")
+    return file
+
+
+def recorded(server: LiveServer, recording: Path) -> LiveServer:
+    """That server under the recorder, which writes every line it is sent to `recording`."""
+    args = [str(HERE / "recorder.py"), str(recording), server.command, *server.args]
+    return msgspec.structs.replace(server, command=sys.executable, args=args)
 
 
 def _node(name: str, *args: str, env: dict[str, str] | None = None) -> LiveServer:

@@ -1,0 +1,166 @@
+"""MCPX as a real child process, and the SDK's client at one of its doors.
+
+`open_gateway` runs `mcpx serve` for a configuration and connects to it, over stdio or HTTP, in either
+protocol era; `http_door` runs it without a client, for tests that bring several. Both end the process, and
+require that it ends well.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import httpx2
+import msgspec
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, Implementation
+
+from tests.live.mcpx_log import Log, captured
+from tests.live.processes import child_of, end
+
+ROOT: Final = Path(__file__).parents[2]
+DOORS: Final = ("stdio-legacy", "stdio-auto", "http-legacy", "http-auto")
+"""Every door in both eras: `legacy` shakes hands, `auto` asks first and then speaks 2026-07-28."""
+ANSWER_S: Final = 25.0  # no answer in this time is a failure
+END_S: Final = 20.0  # MCPX itself gives its children up to 15 s
+STRANGER: Final = "live-test"
+
+
+class Gateway:
+    """A client of a running MCPX. `log` is what MCPX has logged, `pid` its process."""
+
+    def __init__(self, client: Client, log: Log, pid: int) -> None:
+        self.client = client
+        self.log = log
+        self.pid = pid
+
+    async def descriptions(self) -> dict[str, str]:
+        """The descriptions of the tools that the client is shown, by name."""
+        listed = await self.client.list_tools(cache_mode="refresh")
+        return {tool.name: tool.description or "" for tool in listed.tools}
+
+    async def inspect(self, server: str, tool: str | None = None) -> CallToolResult:
+        """What inspect answers."""
+        named = {"server_name": server} | ({"tool_name": tool} if tool is not None else {})
+        return await self.client.call_tool("inspect", named)
+
+    async def exec(self, server: str, tool: str, arguments: Any = None) -> CallToolResult:
+        """What exec answers; no arguments are sent for None."""
+        call = {"server_name": server, "tool_name": tool}
+        return await self.client.call_tool(
+            "exec", call if arguments is None else {**call, "arguments": arguments}
+        )
+
+    async def at_once(self, tool: str, **arguments: Any) -> CallToolResult:
+        """What one of the three tools answers, and no more.
+
+        The SDK's `call_tool` asks for the list of tools after the first result, which waits for the servers.
+        """
+        params = CallToolRequestParams(name=tool, arguments=arguments)
+        return await self.client.session.send_request(CallToolRequest(params=params), CallToolResult)
+
+    async def resources(self, server: str, uri: str) -> CallToolResult:
+        """What resources answers."""
+        return await self.client.call_tool("resources", {"server_name": server, "uri": uri})
+
+
+class HttpDoor(msgspec.Struct, frozen=True):
+    """An MCPX that serves HTTP."""
+
+    url: str
+    token: str
+    log: Log
+    pid: int
+
+
+def write_config(folder: Path, servers: dict[str, dict[str, Any]], **settings: Any) -> Path:
+    """A configuration file in `folder`; all that MCPX keeps lies beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "config.json"
+    path.write_bytes(msgspec.json.encode({**settings, "mcpServers": servers}))
+    return path
+
+
+def open_gateway(
+    door: str, config: Path, *, name: str = STRANGER, **options: Any
+) -> AbstractAsyncContextManager[Gateway]:
+    """MCPX and one client called `name` at one of DOORS; `options` are the SDK's Client's."""
+    transport, _, mode = door.partition("-")
+    given = {
+        "client_info": Implementation(name=name, version="1"),
+        "read_timeout_seconds": ANSWER_S,
+        **options,
+    }
+    return (_over_stdio if transport == "stdio" else _over_http)(config, {"mode": mode, **given})
+
+
+@asynccontextmanager
+async def _over_stdio(config: Path, options: dict[str, Any]) -> AsyncIterator[Gateway]:
+    command = StdioServerParameters(
+        command=sys.executable, args=_arguments(config), env=_environment(config), cwd=ROOT
+    )
+    async with (
+        captured() as (log, stderr),
+        Client(stdio_client(command, errlog=stderr), **options) as client,  # type: ignore[arg-type]
+    ):
+        stderr.close()
+        yield Gateway(client, log, child_of(os.getpid(), str(config)))
+
+
+@asynccontextmanager
+async def _over_http(config: Path, options: dict[str, Any]) -> AsyncIterator[Gateway]:
+    async with http_door(config) as door, http_client(door, **options) as client:
+        yield Gateway(client, door.log, door.pid)
+
+
+@asynccontextmanager
+async def http_door(config: Path) -> AsyncIterator[HttpDoor]:
+    """MCPX on a free port."""
+    command = [sys.executable, *_arguments(config), "--transport", "http", "--port", "0"]
+    async with captured() as (log, stderr):
+        process = await anyio.open_process(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env={**os.environ, **_environment(config)},
+            cwd=ROOT,
+        )
+        stderr.close()
+        try:
+            listening = await log.wait_for("http.listening")
+            token = (await anyio.Path(listening["token_file"]).read_text("utf-8")).strip()
+            yield HttpDoor(listening["url"], token, log, process.pid)
+        finally:
+            code = await end(process, patience=END_S)
+        assert code == 0, f"mcpx ended with {code}: {log.records[-3:]} {log.other}"
+
+
+@asynccontextmanager
+async def http_client(door: HttpDoor, **options: Any) -> AsyncIterator[Client]:
+    """One more client, with the token; `options` are the SDK's Client's."""
+    patience = httpx2.Timeout(ANSWER_S, read=300.0)  # the stream of notifications is silent for long
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {door.token}"}, timeout=patience) as http,
+        Client(
+            streamable_http_client(door.url, http_client=http),
+            **{"read_timeout_seconds": ANSWER_S, **options},
+        ) as client,
+    ):
+        yield client
+
+
+def _arguments(config: Path) -> list[str]:
+    return ["-m", "mcpx", "serve", str(config)]
+
+
+def _environment(config: Path) -> dict[str, str]:
+    return {"MCPX_STATE_DIR": str(config.parent / "state"), "MCPX_LOG": "info", "MCPX_LOG_FORMAT": "json"}
