@@ -23,6 +23,7 @@ from referencing.exceptions import Unresolvable
 
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.errors import CallError, Code
+from mcpx.quick_check import Check, quick_check
 from mcpx.schema_ts import SchemaConverter
 
 log = structlog.get_logger()
@@ -69,11 +70,16 @@ class ArgumentChecker:
     """Checks arguments; keeps the compiled validators."""
 
     def __init__(self) -> None:
-        self._compiled: dict[tuple[str, str], tuple[ToolInfo, Validator | None]] = {}
+        self._compiled: dict[tuple[str, str], _Compiled] = {}
 
     def check(self, tool: ToolInfo, arguments: JSON) -> None:
         """Raises CallError `invalid_arguments` with every offending path and the schema; nothing was sent."""
-        validator = self._validator(tool)
+        compiled = self._compiled.get((tool.server_name, tool.name))
+        if compiled is None or compiled.tool is not tool:
+            compiled = self._compile(tool)
+        if compiled.quick is not None and compiled.quick(arguments):
+            return
+        validator = compiled.validator
         if validator is None:
             return
         try:
@@ -85,26 +91,31 @@ class ArgumentChecker:
             problems = [problem for error in errors for problem in _problems(error)]
             raise _invalid(tool, problems[:SHOWN])
 
-    def _validator(self, tool: ToolInfo) -> Validator | None:
-        key = (tool.server_name, tool.name)
-        known = self._compiled.get(key)
-        if known is None or known[0] is not tool:
-            known = self._compiled[key] = (tool, self._compile(tool))
-        return known[1]
-
-    def _compile(self, tool: ToolInfo) -> Validator | None:
+    def _compile(self, tool: ToolInfo) -> _Compiled:
         kind = validator_for(tool.input_schema, default=Draft202012Validator)
         try:
             kind.check_schema(tool.input_schema)
         except SchemaError as error:
-            self._give_up(tool, error)
-            return None
-        return kind(tool.input_schema, registry=NOTHING_REMOTE)
+            return self._give_up(tool, error)
+        validator = kind(tool.input_schema, registry=NOTHING_REMOTE)
+        return self._keep(_Compiled(tool, quick_check(tool.input_schema), validator))
 
-    def _give_up(self, tool: ToolInfo, error: Exception) -> None:
-        self._compiled[tool.server_name, tool.name] = (tool, None)
+    def _give_up(self, tool: ToolInfo, error: Exception) -> _Compiled:
         reason = str(error).splitlines()[0]
         log.warning("arguments.unchecked", server=tool.server_name, tool=tool.name, reason=reason)
+        return self._keep(_Compiled(tool, None, None))
+
+    def _keep(self, compiled: _Compiled) -> _Compiled:
+        self._compiled[compiled.tool.server_name, compiled.tool.name] = compiled
+        return compiled
+
+
+class _Compiled(msgspec.Struct, frozen=True):
+    """A tool's schema, ready for use; nothing in it where the schema cannot be used."""
+
+    tool: ToolInfo
+    quick: Check | None
+    validator: Validator | None
 
 
 class _Problem(msgspec.Struct, frozen=True):

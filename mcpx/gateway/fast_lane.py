@@ -28,7 +28,7 @@ from mcpx.upstream.requests import OnProgress
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import Bytes, RequestId
-from supervisors import SupervisorError
+from supervisors import Reply, SupervisorError
 
 log = structlog.get_logger()
 _NOTHING: Final = msgspec.Raw()
@@ -134,7 +134,7 @@ class FastLane:
                 *envelope.answer(request_id, self._result(reply, message, structured=structured))
             )
 
-        reply = RawReply(answer)
+        reply: RawReply = Reply(answer)
         wire.fast_cancels[key] = reply.abandon
         try:
             self._router.request(message, reply)

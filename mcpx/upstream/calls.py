@@ -75,7 +75,7 @@ class Calls:
         self._idle = anyio.Event()
         self.overdue = Flag()
         """Set when a call has passed its deadline."""
-        self.answered_at = anyio.current_time()
+        self.answered_at = time.monotonic()
         """When the server last answered, by the loop's clock."""
 
     @property
@@ -135,7 +135,7 @@ class Calls:
     def _answered(self, call: _InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if self._link.lost.is_set() and error is not None:
             return  # `close` settles it, and knows why
-        self.answered_at = anyio.current_time()
+        self.answered_at = time.monotonic()  # asyncio's clock
         if not self._release(call):
             return
         if error is not None:

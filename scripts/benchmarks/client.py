@@ -116,7 +116,7 @@ class Client:
     def many(
         self, calls: list[tuple[int, bytes]], text: str, seconds: float, window: int
     ) -> tuple[int, float]:
-        """Calls done, and the seconds they took, with `window` in flight, for `seconds` or while `calls` last."""
+        """Calls done and the seconds taken, `window` in flight, for `seconds` or while `calls` last."""
         waiting = {request_id for request_id, _ in calls[:window]}
         following, done, clock = window, 0, time.perf_counter
         start = clock()

@@ -20,7 +20,7 @@ WARM_UP = 100
 
 
 def measure_calls(targets: list[Target], *, rounds: int, seconds: float) -> dict[str, dict[str, list[float]]]:
-    """For each target a value a round: `p50_ms`, `p99_ms`; at 32 in flight `per_s`, and `cpu_us` for a call."""
+    """For each target a value a round: `p50_ms`, `p99_ms`; at 32 in flight `per_s`, `cpu_us` a call."""
     names = ("p50_ms", "p99_ms", "per_s", "cpu_us")
     figures = {target.name: {name: [] for name in names} for target in targets}
     with opened(*targets) as clients:

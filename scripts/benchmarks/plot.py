@@ -18,7 +18,7 @@ PANELS = (
 
 
 def main() -> None:
-    """Draw the panels of the parts that were measured; every round is a dot, the bar is the median."""
+    """Draw the panels of the parts that were measured: a dot is a round, the bar its median."""
     figures = json.load(sys.stdin)
     panels = [panel for panel in PANELS if panel[0] in figures]
     if not panels:

@@ -67,7 +67,7 @@ def mcpx(state: Path, servers: dict[str, list[str]]) -> Target:
     def call(tool: str, given: dict) -> dict:
         return {"name": "exec", "arguments": {"server_name": server, "tool_name": tool, "arguments": given}}
 
-    command = [sys.executable, "-m", "mcpx", "serve", str(config)]
+    command = [sys.executable, "-P", "-m", "mcpx", "serve", str(config)]
     return Target(MCPX, command, call, {"inspect", "exec", "resources"}, env)
 
 
