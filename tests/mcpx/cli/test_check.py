@@ -1,0 +1,146 @@
+"""`mcpx check` and `mcpx config schema`, and what every command says of a bad configuration."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from mcpx import __version__
+from tests.mcpx.serving import run_cli
+
+GOOD = {
+    "mcpServers": {
+        "files": {"command": "npx", "args": ["-y", "files"]},
+        "web": {"type": "http", "url": "https://example.com/mcp"},
+        "unset": {"command": "x", "env": {"KEY": "${THIS_IS_NOT_SET_ANYWHERE}"}},
+    },
+    "startup_wiat": 3,
+}
+
+BAD = {
+    "not JSON": ('{"mcpServers": {\n  "a": }\n}', ":2:8: not JSON"),
+    "not JSON at the end": ('{"mcpServers": {', ":1:17: not JSON"),
+    "empty": ("", ": "),
+    "not an object": ("[1]", ": $: expected an object"),
+    "wrong type": (
+        '{"mcpServers": {"fs": {"command": "x", "args": ["a", 3]}}}',
+        ": $.mcpServers.fs.args[1]: expected a string, got a number",
+    ),
+    "wrong setting": (
+        '{"startup_wait": "soon", "mcpServers": {"fs": {"command": "x"}}}',
+        ": $.startup_wait: expected",
+    ),
+    "no servers": ("{}", "no servers; give at least one"),
+    "empty servers": ('{"mcpServers": {}}', "no servers"),
+    "duplicate name": (
+        '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}',
+        '"a" is used twice',
+    ),
+    "duplicate name in the list": (
+        '{"mcp_servers": [{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]}',
+        ': $.mcp_servers[1]: the server name "a" is already used at $.mcp_servers[0]',
+    ),
+    "empty name": ('{"mcpServers": {" ": {"command": "x"}}}', "cannot be empty"),
+    "unknown transport": (
+        '{"mcpServers": {"a": {"type": "carrier-pigeon", "command": "x"}}}',
+        "carrier-pigeon",
+    ),
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "config.json"
+
+
+@pytest.mark.parametrize(("content", "told"), BAD.values(), ids=BAD)
+def test_a_bad_configuration_is_one_line_and_exit_code_2(tmp_path, file, content, told):
+    file.write_text(content)
+    done = run_cli(tmp_path, "serve", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"mcpx: {file}")
+    assert told in line
+
+
+def test_a_missing_file_is_one_line_and_exit_code_2(tmp_path, file):
+    done = run_cli(tmp_path, "serve", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"mcpx: {file}: no such file\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["check"],
+        ["inspect"],
+        ["exec", "s", "t"],
+        ["resources"],
+        ["serve", "--transport", "http"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_every_command_says_so_in_the_same_way(tmp_path, file, command):
+    file.write_text('{"mcpServers": 3}')
+    done = run_cli(tmp_path, *command, MCPX_CONFIG=str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"mcpx: {file}: $.mcpServers: expected an object, got a number\n"
+
+
+def test_check_lists_the_servers_and_what_is_odd(tmp_path, file):
+    file.write_text(json.dumps(GOOD))
+    done = run_cli(tmp_path, "check", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{file}: 3 servers" in done.stdout
+    assert "files (stdio): ok" in done.stdout
+    assert "web (http): ok" in done.stdout
+    assert "unset (stdio): disabled: " in done.stdout
+    assert "startup_wait" in done.stdout
+
+
+def test_check_for_programs(tmp_path, file):
+    file.write_text(json.dumps(GOOD))
+    done = run_cli(tmp_path, "check", "--json", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["source"] == str(file)
+    assert [(each["name"], each["transport"]) for each in report["servers"]] == [
+        ("files", "stdio"),
+        ("web", "http"),
+        ("unset", "stdio"),
+    ]
+    assert report["servers"][0]["disabled"] is None
+    assert "THIS_IS_NOT_SET_ANYWHERE" in report["servers"][2]["disabled"]
+    (notice,) = report["notices"]
+    assert "startup_wiat" in notice
+
+
+def test_the_schema_takes_a_good_configuration_and_refuses_bad_ones(tmp_path):
+    done = run_cli(tmp_path, "config", "schema")
+    assert (done.returncode, done.stderr) == (0, "")
+    schema = json.loads(done.stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    good = {key: value for key, value in GOOD.items() if key == "mcpServers"}
+    assert list(validator.iter_errors({**good, "startup_wait": 1, "restart": {"cap": 5}})) == []
+    for bad in ({"mcpServers": 3}, {**good, "startup_wait": "soon"}, {"mcpServers": {"a": {"command": 3}}}):
+        assert list(validator.iter_errors(bad)) != [], bad
+
+
+def test_the_version_and_the_help_need_no_configuration(tmp_path):
+    version = run_cli(tmp_path, "--version")
+    assert (version.returncode, version.stderr) == (0, "")
+    assert __version__ in version.stdout
+    told = run_cli(tmp_path, "--help")
+    assert told.returncode == 0
+    for command in ("serve", "check", "config", "inspect", "exec", "resources", "demo"):
+        assert f"\n  {command} " in told.stdout
+
+
+def test_an_unknown_command_is_a_usage_error(tmp_path):
+    done = run_cli(tmp_path, "sevre")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "sevre" in done.stderr

@@ -1,0 +1,185 @@
+"""The HTTP door as clients see it: who is let in, what is served, and a port that is taken."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.mcpx.scripted import entry
+from tests.mcpx.serving import LEGACY, MODERN, run_cli, serving, write_config
+
+pytestmark = pytest.mark.anyio
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": LEGACY,
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@pytest.fixture
+def config(tmp_path):
+    return write_config(tmp_path, {"s": entry()}, startup_wait=20)
+
+
+@asynccontextmanager
+async def http(folder, config, *options: str):
+    """A serving process, and its URL."""
+    arguments = ["serve", config, "--transport", "http", "--port", "0", *options]
+    async with serving(folder, *arguments) as mcpx:
+        yield mcpx, (await mcpx.logged("http.listening"))["url"]
+
+
+def token(folder) -> str:
+    return (folder / "state" / "token").read_text().strip()
+
+
+def bearer(folder) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(folder)}"}
+
+
+async def post(url: str, **headers: str) -> httpx2.Response:
+    async with httpx2.AsyncClient(timeout=20) as client:
+        return await client.post(url, json=HELLO, headers=ACCEPT | headers)
+
+
+async def test_only_the_right_token_is_let_in(tmp_path, config):
+    async with http(tmp_path, config) as (_, url):
+        good = token(tmp_path)
+        assert len(good) >= 40
+        assert (await post(url)).status_code == 401
+        for wrong in ("Bearer wrong", f"Bearer {good}x", f"Basic {good}", "Bearer", good, "Bearer tök"):
+            async with httpx2.AsyncClient(timeout=20) as client:
+                headers = [*ACCEPT.items(), ("Authorization", wrong.encode())]
+                answer = await client.post(url, json=HELLO, headers=headers)
+            assert answer.status_code == 401, wrong
+            assert good not in answer.text
+        answer = await post(url, **bearer(tmp_path))
+        assert answer.status_code == 200
+        assert '"serverInfo"' in answer.text
+
+
+async def test_a_foreign_host_or_origin_is_refused_even_with_the_token(tmp_path, config):
+    async with http(tmp_path, config) as (_, url):
+        key = bearer(tmp_path)
+        port = urlsplit(url).port
+        assert (await post(url, **key, Host="evil.example")).status_code == 421
+        assert (await post(url, **key, Host=f"evil.example:{port}")).status_code == 421
+        assert (await post(url, **key, Origin="https://evil.example")).status_code == 403
+        assert (await post(url, **key, Origin="null")).status_code == 403
+        assert (await post(url, **key, Origin=f"http://localhost:{port}")).status_code == 200
+        assert (await post(url, **key, Host=f"localhost:{port}")).status_code == 200
+
+
+async def test_a_foreign_host_is_refused_without_auth_too(tmp_path, config):
+    async with http(tmp_path, config, "--no-auth") as (_, url):
+        assert (await post(url)).status_code == 200
+        assert (await post(url, Host="evil.example")).status_code == 421
+        assert (await post(url, Origin="https://evil.example")).status_code == 403
+        assert not (tmp_path / "state" / "token").exists()
+
+
+async def test_hosts_and_origins_that_are_configured_are_let_in(tmp_path):
+    allowed = {"allowed_hosts": ["box.example:80"], "allowed_origins": ["https://page.example"]}
+    config = write_config(tmp_path, {"s": entry()}, http=allowed)
+    async with http(tmp_path, config, "--no-auth") as (_, url):
+        assert (await post(url, Host="box.example:80")).status_code == 200
+        assert (await post(url, Origin="https://page.example")).status_code == 200
+        assert (await post(url, Host="other.example:80")).status_code == 421
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_three_tools_are_the_same_as_over_stdio_in_both_eras(tmp_path, config, mode):
+    async with http(tmp_path, config) as (_, url), httpx2.AsyncClient(headers=bearer(tmp_path)) as client:
+        transport = streamable_http_client(url, http_client=client)
+        with anyio.fail_after(30):
+            async with Client(transport, mode=mode, cache=None) as session:
+                assert (session.protocol_version == MODERN) is (mode == "auto")
+                listed = {tool.name: tool for tool in (await session.list_tools()).tools}
+                assert list(listed) == ["inspect", "exec", "resources"]
+                assert "echo(text" in listed["inspect"].description
+                call = {"server_name": "s", "tool_name": "echo", "arguments": {"text": "hi"}}
+                assert (await session.call_tool("exec", call)).content[0].text == "hi"
+
+
+async def test_many_clients_at_once_each_get_their_own_answers(tmp_path, config):
+    async with http(tmp_path, config, "--no-auth") as (_, url):
+        got: dict[str, str] = {}
+
+        async def talk(name: str) -> None:
+            async with httpx2.AsyncClient() as client:
+                transport = streamable_http_client(url, http_client=client)
+                async with Client(transport, mode="legacy", cache=None) as session:
+                    call = {"server_name": "s", "tool_name": "echo", "arguments": {"text": name}}
+                    got[name] = (await session.call_tool("exec", call)).content[0].text
+
+        with anyio.fail_after(40):
+            async with anyio.create_task_group() as tasks:
+                for number in range(8):
+                    tasks.start_soon(talk, str(number))
+        assert got == {str(number): str(number) for number in range(8)}
+
+
+def test_a_port_in_use_is_one_clear_line(tmp_path, config):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = run_cli(tmp_path, "serve", config, "--transport", "http", "--port", port)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in lines[0]
+    assert "--port" in lines[0]
+
+
+def test_an_address_that_is_not_here_is_one_clear_line(tmp_path, config):
+    done = run_cli(tmp_path, "serve", config, "--transport", "http", "--host", "192.0.2.1", "--port", "0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "cannot listen on 192.0.2.1:0" in done.stderr
+
+
+def test_a_host_that_is_no_address_is_one_clear_line(tmp_path, config):
+    done = run_cli(tmp_path, "serve", config, "--transport", "http", "--host", "no.such.host.invalid")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+async def test_the_token_stays_over_a_restart_and_out_of_the_log(tmp_path, config):
+    async with http(tmp_path, config) as (mcpx, _):
+        first = token(tmp_path)
+        assert first not in json.dumps(mcpx.log)
+    async with http(tmp_path, config) as (_, url):
+        assert token(tmp_path) == first
+        assert (await post(url, **bearer(tmp_path))).status_code == 200
+
+
+def test_a_token_that_others_may_read_is_refused_with_what_to_do(tmp_path, config):
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "token").write_text("secret\n")
+    (state / "token").chmod(0o644)
+    done = run_cli(tmp_path, "serve", config, "--transport", "http", "--port", "0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "others may read it" in done.stderr
+    assert "chmod 600" in done.stderr
+    assert "secret" not in done.stderr
+    assert stat.S_IMODE((state / "token").stat().st_mode) == 0o644

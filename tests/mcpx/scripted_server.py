@@ -1,0 +1,290 @@
+"""A small MCP server over stdio that does what a script tells it, good or wicked; for tests.
+
+Run as `python -S -E scripted_server.py SCRIPT`, where SCRIPT is a JSON object with any of these keys:
+
+* `ears`: a file or FIFO; every event is written there as one JSON line (`started`, `request`, `call`, `read`,
+  `cancelled`, `grandchild`, ...), before anything is answered.
+* `wants`, `without`: a file, and what happens at start where it is missing: `exit` (the default) or `silent`.
+* `stderr`: text said at start. `exit`: leave at once with this code. `exit_at`: leave when this method comes.
+* `silent`: read everything and answer nothing. `unread`: the same, for resources/read only.
+* `noise`: print lines that are no messages before every answer.
+* `stubborn`: ignore SIGTERM and the end of standard input. `grandchild`: leave a stubborn child behind.
+* `tools`: a file with the list of tools (read at every listing), in place of the built-in ones.
+* `endless`: `same` or `new`, the kind of cursor that every page of tools ends with. `pages`: so many pages.
+* `resources`: a list of resources with their `text` or `blob`, which is left out of the listing.
+* `folder`: where `die_once` remembers that it has died.
+
+Standard library only, and little of it, so that it starts in 30 ms. Imports nothing of MCPX.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+CROWD_PATIENCE_S = 0.1
+SAYS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+NOISE = (
+    b"Listening on stdio, ready when you are!\n",
+    b"\xff\xfe\x00 not even text\n",
+    b"[]\n",
+    b"\n",
+    b'{"jsonrpc": "2.0"}\n',
+    b'{"jsonrpc": "2.0", "id": 987654, "result": {"nobody": "asked"}}\n',
+    b"[" * 5000 + b"]" * 5000 + b"\n",
+)
+TOOLS = [
+    {"name": "echo", "inputSchema": SAYS, "description": "Says the text."},
+    {"name": "fail", "inputSchema": SAYS, "description": "Answers with a JSON-RPC error."},
+    {"name": "count", "inputSchema": {"type": "object"}, "description": "Counted in the ears."},
+    {"name": "hang", "inputSchema": {"type": "object"}, "description": "Answered at `release`."},
+    {"name": "nudge", "inputSchema": {"type": "object"}, "description": "Progress for what hangs."},
+    {"name": "release", "inputSchema": {"type": "object"}, "description": "Answers what hangs."},
+    {
+        "name": "crowd",
+        "inputSchema": {"type": "object"},
+        "description": "Answered when `size` of them are here.",
+    },
+    {"name": "die", "inputSchema": {"type": "object"}},
+    {"name": "die_read_only", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "die_once_read_only", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {
+        "name": "die_once_idempotent",
+        "inputSchema": {"type": "object"},
+        "annotations": {"idempotentHint": True},
+    },
+    {
+        "name": "add",
+        "inputSchema": {"type": "object"},
+        "description": "Adds a tool and says so `times` times.",
+    },
+    {
+        "name": "huge",
+        "inputSchema": {"type": "object"},
+        "description": "A line of `bytes`; `note` or answer.",
+    },
+]
+
+
+class ScriptedServer:
+    """One session over the standard streams."""
+
+    def __init__(self, script: dict[str, Any]) -> None:
+        self.script = script
+        self.added: list[str] = []
+        self.hanging: dict[Any, Any] = {}  # request id -> progress token
+        self.crowd: list[Any] = []
+        self.largest_crowd = 0
+        self.pages = 0
+        ears = script.get("ears")
+        self.ears = os.open(ears, os.O_RDWR | os.O_APPEND | os.O_CREAT) if ears else None
+
+    # --- its life
+
+    def run(self) -> None:
+        self.begin()
+        rest = b""
+        while chunk := self.read():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self.take(json.loads(line))
+        while self.script.get("stubborn"):
+            signal.pause()
+
+    def begin(self) -> None:
+        if self.script.get("stubborn"):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self.script.get("grandchild"):
+            self.leave_grandchild()
+        self.note("started", pid=os.getpid())
+        if text := self.script.get("stderr"):
+            os.write(2, text.encode())
+        if (code := self.script.get("exit")) is not None:
+            sys.exit(code)
+        wanted = self.script.get("wants")
+        if wanted and not Path(wanted).exists():
+            if self.script.get("without") != "silent":
+                os.write(2, b"the file that I want is missing\n")
+                sys.exit(3)
+            self.script["silent"] = True
+
+    def leave_grandchild(self) -> None:
+        if (pid := os.fork()) == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            while True:
+                signal.pause()
+        self.note("grandchild", pid=pid)
+
+    def read(self) -> bytes:
+        """The next bytes; a crowd that stays as it is for a moment is answered first."""
+        while self.crowd:
+            ready, _, _ = select.select([0], [], [], CROWD_PATIENCE_S)
+            if ready:
+                break
+            self.answer_crowd()
+        return os.read(0, 65536)
+
+    # --- talking
+
+    def note(self, event: str, **fields: Any) -> None:
+        if self.ears is not None:
+            os.write(self.ears, json.dumps({"event": event, **fields}).encode() + b"\n")
+
+    def send(self, **message: Any) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+        while data:
+            data = data[os.write(1, data) :]
+
+    def result(self, request_id: Any, **result: Any) -> None:
+        if self.script.get("noise"):
+            os.write(1, b"".join(NOISE))
+        self.send(id=request_id, result=result)
+
+    def say(self, request_id: Any, text: str) -> None:
+        self.result(request_id, content=[{"type": "text", "text": text}])
+
+    def take(self, message: dict[str, Any]) -> None:
+        method, params = message.get("method"), message.get("params") or {}
+        if method == self.script.get("exit_at"):
+            sys.exit(4)
+        if method == "notifications/cancelled":
+            self.hanging.pop(params["requestId"], None)
+            self.note("cancelled", id=params["requestId"])
+        if "id" not in message or method is None or self.script.get("silent"):
+            return
+        self.note("request", method=method)
+        handler = getattr(self, "on_" + method.replace("/", "_"), None)
+        if handler is None:
+            self.send(id=message["id"], error={"code": -32601, "message": f"Method not found: {method}"})
+        else:
+            handler(message["id"], params)
+
+    # --- the methods
+
+    def on_initialize(self, request_id: Any, params: dict[str, Any]) -> None:
+        capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+        if "resources" in self.script:
+            capabilities["resources"] = {}
+        self.result(
+            request_id,
+            protocolVersion=params["protocolVersion"],
+            capabilities=capabilities,
+            serverInfo={"name": "scripted", "version": "1"},
+            instructions="Does what its script says.",
+        )
+
+    def on_ping(self, request_id: Any, _params: dict[str, Any]) -> None:
+        self.result(request_id)
+
+    def on_tools_list(self, request_id: Any, params: dict[str, Any]) -> None:
+        if path := self.script.get("tools"):
+            tools = json.loads(Path(path).read_text())
+        else:
+            tools = [*TOOLS, *({"name": name, "inputSchema": SAYS} for name in self.added)]
+        kind, pages = self.script.get("endless"), self.script.get("pages")
+        if kind:
+            self.pages += 1
+            self.result(request_id, tools=[], nextCursor="again" if kind == "same" else str(self.pages))
+        elif pages:
+            page = int(params.get("cursor", 0))
+            more = {"nextCursor": str(page + 1)} if page + 1 < pages else {}
+            self.result(request_id, tools=tools[page::pages], **more)
+        else:
+            self.result(request_id, tools=tools)
+
+    def on_resources_list(self, request_id: Any, _params: dict[str, Any]) -> None:
+        listed = [
+            {key: value for key, value in item.items() if key not in {"text", "blob"}}
+            for item in self.script["resources"]
+        ]
+        self.result(request_id, resources=listed)
+
+    def on_resources_read(self, request_id: Any, params: dict[str, Any]) -> None:
+        uri = params["uri"]
+        self.note("read", uri=uri)
+        if self.script.get("unread"):
+            return
+        item = next(item for item in self.script["resources"] if item["uri"] == uri)
+        content = {key: item[key] for key in ("uri", "mimeType", "text", "blob") if key in item}
+        self.result(request_id, contents=[content])
+
+    def on_tools_call(self, request_id: Any, params: dict[str, Any]) -> None:
+        name, arguments = params["name"], params.get("arguments") or {}
+        self.note("call", tool=name, arguments=arguments, id=request_id)
+        if name.startswith("die"):
+            self.die(request_id, name, arguments)
+        elif name == "hang":
+            self.hanging[request_id] = (params.get("_meta") or {}).get("progressToken")
+        elif name == "crowd":
+            self.crowd.append(request_id)
+            self.largest_crowd = max(self.largest_crowd, len(self.crowd))
+            self.crowd_size = arguments["size"]
+        else:
+            getattr(self, "tool_" + name, self.tool_echo)(request_id, arguments)
+
+    # --- the tools
+
+    def tool_echo(self, request_id: Any, arguments: dict[str, Any]) -> None:
+        self.say(request_id, arguments.get("text", "nothing"))
+
+    def tool_fail(self, request_id: Any, arguments: dict[str, Any]) -> None:
+        error = {"code": -31234, "message": arguments["text"], "data": {"kept": [1, None]}}
+        self.send(id=request_id, error=error)
+
+    def tool_nudge(self, request_id: Any, _arguments: dict[str, Any]) -> None:
+        self.pages += 1
+        for token in self.hanging.values():
+            params = {"progressToken": token, "progress": self.pages, "message": "still at it"}
+            self.send(method="notifications/progress", params=params)
+        self.say(request_id, "nudged")
+
+    def tool_release(self, request_id: Any, _arguments: dict[str, Any]) -> None:
+        for hanging in self.hanging:
+            self.say(hanging, "released")
+        self.hanging.clear()
+        self.say(request_id, "done")
+
+    def answer_crowd(self) -> None:
+        if len(self.crowd) >= self.crowd_size:
+            crowd, self.crowd = self.crowd, []
+            for waiting in crowd:
+                self.say(waiting, f"at most {self.largest_crowd}")
+
+    def tool_add(self, request_id: Any, arguments: dict[str, Any]) -> None:
+        times = arguments.get("times", 1)
+        for number in range(times):
+            if number == times - 1:
+                self.added.append(arguments["name"])
+            self.send(method="notifications/tools/list_changed")
+        self.say(request_id, "added")
+
+    def tool_huge(self, request_id: Any, arguments: dict[str, Any]) -> None:
+        text = "x" * arguments["bytes"]
+        if arguments.get("note"):
+            self.send(method="notifications/message", params={"level": "info", "data": text})
+            text = "after the note"
+        self.say(request_id, text)
+
+    def die(self, request_id: Any, name: str, arguments: dict[str, Any]) -> None:
+        if name.startswith("die_once"):
+            died = Path(self.script["folder"], name)
+            if died.exists():
+                self.say(request_id, "alive again")
+                return
+            died.touch()
+        os.write(2, b"these are my last words\n")
+        if (code := arguments.get("code")) is not None:
+            self.leave(code)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def leave(self, code: int) -> NoReturn:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    ScriptedServer(json.loads(sys.argv[1])).run()

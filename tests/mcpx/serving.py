@@ -1,0 +1,248 @@
+"""A real `mcpx` process: its lines in and out, its log, how it ends, and what it leaves behind.
+
+`serving` starts one and ends it, whatever the test did. `run_cli` runs a command to its end. Every process
+gets a state folder of its own, and logs JSON, so that a test can wait for an event of the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+PATIENCE_S = 20.0  # starting costs a second on an idle machine
+LEGACY = "2025-06-18"
+MODERN = "2026-07-28"
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """A process's environment: this one's, with nothing of MCPX in it but what is given."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("MCPX_", "XDG_"))}
+    return kept | {"MCPX_STATE_DIR": str(folder / "state"), "MCPX_LOG_FORMAT": "json"} | more
+
+
+def run_cli(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """`python -m mcpx ARGUMENTS` to its end, without input."""
+    return subprocess.run(
+        [sys.executable, "-m", "mcpx", *arguments],
+        env=environment(folder, **more),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> str:
+    """A config file in `folder`, as text for a command line."""
+    file = folder / "config.json"
+    file.write_text(json.dumps({"shutdown_grace": 0.2, **settings, "mcpServers": servers}))
+    return str(file)
+
+
+def alive_in_group(group: int) -> list[int]:
+    """The processes of that group that run. The dead that nobody has collected yet are not alive."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return []
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    return [int(pid) for pid, pgid, stat in rows if int(pgid) == group and not stat.startswith("Z")]
+
+
+def end_group(group: int) -> None:
+    """Kill what a failed test may have left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+class Served:
+    """A running process of MCPX with a client on its standard streams."""
+
+    def __init__(self, process: Process, stdout: int) -> None:
+        self.process = process
+        self.log: list[dict[str, Any]] = []
+        self.other_stderr: list[str] = []
+        """Lines of standard error that are not of the log, without their ends."""
+        self._log_over = anyio.Event()
+        self._stdout: int | None = stdout
+        self._lines: list[bytes] = []
+        self._rest = b""
+        self._news = anyio.Event()
+        self._last_id = 0
+        self._replies: dict[Any, dict[str, Any]] = {}
+        self.notifications: list[dict[str, Any]] = []
+
+    # --- its log
+
+    async def follow_log(self) -> None:
+        assert self.process.stderr is not None
+        lines = BufferedByteReceiveStream(self.process.stderr)
+        with suppress(anyio.IncompleteRead, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            while True:
+                line = (await lines.receive_until(b"\n", 1 << 20)).decode(errors="replace")
+                try:
+                    self.log.append(json.loads(line))
+                except ValueError:
+                    self.other_stderr.append(line)
+                news, self._news = self._news, anyio.Event()
+                news.set()
+        self._log_over.set()
+
+    async def whole_log(self) -> list[dict[str, Any]]:
+        """The log of a process that has ended, to its last line."""
+        with anyio.fail_after(PATIENCE_S):
+            await self._log_over.wait()
+        return self.log
+
+    async def logged(self, event: str, **fields: Any) -> dict[str, Any]:
+        """The first such event of the log; waits for it."""
+        wanted = {"event": event, **fields}
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                for line in self.log:
+                    if all(line.get(key) == value for key, value in wanted.items()):
+                        return line
+                await self._news.wait()
+
+    # --- talking
+
+    async def send_bytes(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        await self.process.stdin.send(data)
+
+    async def send(self, method: str, params: Any = None, **more: Any) -> None:
+        message = {
+            "jsonrpc": "2.0",
+            "method": method,
+            **({} if params is None else {"params": params}),
+            **more,
+        }
+        await self.send_bytes(json.dumps(message).encode() + b"\n")
+
+    async def ask(self, method: str, params: Any = None) -> int:
+        """Send a request and go on; the id that its answer has."""
+        self._last_id += 1
+        await self.send(method, params, id=self._last_id)
+        return self._last_id
+
+    async def answer(self, request_id: Any) -> dict[str, Any]:
+        """The whole answer to that id. Every line on standard output must be a message."""
+        with anyio.fail_after(PATIENCE_S):
+            while request_id not in self._replies:
+                self._take(await self._line())
+        return self._replies.pop(request_id)
+
+    async def _line(self) -> bytes:
+        """The next whole line of standard output. Raises EndOfStream."""
+        while not self._lines:
+            if self._stdout is None:
+                raise anyio.EndOfStream
+            await anyio.wait_readable(self._stdout)
+            if not (chunk := os.read(self._stdout, 65536)):
+                assert not self._rest, f"half a line at the end: {self._rest!r}"
+                raise anyio.EndOfStream
+            *self._lines, self._rest = (self._rest + chunk).split(b"\n")
+        return self._lines.pop(0)
+
+    def _take(self, line: bytes) -> None:
+        message = json.loads(line)
+        assert message["jsonrpc"] == "2.0", line
+        if "id" in message and "method" not in message:
+            assert message["id"] not in self._replies, line
+            self._replies[message["id"]] = message
+        else:
+            self.notifications.append(message)
+
+    async def request(self, method: str, params: Any = None) -> dict[str, Any]:
+        """The result; fails for an error."""
+        answer = await self.answer(await self.ask(method, params))
+        assert "result" in answer, answer
+        return dict(answer["result"])
+
+    async def initialize(self, version: str = LEGACY) -> dict[str, Any]:
+        client = {"name": "test", "version": "1"}
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
+        result = await self.request("initialize", params)
+        await self.send("notifications/initialized")
+        return result
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        return await self.request("tools/call", {"name": tool, "arguments": arguments})
+
+    # --- its end
+
+    async def close_input(self) -> None:
+        assert self.process.stdin is not None
+        await self.process.stdin.aclose()
+
+    def close_output(self) -> None:
+        """The client reads no more, ever."""
+        if self._stdout is not None:
+            os.close(self._stdout)
+            self._stdout = None
+
+    async def rest_of_output(self) -> list[dict[str, Any]]:
+        """Everything still said until standard output ends; every line must be a message."""
+        messages: list[dict[str, Any]] = []
+        with anyio.fail_after(PATIENCE_S), suppress(anyio.EndOfStream):
+            while True:
+                messages.append(json.loads(await self._line()))
+        return messages
+
+    async def exit_code(self, *, within: float = PATIENCE_S) -> int:
+        """Wait for its end."""
+        with anyio.fail_after(within):
+            await self.process.wait()
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, *arguments: str, command: Callable[[], list[str]] | None = None, **more: str
+) -> AsyncIterator[Served]:
+    """`python -m mcpx ARGUMENTS` (or `python COMMAND ARGUMENTS`), killed at the end if it still runs."""
+    start = command() if command else ["-m", "mcpx"]
+    # a pipe of our own for its output: one end of it can be closed, as a client that dies does
+    reading, writing = os.pipe()
+    try:
+        process = await anyio.open_process(
+            [sys.executable, *start, *arguments],
+            stdout=writing,
+            env=environment(folder, **more),
+            start_new_session=True,
+        )
+    finally:
+        os.close(writing)
+    served = Served(process, reading)
+    async with process, anyio.create_task_group() as tasks:
+        tasks.start_soon(served.follow_log)
+        try:
+            yield served
+        finally:
+            if process.returncode is None:
+                end_group(process.pid)
+            with anyio.CancelScope(shield=True), anyio.move_on_after(PATIENCE_S):
+                await process.wait()
+            served.close_output()
+            tasks.cancel_scope.cancel()

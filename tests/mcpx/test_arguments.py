@@ -1,0 +1,218 @@
+"""Arguments against schemas: every failure names its path, nothing is fetched, odd schemas check nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from mcpx.arguments import ArgumentChecker, read_arguments
+from mcpx.catalog.model import ToolInfo
+from mcpx.errors import CallError, Code, Outcome
+
+UNRESOLVABLE = {
+    "remote": {"$ref": "http://127.0.0.1:9/schema.json"},
+    "file": {"$ref": "file:///etc/hostname"},
+    "no such definition": {"$ref": "#/$defs/nothing"},
+    "unknown anchor": {"$ref": "#nowhere"},
+}
+
+
+def tool(schema, name: str = "t") -> ToolInfo:
+    return ToolInfo(server_name="s", name=name, input_schema=schema)
+
+
+def problems(schema, arguments) -> list[tuple[str, str]]:
+    with pytest.raises(CallError) as caught:
+        ArgumentChecker().check(tool(schema), arguments)
+    error = caught.value
+    assert (error.code, error.outcome, error.server, error.tool) == (
+        Code.INVALID_ARGUMENTS,
+        Outcome.NOT_SENT,
+        "s",
+        "t",
+    )
+    found = [(each["path"], each["problem"]) for each in error.details["problems"]]
+    assert all(f"- {path}: {problem}" in str(error) for path, problem in found)
+    assert error.details["schema"] in str(error)
+    return found
+
+
+def within(schema) -> dict:
+    """That schema two levels down, so that a path is more than its last step."""
+    return {"type": "object", "properties": {"a": {"type": "array", "items": schema}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "path", "told"),
+    [
+        ({"type": "integer"}, "x", "$.a[0]", 'expected integer, got the string "x"'),
+        ({"type": ["integer", "null"]}, [], "$.a[0]", "expected integer or null, got an array"),
+        ({"type": "string"}, None, "$.a[0]", "expected string, got null"),
+        ({"type": "string"}, True, "$.a[0]", "expected string, got a boolean"),
+        ({"type": "string"}, 1.5, "$.a[0]", "expected string, got the number 1.5"),
+        ({"type": "string"}, {}, "$.a[0]", "expected string, got an object"),
+        ({"enum": ["up", "down", 3]}, "left", "$.a[0]", 'expected one of "up", "down", 3, got "left"'),
+        ({"const": 7}, 8, "$.a[0]", "7 was expected"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", "$.a[0]", "fits none"),
+        ({"oneOf": [{"type": "integer"}, {"type": "null"}]}, "x", "$.a[0]", "fits none"),
+        ({"allOf": [{"type": "integer"}]}, "x", "$.a[0]", "expected integer"),
+        ({"not": {"type": "string"}}, "x", "$.a[0]", "not"),
+        ({"minimum": 3}, 2, "$.a[0]", "minimum"),
+        ({"maximum": 3}, 4, "$.a[0]", "maximum"),
+        ({"exclusiveMinimum": 3}, 3, "$.a[0]", "minimum"),
+        ({"exclusiveMaximum": 3}, 3, "$.a[0]", "maximum"),
+        ({"multipleOf": 2}, 3, "$.a[0]", "multiple"),
+        ({"minLength": 3}, "ab", "$.a[0]", "short"),
+        ({"maxLength": 1}, "ab", "$.a[0]", "long"),
+        ({"pattern": "^x"}, "ab", "$.a[0]", "match"),
+        ({"minItems": 1}, [], "$.a[0]", ""),
+        ({"maxItems": 1}, [1, 2], "$.a[0]", "too long"),
+        ({"uniqueItems": True}, [1, 1], "$.a[0]", "unique"),
+        ({"contains": {"type": "string"}}, [1], "$.a[0]", ""),
+        ({"prefixItems": [{"type": "string"}]}, [1], "$.a[0][0]", "expected string"),
+        ({"properties": {"b": {"type": "string"}}}, {"b": 1}, "$.a[0].b", "expected string"),
+        ({"required": ["b"], "properties": {"b": {"const": 1}}}, {}, "$.a[0].b", "is missing; expected 1"),
+        ({"required": ["b"]}, {}, "$.a[0].b", "is missing; expected a value"),
+        ({"properties": {"nam": {}}, "additionalProperties": False}, {"nma": 1}, "$.a[0].nma", "mean nam?"),
+        ({"additionalProperties": False}, {"x": 1}, "$.a[0].x", "known are none"),
+        ({"additionalProperties": {"type": "string"}}, {"x": 1}, "$.a[0].x", "expected string"),
+        ({"patternProperties": {"^x": {"type": "string"}}}, {"x": 1}, "$.a[0].x", "expected string"),
+        ({"propertyNames": {"maxLength": 1}}, {"xy": 1}, "$.a[0]", "xy"),
+        ({"minProperties": 1}, {}, "$.a[0]", ""),
+        ({"maxProperties": 0}, {"x": 1}, "$.a[0]", ""),
+        ({"dependentRequired": {"x": ["y"]}}, {"x": 1}, "$.a[0]", "y"),
+        ({"if": {"type": "string"}, "then": {"minLength": 3}}, "x", "$.a[0]", "short"),
+        ({"properties": {"b": False}}, {"b": 1}, "$.a[0]", ""),  # jsonschema drops the last step of this one
+    ],
+)  # fmt: skip
+def test_every_kind_of_failure_names_its_path(schema, value, path, told):
+    ((found_path, problem),) = problems(within(schema), {"a": [value]})
+    assert found_path == path
+    assert problem
+    assert told in problem
+
+
+def test_a_key_that_is_no_name_is_quoted_in_the_path():
+    ((path, _),) = problems({"properties": {"a b": {"type": "string"}}}, {"a b": 1})
+    assert path.startswith("$")
+    assert "a b" in path
+
+
+def test_every_missing_name_is_told_and_none_that_is_there():
+    schema = {"properties": {"a": {"type": "integer"}, "b": {}, "c": {}}, "required": ["a", "b", "c"]}
+    assert [path for path, _ in problems(schema, {"b": 1})] == ["$.a", "$.c"]
+
+
+def test_several_failures_are_told_together_but_not_hundreds():
+    schema = {"additionalProperties": {"type": "integer"}}
+    found = problems(schema, {f"k{number}": "x" for number in range(500)})
+    assert len(found) == 10
+
+
+def test_a_long_value_is_not_repeated_in_the_message():
+    schema = {"properties": {"text": {"maxLength": 5}}}
+    ((path, problem),) = problems(schema, {"text": "x" * 100_000})
+    assert path == "$.text"
+    assert problem.endswith("is too long")
+    assert len(problem) < 300
+
+
+def test_good_arguments_pass_and_recursive_schemas_are_followed():
+    schema = {
+        "$ref": "#/$defs/tree",
+        "$defs": {"tree": {"properties": {"left": {"$ref": "#/$defs/tree"}, "n": {"type": "integer"}}}},
+    }
+    ArgumentChecker().check(tool(schema), {"left": {"left": {"n": 3}}})
+    assert problems(schema, {"left": {"left": {"n": "x"}}})[0][0] == "$.left.left.n"
+
+
+@pytest.mark.parametrize("schema", UNRESOLVABLE.values(), ids=UNRESOLVABLE)
+def test_a_reference_that_cannot_be_resolved_checks_nothing(schema):
+    checker = ArgumentChecker()
+    for _ in range(2):
+        checker.check(tool(within(schema)), {"a": [1]})
+
+
+def test_a_schema_that_is_none_checks_nothing():
+    ArgumentChecker().check(tool({"type": "strange", "properties": 3}), {"a": 1})
+
+
+def test_a_remote_reference_is_never_fetched():
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"type": "string"}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_address[1]}/schema.json"
+            for schema in (
+                within({"$ref": url}),
+                {"$schema": url, **within({"type": "string"})},
+                {"$ref": url},
+            ):
+                with_refs = tool({**schema, "$id": url.replace("schema", "base")})
+                for each in (with_refs, tool(schema)):
+                    with contextlib.suppress(CallError):
+                        ArgumentChecker().check(each, {"a": [1]})
+            assert asked == []
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_draft_that_a_schema_names_is_obeyed():
+    old = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "properties": {"n": {"maximum": 3, "exclusiveMaximum": True}},
+    }
+    assert problems(old, {"n": 3})[0][0] == "$.n"
+
+
+def test_a_validator_is_compiled_once_and_again_when_the_schema_changed():
+    checker = ArgumentChecker()
+    first = tool({"properties": {"n": {"type": "integer"}}})
+    checker.check(first, {"n": 1})
+    compiled = checker._compiled["s", "t"][1]
+    checker.check(first, {"n": 2})
+    assert checker._compiled["s", "t"][1] is compiled
+    second = tool({"properties": {"n": {"type": "string"}}})
+    checker.check(second, {"n": "now a string"})
+    with pytest.raises(CallError):
+        checker.check(second, {"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"a": 1}, {"a": 1}),
+        ('{"a": [1, null]}', {"a": [1, None]}),
+        ("", {}),
+        ("  \n", {}),
+    ],
+)
+def test_arguments_are_an_object_or_a_json_string_that_holds_one(given, read):
+    assert read_arguments(given, tool({})) == read
+
+
+@pytest.mark.parametrize("given", ["{", "hello", "[1]", '"text"', "3", "null", [1], 3, True, 1.5])
+def test_arguments_of_any_other_kind_are_refused_at_the_root(given):
+    with pytest.raises(CallError) as caught:
+        read_arguments(given, tool({}))
+    assert caught.value.code is Code.INVALID_ARGUMENTS
+    assert caught.value.details["problems"][0]["path"] == "$"
+    assert "expected an object" in str(caught.value)

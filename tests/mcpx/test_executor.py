@@ -1,0 +1,59 @@
+"""The executor, over a real hub: what is refused before it is sent, and the two forms of a result."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mcpx.errors import CallError, Code, Outcome
+from tests.mcpx.scripted import config_of, entry, one_server, open_watched
+
+pytestmark = pytest.mark.anyio
+
+ROWS = [{"id": number, "name": f"row {number}", "open": True} for number in range(20)]
+
+
+async def test_wrong_calls_are_refused_and_nothing_is_sent(ears):
+    wrong = [
+        ("t", "echo", {"text": "x"}, Code.UNKNOWN_SERVER, "t"),
+        ("s", "ehco", {"text": "x"}, Code.UNKNOWN_TOOL, "echo"),
+        ("s", "echo", {}, Code.INVALID_ARGUMENTS, "$.text"),
+        ("s", "echo", {"text": 3}, Code.INVALID_ARGUMENTS, "$.text"),
+        ("s", "echo", "[]", Code.INVALID_ARGUMENTS, "$"),
+    ]
+    async with one_server(ears) as watch:
+        for server, tool, arguments, code, told in wrong:
+            with pytest.raises(CallError) as caught:
+                await watch.hub.executor.execute(server, tool, arguments)
+            assert (caught.value.code, caught.value.outcome) == (code, Outcome.NOT_SENT)
+            assert told in str(caught.value)
+        assert ears.of("call") == []
+        assert (await watch.hub.executor.execute("s", "echo", {"text": "x"})).raw_data == "x"
+        assert len(ears.of("call")) == 1
+
+
+async def test_arguments_as_a_json_string_are_sent_as_the_object_they_hold(ears):
+    async with one_server(ears) as watch:
+        done = await watch.hub.executor.execute("s", "echo", '{"text": "héllo"}')
+        assert done.compressed_data == "héllo"
+        assert (await ears.hear("call"))["arguments"] == {"text": "héllo"}
+
+
+async def test_json_in_text_has_a_short_form_for_the_model_and_a_whole_one_for_programs():
+    text = json.dumps(ROWS)
+    async with one_server() as watch:
+        done = await watch.hub.executor.execute("s", "echo", {"text": text})
+    assert done.raw["content"] == [{"type": "text", "text": text}]
+    assert done.raw_data == {"result": ROWS}
+    assert len(done.compressed_data) < len(json.dumps(ROWS, separators=(",", ":")))
+    assert "row 19" in done.compressed_data
+    assert not done.is_error
+
+
+async def test_compression_can_be_switched_off():
+    text = json.dumps(ROWS)
+    config = config_of({"s": entry()}, toon_compression_enabled=False)
+    async with open_watched(config) as watch:
+        done = await watch.hub.executor.execute("s", "echo", {"text": text})
+    assert done.compressed_data == text

@@ -1,0 +1,107 @@
+"""What inspect answers, over a real hub: for the model and for programs, ready or not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mcpx.errors import CallError, Code
+from tests.mcpx.scripted import config_of, entry, one_server, open_watched
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"path": {"type": "string", "description": "Where " * 100}},
+    "required": ["path"],
+}
+TOOL = {
+    "name": "look",
+    "inputSchema": SCHEMA,
+    "outputSchema": {"type": "object", "properties": {"size": {"type": "integer"}}},
+    "description": "Looks. " * 100,
+    "annotations": {"readOnlyHint": True},
+}
+
+
+@pytest.fixture
+def listed(tmp_path) -> str:
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps([TOOL, {"name": "wave", "inputSchema": {"type": "object"}}]))
+    return str(file)
+
+
+def text(shaped) -> str:
+    return str(shaped.content[0]["text"])
+
+
+async def test_a_server_alone_lists_its_tools_with_their_types_and_cut_descriptions(listed):
+    async with one_server(tools=listed) as watch:
+        shaped = await watch.hub.router.inspect("s")
+    assert "Does what its script says." in text(shaped)
+    assert "path: string" in text(shaped)
+    assert "wave" in text(shaped)
+    assert TOOL["description"] not in text(shaped)
+    assert TOOL["description"][:300] + "..." in text(shaped)
+    plain = shaped.structured_content
+    assert (plain["server"], plain["state"]) == ("s", "ready")
+    assert plain["tools"][0]["input_schema"] == SCHEMA
+    assert plain["tools"][0]["description"] == TOOL["description"]
+
+
+async def test_one_tool_is_shown_whole(listed):
+    async with one_server(tools=listed) as watch:
+        shaped = await watch.hub.router.inspect("s", "look")
+    assert TOOL["description"].strip() in text(shaped)
+    assert "path: string" in text(shaped)
+    assert "integer" in text(shaped)
+    assert "wave" not in text(shaped)
+    plain = shaped.structured_content
+    assert plain["input_schema"] == SCHEMA
+    assert plain["output_schema"] == TOOL["outputSchema"]
+    assert plain["annotations"] == {"readOnlyHint": True}
+
+
+async def test_it_asks_the_server_for_nothing(ears, listed):
+    async with one_server(ears, tools=listed) as watch:
+        before = len(ears.of("request"))
+        for _ in range(5):
+            await watch.hub.router.inspect("s")
+            await watch.hub.router.inspect("s", "look")
+        await watch.text("wave")
+        assert [event["method"] for event in ears.of("request")[before:]] == ["tools/call"]
+
+
+async def test_json_schemas_can_be_shown_instead_of_types(listed):
+    config = config_of(
+        {"s": entry(tools=listed)}, schema_compression_enabled=False, toon_compression_enabled=False
+    )
+    async with open_watched(config) as watch:
+        shaped = await watch.hub.router.inspect("s", "look")
+    assert json.loads(text(shaped))["input_schema"] == SCHEMA
+
+
+async def test_a_server_that_is_not_ready_says_its_state_and_why():
+    servers = {"none": {"command": "there-is-no-such-command"}, "off": {**entry(), "disabled": True}}
+    async with open_watched(config_of(servers)) as watch:
+        shaped = await watch.hub.router.inspect("none")
+        assert "command not found: there-is-no-such-command" in text(shaped)
+        assert shaped.structured_content["state"].startswith("parked")
+        assert (await watch.hub.router.inspect("off")).structured_content["state"].startswith("disabled")
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "told"),
+    [
+        (("x",), Code.UNKNOWN_SERVER, "Servers: s"),
+        (("s", "lok"), Code.UNKNOWN_TOOL, "did you mean look"),
+        (("s", "zzz"), Code.UNKNOWN_TOOL, "wave"),
+    ],
+)
+async def test_unknown_names_get_the_nearest_and_what_is_there(listed, names, code, told):
+    async with one_server(tools=listed) as watch:
+        with pytest.raises(CallError) as caught:
+            await watch.hub.router.inspect(*names)
+    assert caught.value.code is code
+    assert told.lower() in str(caught.value).lower()
