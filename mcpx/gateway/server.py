@@ -101,11 +101,12 @@ class GatewayServer(Server[Any]):
         send, reports = anyio.create_memory_object_stream[tuple[float, float | None, str | None]](math.inf)
 
         async def report() -> None:
-            async for progress, total, message in reports:
-                await ctx.session.report_progress(progress, total, message)
+            async with reports:
+                async for progress, total, message in reports:
+                    await ctx.session.report_progress(progress, total, message)
 
         failure: CallError | None = None
-        async with anyio.create_task_group() as tasks, reports:
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(report)
             with send:
                 try:

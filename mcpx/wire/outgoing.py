@@ -148,8 +148,8 @@ class Outgoing:
         """A line was too long: fail the request that it answered, if it can be told which."""
         found = _ID_FIRST.match(line.head) or _ID_LAST.search(line.tail)
         key = coerce_request_id(msgspec.json.decode(found[1])) if found else None
-        if key is None and len(self._open) == 1:
-            key = next(iter(self._open))
+        if key is None and len(self._open) == 1 and b'"method"' not in line.head:
+            key = next(iter(self._open))  # it can be nobody else's
         if key is not None and (waiting := self._open.pop(key, None)) is not None:
             waiting.on_answer(None, ResponseTooLarge(f"the answer is over {line.limit} bytes"))
 

@@ -62,7 +62,7 @@ async def test_progress_starts_the_deadline_anew_and_reaches_the_caller(ears):
     seconds = 0.5
     heard: list[tuple[float, str | None]] = []
 
-    async def on_progress(progress: float, _total: float | None, message: str | None) -> None:
+    def on_progress(progress: float, _total: float | None, message: str | None) -> None:
         heard.append((progress, message))
 
     async with one_server(ears, settings={"call_timeout": seconds}) as watch:
@@ -105,7 +105,7 @@ async def test_a_caller_that_goes_away_before_its_turn_is_never_sent(ears):
             with anyio.CancelScope() as leaving:
                 upstream = watch.hub.upstreams["s"]
                 reply: Reply = Reply()
-                upstream.submit(CallTool("count", {}), reply)
+                upstream.submit(CallTool("count", b"{}"), reply)
                 leaving.cancel()
                 await reply.wait()
             tasks.cancel_scope.cancel()
@@ -141,7 +141,7 @@ async def test_rubbish_between_the_answers_is_survived():
             assert await watch.text("echo", {"text": text}) == text
         upstream = watch.hub.upstreams["s"]
         assert upstream.counters.rubbish > 0
-        assert upstream.lifecycle().generation == 1
+        assert upstream.queue.lifecycle().generation == 1
 
 
 async def test_a_message_over_the_limit_is_skipped_and_the_session_lives_on(ears):

@@ -76,7 +76,7 @@ async def test_a_tool_added_while_running_is_listed_and_can_be_called():
         await watch.until(lambda: watch.hub.registry.get_tool("s", "wave") is not None)
         assert await watch.text("wave", {"text": "hello"}) == "hello"
         assert "wave" not in before.tools  # replaced whole, never changed
-        assert watch.hub.upstreams["s"].lifecycle().generation == 1
+        assert watch.hub.upstreams["s"].queue.lifecycle().generation == 1
 
 
 async def test_a_thousand_changes_at_once_make_few_listings(ears):

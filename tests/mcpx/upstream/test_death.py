@@ -106,13 +106,15 @@ async def test_any_other_call_is_sent_once_however_often_the_server_is_killed(ea
                 os.kill(pid, signal.SIGKILL)
             await watch.until(lambda pid=pid: watch.hub.upstreams["s"].pid not in {pid, None})
             await watch.becomes(State.READY)
+        sent = watch.hub.upstreams["s"].counters.calls
     ran = [event["arguments"]["number"] for event in ears.of("call", tool="count")]
     assert len(ran) == len(set(ran))
     assert {number for number, outcome in answers.items() if outcome is None} <= set(ran)
     assert not {number for number, outcome in answers.items() if outcome is Outcome.NOT_SENT} & set(ran)
     assert len(answers) == DIED_ROUNDS * 6
-    assert Outcome.UNKNOWN in answers.values()  # some were lost, or this test shows nothing
     assert None in answers.values()
+    # some were lost, or sent again because the dead server had not read them, or this test shows nothing
+    assert Outcome.UNKNOWN in answers.values() or sent > len(answers)
 
 
 async def test_callers_who_come_while_it_restarts_are_served(ears):

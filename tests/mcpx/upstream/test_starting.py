@@ -113,7 +113,7 @@ async def test_no_more_servers_start_at_a_time_than_allowed(ears):
 async def test_a_server_that_behaves_is_seen_off_at_once_even_before_it_is_ready(ears):
     async with one_server(ears, settled=False, silent=True) as watch:
         await ears.hear("started")
-        await watch.until(lambda: watch.hub.upstreams["s"].lifecycle().generation == 1)
+        await watch.until(lambda: watch.hub.upstreams["s"].queue.lifecycle().generation == 1)
         began = time.monotonic()
     assert time.monotonic() - began < 1.5
 

@@ -44,7 +44,7 @@ async def test_one_call_more_than_may_wait_fails_at_once(wanted):
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(watch.outcome, "count")
-            while len(upstream.ref.mailbox) < 2:
+            while len(upstream.queue.ref.mailbox) < 2:
                 await anyio.lowlevel.checkpoint()
             began = time.monotonic()
             error = await watch.failure("count")
@@ -52,7 +52,7 @@ async def test_one_call_more_than_may_wait_fails_at_once(wanted):
             assert (error.code, error.outcome) == (Code.OVERLOADED, Outcome.NOT_SENT)
             assert "2 calls are waiting" in str(error)
             tasks.cancel_scope.cancel()
-        assert len(upstream.ref.mailbox) == 0
+        assert len(upstream.queue.ref.mailbox) == 0
 
 
 async def test_a_call_that_waited_too_long_is_told_the_state_and_the_cause(wanted):
