@@ -8,6 +8,7 @@ came, so that ten megabytes of text are neither parsed nor copied. `stamp` is th
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -21,11 +22,14 @@ from mcpx.wire.envelope import Bytes
 
 _NOTHING: Final = msgspec.Raw()
 _OPENING_BRACE: Final = ord("{")
+_LARGE: Final = 16384  # bytes; below, decoding costs less than looking
+_HEAD: Final = 256
+_USUAL_TEXT: Final = re.compile(rb'\s*\{\s*(?:"type"\s*:\s*"text"\s*,\s*)?"text"\s*:\s*"')
 _JSON_STARTS: Final = frozenset(b"{[ \t\\")  # after the quote: JSON, or white space (escaped, too) before it
 
 
 class _Result(msgspec.Struct, gc=False):
-    content: msgspec.Raw = _NOTHING
+    content: list[msgspec.Raw] = []
     structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
     is_error: bool = msgspec.field(name="isError", default=False)
     meta: msgspec.Raw = msgspec.field(name="_meta", default=_NOTHING)
@@ -38,7 +42,7 @@ class _Block(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Result).decode
-_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
+_decode_block = msgspec.json.Decoder(_Block).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -87,18 +91,19 @@ def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) 
     """The result around the upstream's own bytes; None where something in it has to change."""
     try:
         result = _decode(raw)
-        blocks = _decode_blocks(result.content) if result.content else []
+        if not result.content or result.result_type != "complete":
+            return None
+        if not result.is_error and any(_holds_json(memoryview(block)) for block in result.content):
+            return None
     except msgspec.DecodeError:
-        return None
-    if not blocks or result.result_type != "complete":
-        return None
-    if not result.is_error and any(b.type == "text" and _may_be_json(b.text) for b in blocks):
         return None
     if stamp is not None and result.meta:
         return None
-    pieces: list[Bytes] = [b'{"content":', memoryview(result.content)]
-    pieces.append(b',"isError":true' if result.is_error else b',"isError":false')
-    if structured and result.structured and result.structured != b"null":
+    pieces: list[Bytes] = [b'{"content":[']
+    for block in result.content:
+        pieces += [memoryview(block), b","]
+    pieces[-1] = b'],"isError":true' if result.is_error else b'],"isError":false'
+    if structured and result.structured:
         pieces += _structured(memoryview(result.structured))
     if stamp is not None:
         pieces += [b',"resultType":"complete","_meta":', stamp]
@@ -109,15 +114,23 @@ def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) 
 
 
 def _structured(value: memoryview) -> list[Bytes]:
+    if value == b"null":
+        return []
     if value[0] == _OPENING_BRACE:
         return [b',"structuredContent":', value]
     return [b',"structuredContent":{"result":', value, b"}"]
 
 
-def _may_be_json(text: msgspec.Raw) -> bool:
-    """Whether the JSON string may hold an object or an array, judged by how it begins."""
-    view = memoryview(text)
-    return len(view) > 2 and view[1] in _JSON_STARTS  # noqa: PLR2004 - more than the two quotes
+def _holds_json(block: memoryview) -> bool:
+    """Whether a block is text that may hold a JSON object or array, judged by how it begins.
+
+    A large block is not decoded for that, if it is written as nearly all are.
+    """
+    if len(block) > _LARGE and (usual := _USUAL_TEXT.match(block[:_HEAD])):
+        return block[usual.end()] in _JSON_STARTS
+    probed = _decode_block(block)
+    text = memoryview(probed.text)
+    return probed.type == "text" and len(text) > 2 and text[1] in _JSON_STARTS  # noqa: PLR2004 - the quotes
 
 
 def _encoded(result: JSON, stamp: bytes | None) -> list[Bytes]:

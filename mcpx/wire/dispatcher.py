@@ -164,7 +164,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self._on_rubbish(line.head[:SHOWN], f"a line over {line.limit} bytes")
             return
         try:
-            message = envelope.decode_envelope(line)
+            message = envelope.split_answer(line) or envelope.decode_envelope(line)
         except (msgspec.DecodeError, RecursionError):
             self._on_rubbish(line[:SHOWN], "not a JSON-RPC message")
             return

@@ -6,6 +6,7 @@ Everything here is pure.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,8 @@ RequestId = int | str
 Bytes = bytes | memoryview
 
 _NOTHING: Final = msgspec.Raw()
+_LARGE: Final = 16384  # bytes; below, decoding costs less than looking
+_USUAL_ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,15}), ?"result": ?')
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -55,6 +58,19 @@ decode_progress = msgspec.json.Decoder(Progress).decode
 decode_cancelled = msgspec.json.Decoder(Cancelled).decode
 decode_error = msgspec.json.Decoder(RPCError).decode
 encode = msgspec.json.Encoder().encode
+
+
+def split_answer(line: bytes) -> Envelope | None:
+    """A large answer in the usual spelling, taken apart without reading it; None for anything else.
+
+    What is inside is not looked at: whoever decodes the result finds out whether it is JSON.
+    """
+    if len(line) < _LARGE or not line.endswith(b"}"):
+        return None
+    head = _USUAL_ANSWER.match(line)
+    if head is None:
+        return None
+    return Envelope(id=int(head[1]), result=msgspec.Raw(memoryview(line)[head.end() : -1]))
 
 
 def request(request_id: RequestId, method: str, params: Bytes | None) -> list[Bytes]:

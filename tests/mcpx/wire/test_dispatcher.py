@@ -234,3 +234,19 @@ async def test_answers_pass_as_the_bytes_that_came():
         flush_all()
         await until(lambda: outcomes)
         assert outcomes["it"] == (msgspec.Raw(result), None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "spelling", ['{"jsonrpc":"2.0","id":%d,"result":%s}', '{"id": %d, "result": %s, "jsonrpc": "2.0"}']
+)
+async def test_a_large_answer_is_the_same_however_it_is_spelt(spelling):
+    async with pair() as (near, far):
+        outcomes = {}
+        number = near.wire.outgoing.mint()
+        near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, "it"), None)
+        result = json.dumps({"text": 'with "quotes" } and { braces' * 5000})
+        far.channel.write((spelling % (number, result)).encode() + b"\n")
+        flush_all()
+        await until(lambda: outcomes)
+        assert bytes(outcomes["it"][0]).decode() == result
