@@ -97,25 +97,28 @@ def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) 
             return None
     except msgspec.DecodeError:
         return None
-    if stamp is not None and result.meta:
+    if stamp is not None and _is_given(result.meta):
         return None
     pieces: list[Bytes] = [b'{"content":[']
     for block in result.content:
         pieces += [memoryview(block), b","]
     pieces[-1] = b'],"isError":true' if result.is_error else b'],"isError":false'
-    if structured and result.structured:
+    if structured and _is_given(result.structured):
         pieces += _structured(memoryview(result.structured))
     if stamp is not None:
         pieces += [b',"resultType":"complete","_meta":', stamp]
-    elif result.meta:
+    elif _is_given(result.meta):
         pieces += [b',"_meta":', memoryview(result.meta)]
     pieces.append(b"}")
     return pieces
 
 
+def _is_given(value: msgspec.Raw) -> bool:
+    """Whether there is a value: null counts as absent."""
+    return bytes(memoryview(value)[:5]) not in {b"", b"null"}
+
+
 def _structured(value: memoryview) -> list[Bytes]:
-    if value == b"null":
-        return []
     if value[0] == _OPENING_BRACE:
         return [b',"structuredContent":', value]
     return [b',"structuredContent":{"result":', value, b"}"]
