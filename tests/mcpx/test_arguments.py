@@ -185,9 +185,10 @@ def test_a_validator_is_compiled_once_and_again_when_the_schema_changed():
     checker = ArgumentChecker()
     first = tool({"properties": {"n": {"type": "integer"}}})
     checker.check(first, {"n": 1})
-    compiled = checker._compiled["s", "t"].validator
+    compiled = checker._known["s", "t"]._check
+    assert compiled is not None
     checker.check(first, {"n": 2})
-    assert checker._compiled["s", "t"].validator is compiled
+    assert checker._known["s", "t"]._check is compiled
     second = tool({"properties": {"n": {"type": "string"}}})
     checker.check(second, {"n": "now a string"})
     with pytest.raises(CallError):
