@@ -22,7 +22,7 @@ from mcpx.gateway.fast_lane import FastLane
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.shaping import Shaper
 from mcpx.hub import Hub
-from mcpx.wire.channel import Channel
+from mcpx.wire.channel import Channel, widen
 from mcpx.wire.dispatcher import WireDispatcher
 from supervisors import Incarnation
 
@@ -105,6 +105,7 @@ def claimed_streams() -> Iterator[tuple[int, int]]:
         for fd in (stdin, stdout):
             if not os.isatty(fd):  # a terminal is shared with the shell, which would suffer
                 os.set_blocking(fd, False)
+        widen(stdout)
         yield stdin, stdout
     finally:
         for fd in (stdin, stdout):

@@ -9,6 +9,7 @@ turn. The descriptors stay the owner's: `close` only lets go of them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import stat
@@ -23,6 +24,7 @@ JOINED: Final = 131072  # bytes up to which pieces are copied together; beyond, 
 PIECES: Final = 512  # at most in one gathered write; below every system's IOV_MAX
 HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
 LOW_WATER: Final = 1 << 18
+PIPE_SIZE: Final = 1 << 20  # bytes a pipe is asked to hold: a large message takes fewer turns to and fro
 
 
 class Channel:
@@ -215,6 +217,13 @@ def flush_all() -> None:
 
 def _nothing() -> None:
     return None
+
+
+def widen(fd: int) -> None:
+    """Let a pipe hold more than its 64 KiB, where the system can and allows it (Linux, fcntl(2))."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
 
 
 def _can_wait(fd: int) -> bool:
