@@ -28,7 +28,7 @@ def server_log_path(server: str, state: Path | None = None) -> Path:
 
 
 class ServerLog:
-    """One server's file; made with the first line."""
+    """One server's file; made with the first words."""
 
     def __init__(self, server: str, state: Path | None = None) -> None:
         self._server = server
@@ -36,8 +36,8 @@ class ServerLog:
         self._handler: _Handler | None = None
         self._broken = False
 
-    def write(self, line: str) -> None:
-        """Append one line, with the time. Never raises."""
+    def write(self, said: bytes) -> None:
+        """Append what was said at one time, with the time before it. Never raises."""
         if self._broken:
             return
         try:
@@ -45,13 +45,14 @@ class ServerLog:
                 ensure_folder(self._path.parent)
                 self._handler = _Handler(self._path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8")
             stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
-            self._handler.emit(makeLogRecord({"msg": f"{stamp} {line}"}))
+            text = said.decode(errors="replace").rstrip()
+            self._handler.emit(makeLogRecord({"msg": f"{stamp} {text}"}))
         except OSError as error:
             self._broken = True
             log.warning("server_log.unwritable", server=self._server, path=str(self._path), reason=str(error))
 
     def close(self) -> None:
-        """Let go of the file; a later line opens it again."""
+        """Let go of the file; later words open it again."""
         if self._handler is not None:
             self._handler.close()
             self._handler = None

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, Stdio
 from mcpx.errors import CallError, Code
-from mcpx.wire.outgoing import ResponseTooLarge
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
 PERMISSION_STATUSES = frozenset({401, 403})
@@ -129,6 +129,9 @@ def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
     if isinstance(error, ResponseTooLarge):
         text = f"{server}: {error}; it may have taken effect"
         return CallError(Code.RESPONSE_TOO_LARGE, text, server=server, tool=tool)
+    if isinstance(error, Unreadable):
+        text = f"{server}: {error}; it may have taken effect"
+        return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
     if isinstance(error, ValidationError):
         cause = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
         text = cause.text if cause else str(error)

@@ -23,13 +23,12 @@ from mcp.os.posix.utilities import terminate_posix_process_tree
 
 from mcpx.config import Stdio
 from mcpx.wire.channel import Channel
-from mcpx.wire.lines import LineSplitter
 
 if TYPE_CHECKING:
     from anyio.abc import Process
 
 STDERR_LINES: Final = 100
-STDERR_LINE_LIMIT: Final = 65536  # bytes
+STDERR_CHUNK: Final = 65536  # bytes
 LEAVE_AFTER_EOF_S: Final = 1.0  # a server that behaves ends when its standard input does
 LEAVE_AFTER_TERM_S: Final = 0.7
 REAP_S: Final = 2.0  # until a kill has been seen; only an unkillable process outlasts it
@@ -39,7 +38,7 @@ WATCH_POLL_S: Final = 0.05  # where the kernel has no pidfd
 class ChildProcess:
     """One running child. Made by `running`; its standard output and input are `channel`."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], on_stderr: Callable[[str], None]) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], on_stderr: Callable[[bytes], None]) -> None:
         assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
         self._popen = popen
         self._loop = asyncio.get_running_loop()
@@ -47,7 +46,7 @@ class ChildProcess:
         self.exited = anyio.Event()
         self.stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._on_stderr = on_stderr
-        self._stderr_lines = LineSplitter(STDERR_LINE_LIMIT)
+        self._stderr_rest = b""
         for stream in (popen.stdin, popen.stdout, popen.stderr):
             os.set_blocking(stream.fileno(), False)
         self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno())
@@ -104,22 +103,25 @@ class ChildProcess:
     # --- what it says
 
     def _read_stderr(self) -> None:
+        """Keep the last lines, and pass everything on; a child that floods costs no more than the reading."""
         stream = self._popen.stderr
         if stream is None or stream.closed:
             return
         try:
-            data = os.read(stream.fileno(), STDERR_LINE_LIMIT)
+            data = os.read(stream.fileno(), STDERR_CHUNK)
         except BlockingIOError:
             return
         except OSError:
             data = b""
-        if not data:
+        if data:
+            self._on_stderr(data)
+        else:
             self._loop.remove_reader(stream.fileno())
             data = b"\n"  # a last line without an end
-        for line in self._stderr_lines.feed(data):
-            text = (line if isinstance(line, bytes) else line.head).decode(errors="replace")
-            self.stderr.append(text)
-            self._on_stderr(text)
+        *lines, rest = (self._stderr_rest + data).rsplit(b"\n", STDERR_LINES + 1)
+        self._stderr_rest = rest[-STDERR_CHUNK:]
+        kept = lines[-STDERR_LINES:]  # the first of more is all that came before
+        self.stderr.extend(line.decode(errors="replace").rstrip() for line in kept if line.strip())
 
     def stderr_tail(self, lines: int = 5) -> str:
         """The last lines of standard error, for an error message; empty if there are none."""
@@ -170,7 +172,7 @@ def _throw_away(_data: bytes) -> None:
 
 
 @asynccontextmanager
-async def running(stdio: Stdio, on_stderr: Callable[[str], None]) -> AsyncIterator[ChildProcess]:
+async def running(stdio: Stdio, on_stderr: Callable[[bytes], None]) -> AsyncIterator[ChildProcess]:
     """Run the command in a process group of its own; at exit it is stopped, whatever happens.
 
     It inherits the SDK's short list of harmless variables and what is configured, never the whole

@@ -75,8 +75,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """Called when it is open, before anything is sent: a child process is running."""
     on_rubbish: Rubbish
     """Told of lines that are no messages."""
-    on_stderr: Callable[[str], None]
-    """Told of each line of a child's standard error."""
+    on_stderr: Callable[[bytes], None]
+    """Given what a child writes to standard error, as it comes."""
 
 
 def open_link(transport: Transport, *, limit: int, hooks: Hooks) -> AbstractAsyncContextManager[Link]:

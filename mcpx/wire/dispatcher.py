@@ -36,7 +36,7 @@ from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.lines import LineSplitter, TooLong
-from mcpx.wire.outgoing import OnProgress, Outgoing
+from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
 
 log = structlog.get_logger()
 
@@ -160,13 +160,18 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     def _take(self, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):
-            self.outgoing.skipped(line)
-            self._on_rubbish(line.head[:SHOWN], f"a line over {line.limit} bytes")
+            too_large = ResponseTooLarge(f"the answer is over {line.limit} bytes")
+            self._skip(line.head, line.tail, f"a line over {line.limit} bytes", too_large)
             return
         try:
+            if not line.isascii():
+                line.decode()  # strictly: what is passed on must not break the next reader
             message = envelope.split_answer(line) or envelope.decode_envelope(line)
+        except UnicodeDecodeError:
+            self._skip(line, line, "not UTF-8", Unreadable("the answer is not UTF-8"))
+            return
         except (msgspec.DecodeError, RecursionError):
-            self._on_rubbish(line[:SHOWN], "not a JSON-RPC message")
+            self._skip(line, line, "not a JSON-RPC message", Unreadable("the answer is not JSON"))
             return
         if message.method is None:
             self.outgoing.answered(message)
@@ -174,6 +179,11 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self._take_notification(message.method, message.params)
         elif self.fast is None or not self.fast(self, message.id, message.method, message.params):
             self._take_request(message.id, message.method, message.params)
+
+    def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
+        """A line that cannot be read costs the request that it answers, and no more."""
+        self.outgoing.skipped(head, tail, error)
+        self._on_rubbish(head[:SHOWN], problem)
 
     def _take_notification(self, method: str, raw: msgspec.Raw) -> None:
         if method == "notifications/progress":

@@ -22,20 +22,23 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel
 from mcpx.wire.envelope import Bytes, Envelope, RequestId
-from mcpx.wire.lines import TooLong
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 """Called once with the raw result or the error. Must not raise."""
 OnProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
-_ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")'
+_ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")(?=\s*[,}])'
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST: Final = re.compile(rb",\s*" + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
 class ResponseTooLarge(Exception):  # noqa: N818 - a condition
     """The answer was longer than a message may be, and was skipped."""
+
+
+class Unreadable(Exception):  # noqa: N818 - a condition
+    """The answer was no JSON, or no UTF-8."""
 
 
 class _Open:
@@ -144,14 +147,15 @@ class Outgoing:
         if waiting is not None and waiting.on_progress is not None:
             waiting.on_progress(progress.progress, progress.total, progress.message)
 
-    def skipped(self, line: TooLong) -> None:
-        """A line was too long: fail the request that it answered, if it can be told which."""
-        found = _ID_FIRST.match(line.head) or _ID_LAST.search(line.tail)
+    def skipped(self, head: bytes, tail: bytes, error: Exception) -> None:
+        """A line was not read: fail the request that it answered, if it can be told which.
+
+        `head` and `tail` are the line's ends, or the whole of it twice.
+        """
+        found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
         key = coerce_request_id(msgspec.json.decode(found[1])) if found else None
-        if key is None and len(self._open) == 1 and b'"method"' not in line.head:
-            key = next(iter(self._open))  # it can be nobody else's
         if key is not None and (waiting := self._open.pop(key, None)) is not None:
-            waiting.on_answer(None, ResponseTooLarge(f"the answer is over {line.limit} bytes"))
+            waiting.on_answer(None, error)
 
     def close(self) -> None:
         """No more answers will come: fail what is open."""
