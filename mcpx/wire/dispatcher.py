@@ -35,7 +35,7 @@ from mcpx.wire import envelope
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import LineSplitter, TooLong
+from mcpx.wire.lines import KEPT, LineSplitter, TooLong
 from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
 
 log = structlog.get_logger()
@@ -168,10 +168,12 @@ class WireDispatcher(Dispatcher[TransportContext]):
                 line.decode()  # strictly: what is passed on must not break the next reader
             message = envelope.split_answer(line) or envelope.decode_envelope(line)
         except UnicodeDecodeError:
-            self._skip(line, line, "not UTF-8", Unreadable("the answer is not UTF-8"))
+            self._skip(line[:KEPT], line[-KEPT:], "not UTF-8", Unreadable("the answer is not UTF-8"))
             return
         except (msgspec.DecodeError, RecursionError):
-            self._skip(line, line, "not a JSON-RPC message", Unreadable("the answer is not JSON"))
+            self._skip(
+                line[:KEPT], line[-KEPT:], "not a JSON-RPC message", Unreadable("the answer is not JSON")
+            )
             return
         if message.method is None:
             self.outgoing.answered(message)

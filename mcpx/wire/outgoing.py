@@ -150,7 +150,7 @@ class Outgoing:
     def skipped(self, head: bytes, tail: bytes, error: Exception) -> None:
         """A line was not read: fail the request that it answered, if it can be told which.
 
-        `head` and `tail` are the line's ends, or the whole of it twice.
+        `head` and `tail` are the line's ends.
         """
         found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
         key = coerce_request_id(msgspec.json.decode(found[1])) if found else None
