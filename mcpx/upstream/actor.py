@@ -14,6 +14,8 @@ from typing import Final
 import anyio
 import anyio.abc
 import structlog
+from mcp import MCPError
+from pydantic import ValidationError
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue, ServerInfo, State
@@ -23,6 +25,7 @@ from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.describing import Describer
+from mcpx.upstream.faults import BadListing
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.health import Health
 from mcpx.upstream.listing import list_catalogue
@@ -187,10 +190,23 @@ class Upstream:
             await changes.wait()
             await anyio.sleep(RELIST_DEBOUNCE_S)
             changes.clear()
-            await self._list(session, generation)
-            info = self.info()
-            self._log.info("upstream.listed", tools=len(info.tools), resources=len(info.resources))
-            await self._describe(session)
+            if await self._list_again(session, generation):
+                info = self.info()
+                self._log.info("upstream.listed", tools=len(info.tools), resources=len(info.resources))
+                await self._describe(session)
+
+    async def _list_again(self, session: UpstreamSession, generation: int) -> bool:
+        """List during the session; a listing that fails or never ends costs neither it nor its calls."""
+        reason = f"no answer within {self.config.limits.connect_timeout:g} s"
+        with anyio.move_on_after(self.config.limits.connect_timeout):
+            try:
+                await self._list(session, generation)
+            except (MCPError, ValidationError, BadListing) as error:
+                reason = str(error).partition("\n")[0]
+            else:
+                return True
+        self._log.warning("upstream.unlisted", reason=reason, kept="the last known lists")
+        return False
 
     async def _describe(self, session: UpstreamSession) -> None:
         if self.config.auto_describe and self.catalogue is not None:

@@ -45,6 +45,8 @@ Rubbish = Callable[[bytes, str], None]
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
 """Offered each request before the SDK; true if it is dealt with. Must not raise."""
 
+_TOO_DEEP: Final = Unreadable("the answer is nested too deeply")
+_NO_JSON: Final = Unreadable("the answer is not JSON")
 SHOWN: Final = 200  # bytes of a bad line that are worth showing
 INLINE: Final = "initialize"  # what follows it may depend on its outcome
 
@@ -170,10 +172,11 @@ class WireDispatcher(Dispatcher[TransportContext]):
         except UnicodeDecodeError:
             self._skip(line[:KEPT], line[-KEPT:], "not UTF-8", Unreadable("the answer is not UTF-8"))
             return
-        except (msgspec.DecodeError, RecursionError):
-            self._skip(
-                line[:KEPT], line[-KEPT:], "not a JSON-RPC message", Unreadable("the answer is not JSON")
-            )
+        except RecursionError:
+            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
+            return
+        except msgspec.DecodeError:
+            self._skip(line[:KEPT], line[-KEPT:], "not a JSON-RPC message", _NO_JSON)
             return
         if message.method is None:
             self.outgoing.answered(message)

@@ -106,7 +106,7 @@ FAULTS = {
     "half_line": Expected(Code.TIMEOUT, "did not answer within 1 s", 2),
     "long_line": Expected(Code.RESPONSE_TOO_LARGE, f"over {LIMIT} bytes", 1),
     "invalid_utf8": Expected(Code.PROTOCOL_ERROR, "not UTF-8", 1),
-    "deep_json": Expected(Code.PROTOCOL_ERROR, "not JSON", 1),
+    "deep_json": Expected(Code.PROTOCOL_ERROR, "nested too deeply", 1),
     "broken_json": Expected(Code.PROTOCOL_ERROR, "not JSON", 1),
     "rubbish": Expected(None, "act by incarnation 1", 1),
     "unknown_id": Expected(None, "after answers that nobody asked for", 1),
@@ -144,6 +144,16 @@ async def test_a_storm_of_changes_is_a_handful_of_listings(tmp_path):
         assert await watch.text("act", server="w") == "act, after a storm"
         await watch.until(lambda: watch.hub.registry.get_tool("w", "came_with_the_storm") is not None)
         assert counters.listings - before <= 15
+
+
+async def test_a_listing_that_fails_during_the_session_costs_nothing_else(tmp_path):
+    async with beside_a_neighbour("bad_relisting", tmp_path, call_timeout=30) as watch:
+        tools = watch.hub.upstreams["w"].catalogue.tools
+        listings = watch.hub.upstreams["w"].counters.listings
+        assert await watch.text("act", server="w") == "act, after the listing was refused"
+        assert await watch.text("echo", {}, server="w") == "echo by incarnation 1"
+        assert watch.hub.upstreams["w"].catalogue.tools == tools
+        assert watch.hub.upstreams["w"].counters.listings == listings
 
 
 async def test_a_frozen_server_is_noticed_killed_and_started_again(tmp_path):

@@ -54,6 +54,7 @@ class WickedServer:
             self.incarnation = starts.tell()
         self.wicked = self.incarnation <= times and not (folder / "cured").exists()
         self.tools = [*TOOLS, f"tool_{self.incarnation}"] if mode == "new_tools" else TOOLS
+        self.pending: Any = None  # a call that is answered after the next listing
         ears = folder / "ears"
         self.ears = os.open(ears, os.O_RDWR | os.O_APPEND) if ears.exists() else None
 
@@ -132,6 +133,11 @@ class WickedServer:
 
     def on_tools_list(self, request_id: Any, _params: dict[str, Any]) -> None:
         self.note("listed")
+        if self.pending is not None:
+            self.send(id=request_id, error={"code": -32603, "message": "no list today"})
+            self.say(self.pending, "act, after the listing was refused")
+            self.pending = None
+            return
         tools = [
             {"name": name, "inputSchema": {"type": "object"}, "annotations": HINTS.get(name, {})}
             for name in self.tools
@@ -217,6 +223,10 @@ class WickedServer:
         for _ in range(FLOOD // len(lines)):
             os.write(2, lines)
         self.say(request_id, "act, after a flood")
+
+    def call_bad_relisting(self, request_id: Any) -> None:
+        self.pending = request_id
+        self.send(method="notifications/tools/list_changed")
 
     def call_storm(self, request_id: Any) -> None:
         self.tools = [*self.tools, "came_with_the_storm"]
