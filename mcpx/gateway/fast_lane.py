@@ -67,7 +67,6 @@ class FastLane:
     """Serves what it can of one connection's requests."""
 
     def __init__(self, hub: Hub, connection: EraServer, shaper: Shaper, server_info: bytes) -> None:
-        self._hub = hub
         self._router = hub.router_ref
         self._upstreams = hub.upstreams
         self._policy = hub.config.include_structured_content

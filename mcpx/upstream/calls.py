@@ -22,12 +22,12 @@ from mcpx.observe.metrics import Counters
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.faults import ConnectionLost, call_error, died
 from mcpx.upstream.flag import Flag
+from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.sending import Cancel, Sender
 from mcpx.upstream.session import UpstreamSession
-from supervisors import ActorRef, Envelope, Reply
+from supervisors import ActorRef, Envelope
 
-RawReply = Reply[msgspec.Raw]
 PutBack = Callable[[Request, RawReply, CallError | None], None]
 """Queue a request again whose connection was lost.
 

@@ -27,10 +27,6 @@ class Expiry(Generic[K]):
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def keys(self) -> list[K]:
-        """What has not expired, the oldest first."""
-        return list(self._deadlines)
-
     def add(self, key: K) -> None:
         """Start the time of `key`."""
         self._deadlines[key] = self._loop.time() + self._seconds

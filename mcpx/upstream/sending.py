@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 
 from mcpx.upstream.requests import CallTool, OnProgress, ReadResource, Request
 from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.outgoing import OnAnswer
 
-OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 Cancel = Callable[[str], None]
 _AS_IT_CAME: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 
