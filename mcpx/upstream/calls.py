@@ -80,8 +80,16 @@ class Calls:
 
     @property
     def busy(self) -> bool:
-        """Whether a call is running; one past its deadline is not."""
-        return len(self._in_flight) > 0
+        """Whether the server may be at work on a call; one past its deadline does not count.
+
+        Nor does one that the server has not begun to read, and nothing does while the kernel has stopped it.
+        """
+        if not len(self._in_flight) or self._link.stopped():
+            return False
+        unread = self._link.first_unread()
+        return unread is None or any(
+            call.position is None or call.position < unread for call in self._in_flight
+        )
 
     # --- its life
 

@@ -15,6 +15,7 @@ import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
@@ -70,6 +71,17 @@ class ChildProcess:
             return False
         # looks without collecting, for that is `_collect`'s
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def stopped(self) -> bool:
+        """Whether a signal has stopped it (proc(5), state T); False where the system does not tell.
+
+        One that a debugger has stopped (state t) is not meant: somebody is looking at it.
+        """
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_bytes()
+        except OSError:
+            return False
+        return stat.rpartition(b") ")[2].startswith(b"T")
 
     def _collect(self) -> None:
         if self._popen.poll() is None:
