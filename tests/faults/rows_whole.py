@@ -21,6 +21,8 @@ faults = Faults()
 MODES = ["good", "good", "good", "stubborn", "stubborn"]
 LOOP = {"restart": {"initial": 0.05, "cap": 0.2, "park_after": 4, "park_probe": 300}}
 WATCHED_S = 2.0
+LOOK_S = 0.05
+HANDFUL = 5
 IDLE = 0.05  # of one core: what a parked server may cost
 
 
@@ -71,6 +73,27 @@ async def client_vanishes(seen: Seen) -> None:
             seen.caller_saw, seen.ended = "-", "MCPX leaves"
             seen.check(served.process.returncode == 0, f"it ended with {served.process.returncode}")
             seen.check(seen.error_s < 2 * SOON_S, "it took too long to leave")
+    await _nothing_left(seen, mark)
+
+
+@faults.row("1,000 list_changed in a second, at the client")
+async def storm_at_the_client(seen: Seen) -> None:
+    mark = uuid.uuid4().hex
+    with TemporaryDirectory(prefix="mcpx-fault-") as name:
+        folder = Path(name)
+        async with open_served({"s": entry("storm", folder / "s", mark)}, folder) as served:
+            begun = time.monotonic()
+            answer = await served.call("s", "act")
+            seen.error_s = time.monotonic() - begun
+            seen.check("after a storm" in answer.text, f"it says {answer.text}")
+            with anyio.fail_after(SOON_S):
+                # what is being waited for is that the call is known
+                while (await served.call("s", "came_with_the_storm")).code is not None:  # noqa: ASYNC110
+                    await anyio.sleep(LOOK_S)
+            await anyio.sleep(WATCHED_S)
+            heard = served.notified["notifications/tools/list_changed"]
+            seen.caller_saw, seen.ended = f"the answer; {heard} list_changed", "untouched"
+            seen.check(1 <= heard <= HANDFUL, f"the client heard of {heard} changes")
     await _nothing_left(seen, mark)
 
 

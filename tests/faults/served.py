@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -52,6 +53,8 @@ class Served:
         self._answers: dict[int, dict[str, Any]] = {}
         self._waiting: dict[int, anyio.Event] = {}
         self._rest = b""
+        self.notified: Counter[str] = Counter()
+        """How often MCPX has sent each notification."""
 
     async def hear(self) -> None:
         """Take what MCPX writes, until it ends."""
@@ -61,7 +64,9 @@ class Served:
                 *lines, self._rest = (self._rest + await self.process.stdout.receive(CHUNK)).split(b"\n")
                 for line in lines:
                     message = json.loads(line)
-                    if "method" not in message and (waiting := self._waiting.pop(message["id"], None)):
+                    if "method" in message:
+                        self.notified[message["method"]] += 1
+                    elif waiting := self._waiting.pop(message["id"], None):
                         self._answers[message["id"]] = message
                         waiting.set()
 
