@@ -10,6 +10,7 @@ import anyio
 
 from mcpx.catalog.model import State
 from mcpx.errors import Code
+from tests.faults import traces
 from tests.faults.stage import PROBING, RESTART, SOON_S, Seen, stage
 from tests.faults.table import Faults
 
@@ -125,6 +126,7 @@ async def stopped_before_a_call(seen: Seen) -> None:
     async with stage(seen, **PROBING) as on:
         await on.watch.becomes(State.READY)
         on.signal(signal.SIGSTOP)
+        await traces.frozen(on.upstream.pid)
         await on.answered("count", contains="incarnation 2", key="once")
         await on.recovered()
         seen.check(on.counted() == ["once"], f"the count is {on.counted()}")

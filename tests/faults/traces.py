@@ -54,6 +54,13 @@ def _stat(folder: Path) -> list[str]:
     return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
+async def frozen(pid: int) -> None:
+    """Wait until a signal that stops the process has reached it: in a read, it may still take what comes."""
+    with anyio.fail_after(LEAVE_S):
+        while _stat(Path(f"/proc/{pid}"))[0] != "T":  # noqa: ASYNC110 - as below
+            await anyio.sleep(LOOK_S)
+
+
 async def left_over(mark: str) -> list[int]:
     """The marked processes that are still there after a bounded wait for them to go."""
     with anyio.move_on_after(LEAVE_S):
