@@ -60,9 +60,13 @@ class Executor:
 
     def __init__(self, registry: Registry, *, toon: bool = True, toon_min_size: int = 0) -> None:
         self._registry = registry
+        self._checker = ArgumentChecker()
+        self.configure(toon=toon, toon_min_size=toon_min_size)
+
+    def configure(self, *, toon: bool, toon_min_size: int) -> None:
+        """Shape results by these settings from now on."""
         self._toon = toon
         self._toon_min_size = toon_min_size
-        self._checker = ArgumentChecker()
 
     def dispatch(
         self,

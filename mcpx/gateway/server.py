@@ -48,7 +48,6 @@ class GatewayServer(Server[Any]):
         )
         self.middleware = [clients.meet]
         self._hub = hub
-        self._config = hub.config
         self._wait_until = anyio.current_time() + hub.config.startup_wait
 
     def create_initialization_options(
@@ -67,15 +66,17 @@ class GatewayServer(Server[Any]):
         await self._hub.settled(self._wait_until - anyio.current_time())
         descriptions = describe(
             self._hub.registry.list_servers(),
-            budget=self._config.catalog_token_budget,
-            max_description_len=self._config.max_description_len,
+            budget=self._hub.config.catalog_token_budget,
+            max_description_len=self._hub.config.max_description_len,
         )
         return mcp_types.ListToolsResult(tools=tools.tools(descriptions))
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         if params.name not in tools.NAMES:
             raise MCPError(INVALID_PARAMS, _unknown(params.name))
-        wanted = wants_structured_content(self._config.include_structured_content, client_name(ctx.session))
+        wanted = wants_structured_content(
+            self._hub.config.include_structured_content, client_name(ctx.session)
+        )
         arguments = params.arguments or {}
         if problem := _missing(params.name, arguments):
             return tools.wrong_parameters(params.name, problem, structured=wanted)

@@ -54,7 +54,10 @@ OnCatalogue = Callable[[str, Diff], None]
 
 
 class Upstream:
-    """One upstream server, for as long as MCPX runs."""
+    """One upstream server, for as long as its configuration is in force.
+
+    `child` is what the supervisor and the ledger know it by, where that is not its name.
+    """
 
     def __init__(
         self,
@@ -64,14 +67,19 @@ class Upstream:
         ledger: Ledger,
         server_log: ServerLog,
         max_message_bytes: int,
+        child: str | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
     ) -> None:
         self.config = config
         self.name = config.name
+        self.child = child or config.name
         self.catalogue: Catalogue | None = None
         self.counters = Counters()
-        self.queue = CallQueue(config, supervisor, self.counters, self.info)
+        self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self.pid: int | None = None
+        self.last_error: str | None = None
+        """Why it failed last, whether it is well again or not; kept by whoever hears of it."""
+        self._leaving: str | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
@@ -89,16 +97,29 @@ class Upstream:
             return ServerInfo(
                 name=self.name, state=State.DISABLED, transport=kind, cause=self.config.disabled
             )
+        if self.queue.closed or self.queue.held:
+            return ServerInfo(
+                name=self.name,
+                state=State.STOPPED if self.queue.closed else State.STARTING,
+                transport=kind,
+                cause=self._leaving or self.queue.held,
+                catalogue=self.catalogue,
+            )
         life = self.queue.lifecycle()
         at = life.next_attempt_at
         return ServerInfo(
             name=self.name,
-            state=State.STOPPED if self.queue.closed else STATES[life.phase],
+            state=STATES[self.queue.lifecycle_phase()],
             transport=kind,
             cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
             retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
             catalogue=self.catalogue,
         )
+
+    def retire(self, why: str) -> None:
+        """Take no more requests, and fail those that wait, because of `why`; the running ones may finish."""
+        self._leaving = why
+        self.queue.close()
 
     def submit(self, request: Request, reply: RawReply) -> None:
         """Send or queue a request. Raises CallError, `not_sent`, where neither is possible."""
@@ -129,13 +150,13 @@ class Upstream:
                 await self._serve(session, incarnation, changes)
         finally:  # only now: the process has been seen off
             self.pid = None
-            self._ledger.remove(self.name)
+            self._ledger.remove(self.child)
             self._server_log.close()
 
     def _note_child(self, link: Link) -> None:
         self.pid = link.pid
         if link.pid is not None:
-            self._ledger.add(self.name, link.pid)
+            self._ledger.add(self.child, link.pid)
 
     async def _serve(self, session: UpstreamSession, incarnation: Incarnation, changes: Flag) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
