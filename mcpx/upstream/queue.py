@@ -57,6 +57,15 @@ class CallQueue:
         """The supervisor's view of the server. Raises NoSuchChild for a disabled one."""
         return State(child=self._child) if self.held else self._supervisor.state(self._child)
 
+    def lifecycle_or_none(self) -> State | None:
+        """The same; None for a server that is disabled, or not wanted any more."""
+        return None if self._config.disabled is not None or self.closed else self.lifecycle()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for the server."""
+        return len(self.ref.mailbox)
+
     # --- in
 
     def submit(self, request: Request, reply: RawReply) -> None:
