@@ -108,9 +108,10 @@ async def _obey_signals(hub: Hub) -> None:
 
 def _end_at_once(hub: Hub, why: str, code: int) -> None:
     """Kill every child's process group and leave without another step."""
-    stuck = [name for name, upstream in hub.upstreams.items() if upstream.pid is not None]
+    upstreams = hub.fleet.everything()
+    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
     log.error("mcpx.killed", reason=why, stuck=stuck)
-    for upstream in hub.upstreams.values():
+    for upstream in upstreams:
         if upstream.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(upstream.pid, signal.SIGKILL)

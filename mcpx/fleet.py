@@ -24,6 +24,7 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.reloading import Reloaded
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.faults import cause_of
+from mcpx.upstream.private import Client, PrivateSessions
 from mcpx.upstream.told import log_upstream
 from supervisors import (
     Backoff,
@@ -73,7 +74,7 @@ class Fleet:
     # --- one server
 
     def _upstream(self, server: ServerConfig) -> Upstream:
-        return Upstream(
+        upstream = Upstream(
             server,
             self.supervisor,
             ledger=self.ledger,
@@ -82,11 +83,42 @@ class Fleet:
             child=self._child_name(server.name),
             on_catalogue=self._tell,
         )
+        if server.sessions == "per_client" and server.disabled is None:
+            upstream.private = PrivateSessions(server.name, lambda client: self._open_for(client, upstream))
+        return upstream
+
+    def _open_for(self, client: Client, shared: Upstream) -> Upstream:
+        """A client's own session with a server. Its catalogue is told to nobody: the shared one is shown."""
+        own = Upstream(
+            replace(shared.config, auto_describe=False),
+            self.supervisor,
+            ledger=self.ledger,
+            server_log=shared.server_log,
+            max_message_bytes=self._config.max_message_bytes,
+            child=self._child_name(shared.name),
+            counters=shared.counters,
+            client=client,
+        )
+        self._start(own)
+        return own
+
+    def leave(self, client: Client) -> None:
+        """A client has left: end the sessions that are its own, without waiting for them."""
+        client.here = False
+        for upstream in self.upstreams.values():
+            if upstream.private is not None and (own := upstream.private.leave(client)) is not None:
+                own.retire("its client has left")
+                if own.child in self._children:
+                    self.supervisor.dismiss(own.child)
+
+    def everything(self) -> list[Upstream]:
+        """Every session that has, or may have, a process: those of the servers, and clients' own."""
+        return list(self._children.values())
 
     def _child_name(self, name: str) -> str:
         """What the supervisor knows the next one of that name by: its predecessor may still be leaving."""
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
-        return name if number == 1 else f"{name} ({number})"
+        return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
     def _start(self, upstream: Upstream) -> None:
         if upstream.config.disabled is None and not self._stopping:
@@ -153,6 +185,11 @@ class Fleet:
 
     async def _retire(self, upstream: Upstream, why: str) -> None:
         """Let a server leave: refuse new calls, let the running ones finish within the grace time."""
+        async with anyio.create_task_group() as tasks:
+            for each in upstream.sessions():
+                tasks.start_soon(self._retire_one, each, why)
+
+    async def _retire_one(self, upstream: Upstream, why: str) -> None:
         upstream.retire(why)
         self._wake()
         if upstream.child not in self._children:
@@ -160,7 +197,7 @@ class Fleet:
         patience = self._config.shutdown_grace + 2 * TEARDOWN_S
         with anyio.move_on_after(patience) as scope:
             await self.supervisor.remove(upstream.child)
-            del self._children[upstream.child]
+            self._children.pop(upstream.child, None)
         if scope.cancelled_caught:
             log.error("upstream.stuck", server=upstream.name, waited_s=patience)
 
@@ -170,14 +207,19 @@ class Fleet:
         Returns when it is ready again, or has failed, or has had the time to be either.
         """
         life = upstream.queue.lifecycle()
-        if life.phase in {Phase.WAITING, Phase.PARKED}:
-            self.supervisor.resume(upstream.child)
-        elif life.phase is not Phase.IDLE:  # an idle one is about to be started as it is
-            self.supervisor.recycle(upstream.child)
+        for each in upstream.sessions():
+            self._start_again(each)
         patience = self._config.shutdown_grace + 2 * TEARDOWN_S + upstream.config.limits.connect_timeout
         with anyio.move_on_after(patience):
             while not self._has_tried_since(upstream, life.generation):
                 await self._news.wait()
+
+    def _start_again(self, upstream: Upstream) -> None:
+        life = upstream.queue.lifecycle()
+        if life.phase in {Phase.WAITING, Phase.PARKED}:
+            self.supervisor.resume(upstream.child)
+        elif life.phase is not Phase.IDLE:  # an idle one is about to be started as it is
+            self.supervisor.recycle(upstream.child)
 
     def _has_tried_since(self, upstream: Upstream, generation: int) -> bool:
         """Whether an incarnation later than that one has been ready, or has failed; or there will be none."""
@@ -190,7 +232,8 @@ class Fleet:
         """Take no more calls and start nothing any more; the supervisor is stopped by its own."""
         self._stopping = True
         for upstream in self.upstreams.values():
-            upstream.queue.close()
+            for each in upstream.sessions():
+                each.queue.close()
         self._wake()
 
     async def settled(self, seconds: float) -> bool:
@@ -231,6 +274,8 @@ class Fleet:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):
             upstream.queue.refuse_waiting()
+        elif isinstance(event, ChildStopped) and upstream.client is not None:
+            self._children.pop(event.child, None)
         self._wake()
 
     def _wake(self) -> None:

@@ -28,6 +28,7 @@ from mcpx.observe.log import configure
 from mcpx.registry import Registry
 from mcpx.reloading import Reloaded, compare, in_force
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
+from mcpx.upstream.private import Client
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 __all__ = ["TEARDOWN_S", "Hub", "Observer", "open_hub"]
@@ -105,6 +106,10 @@ class Hub:
         A server that was removed is told of too, when it is not there any more.
         """
         return self.fleet.observe(observer)
+
+    def client_left(self, client: Client) -> None:
+        """End the sessions that belong to this client alone."""
+        self.fleet.leave(client)
 
     # --- its changes
 

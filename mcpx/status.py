@@ -44,7 +44,9 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     `state` is stopped, starting, ready, waiting, parked, or disabled (`last_error` then says why). `restarts`
     counts its incarnations after the first, `failures` those that failed in a row. `last_error` is why it
     failed last, whether it is well again or not. `calls` were sent to it; `errors` are requests that ended
-    without its answer or with a protocol error of its own, sent or not.
+    without its answer or with a protocol error of its own, sent or not. `sessions` is given for a server with
+    a session for each client, and counts those that are open; then state and pid are those of the session
+    that belongs to nobody, and the numbers are of all together.
     """
 
     name: str
@@ -66,6 +68,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     errors: int
     latency_ms: Latency
+    sessions: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +100,7 @@ def _server(upstream: Upstream) -> ServerStatus:
         transport=info.transport,
         protocol_version=known.protocol_version if known else None,
         uptime_s=_uptime(life),
-        restarts=max(0, life.generation - 1) if life else 0,
+        restarts=sum(map(_restarts, upstream.sessions())),
         failures=life.failures if life else 0,
         next_attempt_in_s=None if info.retry_in_s is None else _rounded(info.retry_in_s),
         last_error=_last_error(upstream, info),
@@ -106,13 +109,19 @@ def _server(upstream: Upstream) -> ServerStatus:
         templates=len(known.templates) if known else 0,
         prompts=len(known.prompts) if known else 0,
         in_flight=counters.in_flight,
-        queued=upstream.queue.waiting,
+        queued=sum(session.queue.waiting for session in upstream.sessions()),
         calls=counters.calls,
         errors=sum(counters.errors.values()),
         latency_ms=Latency(
             p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
         ),
+        sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
     )
+
+
+def _restarts(upstream: Upstream) -> int:
+    life = upstream.queue.lifecycle_or_none()
+    return max(0, life.generation - 1) if life else 0
 
 
 def _uptime(life: State | None) -> float | None:
@@ -122,7 +131,8 @@ def _uptime(life: State | None) -> float | None:
 
 
 def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
-    return upstream.config.disabled or upstream.last_error or info.cause
+    told = (session.last_error for session in upstream.sessions() if session.last_error)
+    return upstream.config.disabled or next(told, info.cause)
 
 
 def _rounded(seconds: float) -> float:

@@ -29,6 +29,7 @@ from mcpx.upstream.faults import BadListing
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.health import Health
 from mcpx.upstream.listing import list_catalogue
+from mcpx.upstream.private import Client, PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import UpstreamSession, open_session
@@ -56,7 +57,8 @@ OnCatalogue = Callable[[str, Diff], None]
 class Upstream:
     """One upstream server, for as long as its configuration is in force.
 
-    `child` is what the supervisor and the ledger know it by, where that is not its name.
+    `child` is what the supervisor and the ledger know it by, where that is not its name. `client` is whose
+    session it is, where it is a client's own; then its `counters` are those of the server.
     """
 
     def __init__(
@@ -68,13 +70,18 @@ class Upstream:
         server_log: ServerLog,
         max_message_bytes: int,
         child: str | None = None,
+        counters: Counters | None = None,
+        client: Client | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
     ) -> None:
         self.config = config
         self.name = config.name
         self.child = child or config.name
         self.catalogue: Catalogue | None = None
-        self.counters = Counters()
+        self.client = client
+        self.private: PrivateSessions | None = None
+        """The sessions that belong to one client each, where the server gives them."""
+        self.counters = counters or Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self.pid: int | None = None
         self.last_error: str | None = None
@@ -85,7 +92,7 @@ class Upstream:
         self._on_catalogue = on_catalogue
         self._probe = True  # not for a server that was found to be of the handshake era
         self._describer = Describer(config.name)
-        self._server_log = server_log
+        self.server_log = server_log
         self._log = log.bind(server=config.name)
 
     # --- for everybody
@@ -116,6 +123,10 @@ class Upstream:
             catalogue=self.catalogue,
         )
 
+    def sessions(self) -> list[Upstream]:
+        """This one, and those with the same server that belong to one client each."""
+        return [self, *(self.private or ())]
+
     def retire(self, why: str) -> None:
         """Take no more requests, and fail those that wait, because of `why`; the running ones may finish."""
         self._leaving = why
@@ -140,7 +151,7 @@ class Upstream:
                 self.config,
                 probe=probe,
                 limit=self._limit,
-                hooks=Hooks(self._note_child, self._note_rubbish, self._server_log.write),
+                hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
                 changes=changes,
             ) as session:
                 await self._list(session, incarnation.generation)
@@ -151,7 +162,7 @@ class Upstream:
         finally:  # only now: the process has been seen off
             self.pid = None
             self._ledger.remove(self.child)
-            self._server_log.close()
+            self.server_log.close()
 
     def _note_child(self, link: Link) -> None:
         self.pid = link.pid

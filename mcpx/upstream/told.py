@@ -12,7 +12,7 @@ log = structlog.get_logger()
 
 def log_upstream(event: Event, upstream: Upstream) -> None:
     """Log what the supervisor told of this server."""
-    server = upstream.name
+    server = upstream.name if upstream.client is None else f"{upstream.name} (of one client)"
     match event:
         case ChildStarting(_, generation):
             log.debug("upstream.starting", server=server, incarnation=generation)
