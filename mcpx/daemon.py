@@ -22,6 +22,7 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.stdio import StdioDoor
 from mcpx.gateway.token import load_token
 from mcpx.hub import TEARDOWN_S, Hub
+from mcpx.notify import Notifier
 from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
 
 log = structlog.get_logger()
@@ -66,12 +67,15 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
 
 
 async def _run(hub: Hub, clients: Clients, gateway: ChildSpec) -> int:
+    notifier = Notifier()
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     hub.root.add(gateway)
+    hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in hub.config.notices:
         log.info("config.notice", notice=notice)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_obey_signals, hub)
+        tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
             await hub.run()
         except SupervisorError as failure:
@@ -80,6 +84,12 @@ async def _run(hub: Hub, clients: Clients, gateway: ChildSpec) -> int:
         finally:
             tasks.cancel_scope.cancel()
     return 0
+
+
+def _describe(hub: Hub) -> str:
+    """One line for the service manager."""
+    servers = hub.registry.list_servers()
+    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
 
 
 async def _obey_signals(hub: Hub) -> None:
@@ -98,9 +108,10 @@ async def _obey_signals(hub: Hub) -> None:
 
 def _end_at_once(hub: Hub, why: str, code: int) -> None:
     """Kill every child's process group and leave without another step."""
-    stuck = [name for name, upstream in hub.upstreams.items() if upstream.pid is not None]
+    upstreams = hub.fleet.everything()
+    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
     log.error("mcpx.killed", reason=why, stuck=stuck)
-    for upstream in hub.upstreams.values():
+    for upstream in upstreams:
         if upstream.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(upstream.pid, signal.SIGKILL)
