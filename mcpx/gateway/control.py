@@ -1,0 +1,90 @@
+"""Control of the daemon over its socket: one line of JSON in, one out.
+
+A connection that begins with `{"mcpx"` is no MCP client. It asks one thing and gets one answer:
+
+    {"mcpx": "status"}                                     the state of the daemon and its servers
+    {"mcpx": "reload"}                                     read the configuration again
+    {"mcpx": "restart", "server": NAME}                    end a server and start it again
+    {"mcpx": "stop"}                                       end the daemon; answered before it does
+    {"mcpx": "inspect" | "exec" | "resources", ...}        see `mcpx.gateway.operations`
+
+A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller sends
+ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from mcpx.catalog.model import JSON
+from mcpx.config import load
+from mcpx.errors import CallError, ConfigError, MCPXError
+from mcpx.gateway.operations import Asked, perform
+from mcpx.hub import Hub
+from mcpx.status import snapshot
+
+log = structlog.get_logger()
+STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
+OPERATIONS: Final = ("inspect", "exec", "resources")
+
+
+class Control:
+    """Answers control requests. `clients` counts the MCP clients; `config` is the file to reload."""
+
+    def __init__(self, hub: Hub, config: str, clients: Callable[[], int]) -> None:
+        self._hub = hub
+        self._config = config
+        self._clients = clients
+
+    async def answer(self, line: bytes) -> bytes:
+        """The line that answers a line. Never raises, but when cancelled."""
+        try:
+            told = await self._obey(msgspec.json.decode(line, type=Asked))
+        except msgspec.DecodeError as error:
+            told = {"error": f"not a control request: {error}", "usage": True}
+        except CallError as error:
+            told = error.to_dict()
+        except MCPXError as error:
+            told = {"error": str(error), "usage": isinstance(error, ConfigError)}
+        except Exception as error:  # the boundary to a caller that is not ours to judge
+            log.exception("control.failed")
+            told = {"error": f"{type(error).__name__}: {error}"}
+        return msgspec.json.encode(told) + b"\n"
+
+    async def _obey(self, asked: Asked) -> JSON:
+        match asked.mcpx:
+            case "status":
+                told: JSON = msgspec.to_builtins(snapshot(self._hub, clients=self._clients()))
+                return told
+            case "reload":
+                done = await self._hub.reload(load(self._config))
+                return _named(done, ("added", "removed", "changed", "untouched"))
+            case "restart":
+                self._hub.registry.upstream(
+                    asked.server or ""
+                )  # an unknown name is an error, with the nearest
+                await self._hub.restart(asked.server or "")
+                return {"restarted": asked.server}
+            case "stop":
+                return {"stopping": os.getpid()}
+            case method if method in OPERATIONS:
+                await self._hub.settled(STARTING_S)
+                return await perform(self._hub, asked)
+        return {"error": f"no such control request: {asked.mcpx}", "usage": True}
+
+
+def _named(done: object, fields: Iterable[str]) -> JSON:
+    return {name: list(getattr(done, name)) for name in fields}
+
+
+def asks_to_stop(line: bytes) -> bool:
+    """Whether the daemon is to end once this line has been answered."""
+    try:
+        return msgspec.json.decode(line, type=Asked).mcpx == "stop"
+    except msgspec.DecodeError:
+        return False
