@@ -1,8 +1,8 @@
 """`python -m mcpx`, and the console script.
 
 `python -m mcpx CONFIG` is `mcpx serve CONFIG`; so is no argument at all where a client has started it
-(standard input is not a terminal). Everything else is a command. `attach` is a process for each desktop client
-and must be quick and small: it goes its own way before the command line is imported.
+(standard input is not a terminal). Everything else is a command. `attach` is a process for each desktop
+client and must be quick and small: it goes its own way before the command line is imported.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The composition root: a hub, its doors, and the signals.
 
 Each `serve_*` is the whole life of one MCPX process: it builds the tree, opens the doors (standard streams,
-HTTP, or the socket of the daemon and, where the configuration says `http`, HTTP beside it), and ends in order
-when a signal comes, when the stdio client leaves, or when a part fails for good. A second signal, or the total
-deadline, ends it at once, children included. Returns the exit code; never leaves a child behind.
+HTTP, or the socket of the daemon and, where the configuration says `http`, HTTP beside it), and ends in
+order when a signal comes, when the stdio client leaves, or when a part fails for good. A second signal, or
+the total deadline, ends it at once, children included. Returns the exit code; never leaves a child behind.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where MCPX's files are: the configuration, and the folders for what it must remember, for its owner only.
 
-Standard library alone, and platformdirs where no folder is given: `mcpx attach` imports this and must be quick.
+Standard library alone, and platformdirs where no folder is given: `mcpx attach` imports this and is quick.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _attach(config: str | None) -> int:
     before = {fd: os.get_blocking(fd) for fd in diverted}
     try:
         for fd in diverted:
-            os.set_blocking(fd, False)  # noqa: FBT003 - the standard library's signature
+            os.set_blocking(fd, False)
         Shim(place, 0, 1).run()
     finally:
         for fd, blocking in before.items():

@@ -1,7 +1,7 @@
 """Answers that the shim gives itself, because the daemon will not: pure.
 
-The same shapes as the daemon's own failures: a tool call ends in a result with `isError`, everything else in a
-JSON-RPC error, and both say whether the action may have happened.
+The same shapes as the daemon's own failures: a tool call ends in a result with `isError`, everything else in
+a JSON-RPC error, and both say whether the action may have happened.
 """
 
 from __future__ import annotations

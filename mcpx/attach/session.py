@@ -5,9 +5,9 @@ Lines pass through as they are, and are looked at on the way. Remembered are the
 `subscriptions/listen`), and which requests await their answers. `lost` says what the client must be told
 when the daemon is gone, `replay` what the next daemon must be told, and its answers to that go no further.
 
-Requests of the daemon to the client get ids of the shim's own, for two daemons count from the same start. After
-a replay the daemon's word that the tools changed is not believed: the shim lists them itself, once all servers
-are up or have failed (`_meta` with `SETTLED_KEY`), and says it only if the client has seen others.
+Requests of the daemon to the client get ids of the shim's own, for two daemons count from the same start.
+After a replay the daemon's word that the tools changed is not believed: the shim lists them itself, once all
+servers are up or have failed (`_meta` with `SETTLED_KEY`), and says it only if the client has seen others.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ class Session:
         elif message.method == "notifications/initialized":
             self._initialized = line
         elif message.method == "notifications/cancelled":
-            if (cancelled := _request_id(message.params)) is not None:
-                self._open.pop(cancelled, None)
+            self._open.pop(_cancelled(message.params), None)
         return line + b"\n"
 
     def _answer_of_client(self, message: Envelope) -> bytes | None:
@@ -133,7 +132,7 @@ class Session:
                     self._silenced.discard(stream)
                     return []
             case "notifications/cancelled":
-                gone = _request_id(message.params)
+                gone = _cancelled(message.params)
                 ours = [key for key, theirs in self._asked_of_client.items() if theirs == gone]
                 if ours:
                     del self._asked_of_client[ours[0]]
@@ -240,12 +239,12 @@ def _kept(asked: Asked) -> Asked:
     return Asked(asked.method, msgspec.Raw(bytes(asked.params)))
 
 
-def _request_id(params: msgspec.Raw) -> RequestId | None:
-    """The request that a cancellation is about."""
+def _cancelled(params: msgspec.Raw) -> RequestId:
+    """The request that a cancellation is about; an id that no request has, where it does not say."""
     try:
         return envelope.decode_cancelled(params).request_id
     except (msgspec.DecodeError, RecursionError):
-        return None
+        return OWN
 
 
 def _uri(asked: Asked) -> str:

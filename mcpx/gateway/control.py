@@ -8,8 +8,8 @@ A connection that begins with `{"mcpx"` is no MCP client. It asks one thing and 
     {"mcpx": "stop"}                                       end the daemon; answered before it does
     {"mcpx": "inspect" | "exec" | "resources", ...}        see `mcpx.gateway.operations`
 
-A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller sends
-ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
+A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller
+sends ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
 """
 
 from __future__ import annotations

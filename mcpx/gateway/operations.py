@@ -34,6 +34,7 @@ async def perform(hub: Hub, asked: Asked) -> JSON:
     """
     match asked:
         case Asked(mcpx="inspect", server=None):
+            # "described" is the state as a person reads it
             return {"servers": [_server(hub, name) for name in hub.upstreams]}
         case Asked(mcpx="inspect", server=str(server)):
             return _shaped(await hub.router.inspect(server, asked.tool))

@@ -69,7 +69,7 @@ class StreamClient:
         wire = self._wire
         wire.channel.pause_reading()
         with anyio.move_on_after(self._hub.config.shutdown_grace):
-            while (wire.busy or wire.channel.unsent) and not self._vanished():
+            while (wire.busy or wire.channel.unsent) and not self._vanished():  # noqa: ASYNC110 - at the end only
                 await anyio.sleep(ANSWERED_POLL_S)
         wire.end()
 
