@@ -6,8 +6,9 @@ Lines pass through as they are, and are looked at on the way. Remembered are the
 when the daemon is gone, `replay` what the next daemon must be told, and its answers to that go no further.
 
 Requests of the daemon to the client get ids of the shim's own, for two daemons count from the same start.
-After a replay the daemon's word that the tools changed is not believed: the shim lists them itself, once all
-servers are up or have failed (`_meta` with `SETTLED_KEY`), and says it only if the client has seen others.
+That the tools changed is said only if they are not those that the client was given: after a replay, and when
+the daemon says so, the shim lists them itself. After a replay that waits until all servers of the new daemon
+are up or have failed (`SETTLED_KEY`).
 """
 
 from __future__ import annotations
@@ -39,10 +40,14 @@ class _Listed(msgspec.Struct, gc=False):
 
 
 class Session:
-    """One client's session. `refused` is why the last replay failed, if it did."""
+    """One client's session. `refused` is why the last replay failed, if it did.
+
+    `to_daemon` are lines that the session itself has for the daemon; their sender takes them out.
+    """
 
     def __init__(self) -> None:
         self.refused: str | None = None
+        self.to_daemon: list[bytes] = []
         self._open: dict[RequestId, Asked] = {}
         self._initialize: Asked | None = None
         self._initialized: bytes | None = None
@@ -51,6 +56,7 @@ class Session:
         self._tools: Asked | None = None  # how the client asks for them
         self._seen = 0  # a digest of the tools that it was given
         self._comparing = False
+        self._again = False  # the tools changed while they were listed for a comparison
         self._silenced: set[RequestId] = set()  # streams that the client knows to be open
         self._own: dict[str, Asked] = {}
         self._minted = 0
@@ -124,7 +130,8 @@ class Session:
 
     def _notice(self, message: Envelope, line: bytes) -> list[bytes]:
         match message.method:
-            case "notifications/tools/list_changed" if self._comparing:
+            case "notifications/tools/list_changed" if self._tools:
+                self._compare()
                 return []
             case "notifications/subscriptions/acknowledged":
                 meta = decode_object(message.params).get("_meta") or {}
@@ -180,12 +187,20 @@ class Session:
                 lines.append(b"".join(envelope.request(request_id, asked.method, asked.params or None)))
                 if asked.method == LISTEN:
                     self._silenced.add(request_id)
-        self._comparing = bool(self._seen and self._tools)
-        if self._comparing and self._tools:
-            params = decode_object(self._tools.params)
-            params["_meta"] = {**(params.get("_meta") or {}), SETTLED_KEY: True}
-            lines.append(self._ask(Asked(TOOLS, msgspec.Raw(envelope.encode(params)))))
+        self._comparing = self._again = False
+        self.to_daemon.clear()
+        self._compare(settled=True)
         return lines
+
+    def _compare(self, *, settled: bool = False) -> None:
+        """List the tools, to see whether they are those that the client was given."""
+        if self._comparing or self._tools is None:
+            self._again = self._comparing
+            return
+        self._comparing = True
+        params = decode_object(self._tools.params)
+        params["_meta"] = {**(params.get("_meta") or {}), SETTLED_KEY: settled}
+        self.to_daemon.append(self._ask(Asked(TOOLS, msgspec.Raw(envelope.encode(params)))))
 
     def _ask(self, asked: Asked) -> bytes:
         """A request of the shim's own."""
@@ -200,6 +215,10 @@ class Session:
         if asked.method != TOOLS:
             return []
         self._comparing = False
+        if self._again:
+            self._again = False
+            self._compare()
+            return []
         if message.error or (now := _digest(message.result)) == self._seen:
             return []
         self._seen = now

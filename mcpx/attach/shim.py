@@ -1,8 +1,9 @@
 """The shim's input and output: standard streams on one side, the daemon's socket on the other, one poll loop.
 
-It is in one of three states. Joined: lines go both ways. Calling: there is no connection, a `Summons` gets
-one, and what the client says waits. Resting: no daemon is wanted (it was stopped on purpose) or none can be
-had; the next request of the client begins another call, and a daemon that others start is joined by itself.
+It is in one of three states. Joined: lines go both ways, once the daemon has said that it lives (so that
+nothing is lost in the queue of one that is dying). Calling: there is no connection, a `Summons` gets one, and
+what the client says waits. Resting: no daemon is wanted (it was stopped on purpose) or none can be had; the
+next request of the client begins another call, and a daemon that others start is joined by itself.
 
 Memory is bounded: where one side does not take what it is sent, the other is not read. When the client closes
 its input, what it has asked is still answered, as long as the daemon lets it; when it takes no more output,
@@ -32,6 +33,8 @@ LONGEST: Final = 1 << 30  # bytes of a line; the daemon has a limit of its own, 
 REST_S: Final = 1.0  # between two looks, while resting, for a daemon that others have started
 COOL_S: Final = 2.0  # after a call that failed, until the next is made
 ATTEMPTS: Final = 4  # daemons in a row that go away before they have answered anything
+GREETING: Final = b'{"mcpx":"attach"}\n'
+GREETED_S: Final = 30.0  # for the daemon to say that it lives
 PAUSE_S: Final = 0.25  # before the second attempt; doubled for each one after it
 
 
@@ -83,6 +86,8 @@ class Shim:
         self._to_daemon = _Outbox()
         self._input_over = False
         self._link: socket.socket | None = None
+        self._greeted = False
+        self._greeted_by = 0.0
         self._summons: Summons | None = None
         self._not_before = 0.0  # when the next attempt of this call may be made
         self._failures = 0
@@ -114,7 +119,8 @@ class Shim:
         poll.register(self._stdout, select.POLLOUT if self._to_client.lines else 0)
         if link >= 0:
             reading = select.POLLIN if self._to_client.waiting < HIGH_WATER else 0
-            poll.register(link, reading | (select.POLLOUT if self._to_daemon.lines else 0))
+            writing = self._greeted and self._to_daemon.lines
+            poll.register(link, reading | (select.POLLOUT if writing else 0))
         ready = dict(poll.poll(self._patience()))
         if ready.get(self._stdout, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             raise BrokenPipeError
@@ -122,12 +128,16 @@ class Shim:
             self._read_client()
         if link in ready:
             self._use_link(ready[link])
+        elif link >= 0 and not self._greeted and time.monotonic() > self._greeted_by:
+            self._cause = f"the daemon does not answer within {GREETED_S:g} s; see {self._place.log}"
+            self._failures = ATTEMPTS
+            self._lose()
         self._to_client.flush(self._stdout)
 
     def _patience(self) -> int | None:
         """Milliseconds until something has to be looked after."""
         if self._link is not None:
-            return None
+            return None if self._greeted else int(1000 * GREETED_S)
         return int(1000 * (REST_S if self._summons is None else POLL_S))
 
     def _read_client(self) -> None:
@@ -139,8 +149,7 @@ class Shim:
         lines = [line for line in self._from_client.feed(chunk) if not isinstance(line, TooLong)]
         passed = [self._session.from_client(line) for line in lines]
         self._to_daemon.put([line for line in passed if line is not None])
-        if self._link is not None:
-            self._write_link()
+        self._write_link()
 
     def _use_link(self, ready: int) -> None:
         assert self._link is not None  # noqa: S101 - it was polled
@@ -154,17 +163,36 @@ class Shim:
                 self._read_daemon(chunk)
 
     def _read_daemon(self, chunk: bytes) -> None:
-        self._failures = 0
         for line in self._from_daemon.feed(chunk):
-            if not isinstance(line, TooLong):
+            if isinstance(line, TooLong):
+                continue
+            if self._greeted:
+                self._failures = 0
                 self._to_client.put(self._session.from_daemon(line))
+            else:
+                self._open_session()
+        if self._session.to_daemon:
+            self._send_own()
         if self._session.refused is not None:
             self._cause, self._session.refused = self._session.refused, None
             self._failures = ATTEMPTS
             self._lose()
 
+    def _open_session(self) -> None:
+        """The daemon lives: tell it what the one before it knew, and then what has waited."""
+        self._greeted = True
+        waiting = self._to_daemon.not_begun()
+        self._to_daemon.put(self._session.replay(waiting) + waiting)
+        self._write_link()
+
+    def _send_own(self) -> None:
+        lines, self._session.to_daemon = self._session.to_daemon, []
+        self._to_daemon.put(lines)
+        self._write_link()
+
     def _write_link(self) -> None:
-        assert self._link is not None  # noqa: S101 - the caller has looked
+        if self._link is None or not self._greeted:
+            return
         try:
             self._to_daemon.flush(self._link.fileno())
             if self._input_over and not self._to_daemon.lines:
@@ -228,7 +256,7 @@ class Shim:
         """A request of the client is worth a call; failing that, somebody may have started a daemon."""
         if self._to_daemon.lines:
             if time.monotonic() - self._gave_up < COOL_S:
-                self._give_up(self._cause)
+                self._refuse()
             else:
                 self._failures = 0
                 self._call()
@@ -241,16 +269,19 @@ class Shim:
         self._end_call()
         joined.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._link = joined
-        waiting = self._to_daemon.not_begun()
-        self._to_daemon.put(self._session.replay(waiting) + waiting)
-        self._write_link()
+        self._greeted, self._greeted_by = False, time.monotonic() + GREETED_S
+        with suppress(OSError):  # its end will be read
+            joined.send(GREETING)
 
     def _give_up(self, cause: str) -> None:
         """Answer what waits, and rest."""
         self._end_call()
         self._gave_up, self._cause = time.monotonic(), cause
         sys.stderr.write(f"mcpx: {cause}\n")
-        self._to_client.put(self._session.refuse(self._to_daemon.not_begun(), cause))
+        self._refuse()
+
+    def _refuse(self) -> None:
+        self._to_client.put(self._session.refuse(self._to_daemon.not_begun(), self._cause))
         self._to_client.flush(self._stdout)
 
 

@@ -1,12 +1,14 @@
 """Control of the daemon over its socket: one line of JSON in, one out.
 
-A connection that begins with `{"mcpx"` is no MCP client. It asks one thing and gets one answer:
+A connection that begins with `{"mcpx"` asks one thing and gets one answer:
 
     {"mcpx": "status"}                                     the state of the daemon and its servers
     {"mcpx": "reload"}                                     read the configuration again
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
     {"mcpx": "inspect" | "exec" | "resources", ...}        see `mcpx.gateway.operations`
+    {"mcpx": "attach"}                                     from now on this is an MCP client, which knows that
+                                                           the daemon lives: nothing is sent to a dying one
 
 A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller
 sends ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
@@ -27,6 +29,7 @@ from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub
 from mcpx.status import snapshot
+from mcpx.version import __version__
 
 log = structlog.get_logger()
 STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
@@ -72,6 +75,8 @@ class Control:
                 return {"restarted": asked.server}
             case "stop":
                 return {"stopping": os.getpid()}
+            case "attach":
+                return {"attached": os.getpid(), "version": __version__}
             case method if method in OPERATIONS:
                 await self._hub.settled(STARTING_S)
                 return await perform(self._hub, asked)
@@ -82,9 +87,9 @@ def _named(done: object, fields: Iterable[str]) -> JSON:
     return {name: list(getattr(done, name)) for name in fields}
 
 
-def asks_to_stop(line: bytes) -> bool:
-    """Whether the daemon is to end once this line has been answered."""
+def asks_to(what: str, line: bytes) -> bool:
+    """Whether this line asks for that, which the door does once it has been answered."""
     try:
-        return msgspec.json.decode(line, type=Asked).mcpx == "stop"
+        return msgspec.json.decode(line, type=Asked).mcpx == what
     except msgspec.DecodeError:
         return False

@@ -19,7 +19,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from mcpx.gateway.control import Control, asks_to_stop
+from mcpx.gateway.control import Control, asks_to
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.stream import StreamClient
 from mcpx.hub import Hub
@@ -122,9 +122,8 @@ class SocketDoor:
                     return
                 await incarnation.while_wanted(lambda: anyio.wait_readable(joined))
                 first = joined.recv(len(CONTROL), socket.MSG_PEEK)
-                if first == CONTROL:
-                    await self._obey(joined)
-                elif first:
+                is_client = await self._obey(joined) if first == CONTROL else bool(first)
+                if is_client:
                     await self._serve(joined, incarnation)
             except OSError as error:  # gone already, or asked to leave before it said anything
                 log.debug("socket.gone", reason=str(error))
@@ -144,8 +143,8 @@ class SocketDoor:
             self.clients -= 1
             log.info("client.left", clients=self.clients)
 
-    async def _obey(self, joined: socket.socket) -> None:
-        """Answer one control request; give up when its sender does."""
+    async def _obey(self, joined: socket.socket) -> bool:
+        """Answer one control request; give up when its sender does. Whether an MCP client follows."""
         line, answer = b"", b""
         with anyio.move_on_after(CONTROL_S):
             line = await _line(joined)
@@ -155,9 +154,10 @@ class SocketDoor:
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(CONTROL_S):
             await _say(joined, answer)
-        if asks_to_stop(line):
+        if asks_to("stop", line):
             log.info("mcpx.stopping", signal="control")
             self._hub.stop()
+        return asks_to("attach", line)
 
 
 async def _line(joined: socket.socket) -> bytes:
@@ -179,7 +179,7 @@ async def _say(joined: socket.socket, answer: bytes) -> None:
 
 
 async def _cancel_when_gone(joined: socket.socket, scope: anyio.CancelScope) -> None:
-    await anyio.wait_readable(joined)  # nothing more is due from it: this is its end
+    await anyio.wait_readable(joined)  # nothing more is due from it yet: this is its end
     scope.cancel()
 
 

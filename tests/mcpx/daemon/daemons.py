@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from mcp import StdioServerParameters
 
 from mcpx.meeting import Meeting, holder, meeting
 from tests.mcpx.serving import PATIENCE_S, Served, environment, run_cli, serving, write_config
@@ -93,7 +94,7 @@ def _last(log: list[dict[str, Any]], field: str) -> Any:
 async def until(holds: Any, *, within: float = PATIENCE_S) -> None:
     """For what tells nobody: looks every few milliseconds."""
     with anyio.fail_after(within):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - there is no event
             await anyio.sleep(0.01)
 
 
@@ -115,8 +116,6 @@ def processes(*words: str) -> list[int]:
 
 def parameters(house: House) -> Any:
     """How the SDK's client starts a shim."""
-    from mcp import StdioServerParameters
-
     args = ["-m", "mcpx", "attach", "--config", house.config]
     return StdioServerParameters(command=sys.executable, args=args, env=environment(house.folder))
 

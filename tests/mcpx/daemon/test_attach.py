@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import anyio
 import pytest
@@ -79,8 +81,7 @@ def children_of(pid: int) -> list[int]:
 
 def parent_of(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
 
@@ -210,8 +211,6 @@ async def test_thousands_that_connect_and_vanish_leave_nothing(house):
 
 async def crowd(house, count: int) -> None:
     """Clients that come and go: some say nothing, some half a line, some begin a session."""
-    import socket
-
     hello = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
     for number in range(count):
         with socket.socket(socket.AF_UNIX) as joined:
@@ -219,16 +218,15 @@ async def crowd(house, count: int) -> None:
             if number % 3:
                 joined.sendall(hello if number % 3 == 1 else hello[:10])
         if number % 50 == 0:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
 
 
 def open_files(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def resident(pid: int) -> int:
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def test_sigterm_ends_a_shim_and_not_the_daemon(house):
