@@ -27,6 +27,7 @@ from mcpx.gateway.stdio import StdioDoor
 from mcpx.gateway.token import load_token
 from mcpx.hub import TEARDOWN_S, Hub
 from mcpx.meeting import Meeting
+from mcpx.notify import Notifier
 from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
 
 log = structlog.get_logger()
@@ -105,13 +106,16 @@ def _http(
 
 
 async def _run(hub: Hub, clients: Clients, *doors: ChildSpec) -> int:
+    notifier = Notifier()
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for door in doors:
         hub.root.add(door)
+    hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in hub.config.notices:
         log.info("config.notice", notice=notice)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_obey_signals, hub)
+        tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
             await hub.run()
         except SupervisorError as failure:
@@ -120,6 +124,12 @@ async def _run(hub: Hub, clients: Clients, *doors: ChildSpec) -> int:
         finally:
             tasks.cancel_scope.cancel()
     return 0
+
+
+def _describe(hub: Hub) -> str:
+    """One line for the service manager."""
+    servers = hub.registry.list_servers()
+    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
 
 
 async def _obey_signals(hub: Hub) -> None:
@@ -138,9 +148,10 @@ async def _obey_signals(hub: Hub) -> None:
 
 def _end_at_once(hub: Hub, why: str, code: int) -> None:
     """Kill every child's process group and leave without another step."""
-    stuck = [name for name, upstream in hub.upstreams.items() if upstream.pid is not None]
+    upstreams = hub.fleet.everything()
+    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
     log.error("mcpx.killed", reason=why, stuck=stuck)
-    for upstream in hub.upstreams.values():
+    for upstream in upstreams:
         if upstream.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(upstream.pid, signal.SIGKILL)

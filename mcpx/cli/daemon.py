@@ -118,6 +118,30 @@ def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FB
     show(_place(config_path).log, lines=lines, follow=follow)
 
 
+@daemon.command(short_help="Have systemd or launchd run it.")
+@with_config
+def install(config_path: str | None) -> None:
+    """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login."""
+    from pathlib import Path
+
+    from mcpx.cli import units
+    from mcpx.config import load
+
+    place = _place(config_path)
+    load(place.config)
+    for line in units.install(Path(place.config)):
+        click.echo(line)
+
+
+@daemon.command(short_help="Take it from systemd or launchd.")
+def uninstall() -> None:
+    """Remove what install has written, and end what it started."""
+    from mcpx.cli import units
+
+    for line in units.uninstall():
+        click.echo(line)
+
+
 def _place(config_path: str | None) -> Meeting:
     from mcpx.meeting import meeting
 

@@ -38,7 +38,8 @@ def reload_config(config_path: str | None) -> None:
     """Have the daemon read its configuration again: only what has changed is started, stopped, restarted."""
     told = _ask(config_path, {"mcpx": "reload"}, within=RELOAD_S)
     for what, names in told.items():
-        click.echo(f"{what}: {', '.join(names) or 'none'}")
+        if names or what in {"added", "removed", "changed", "untouched"}:
+            click.echo(f"{what.replace('_', ' ')}: {', '.join(names) or 'none'}")
 
 
 @click.command(short_help="Restart one server.")
@@ -46,8 +47,8 @@ def reload_config(config_path: str | None) -> None:
 @with_config
 def restart(server: str, config_path: str | None) -> None:
     """End a SERVER of the daemon and start it again, whatever its state."""
-    _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_S)
-    click.echo(f"restarted {server}")
+    told = _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_S)
+    click.echo(f"restarted {server}: {told['state']}")
 
 
 @click.command(short_help="What a server says on standard error.")
@@ -85,6 +86,11 @@ def _show(told: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
-    from mcpx.cli.status_table import show
+    import msgspec
+    from rich.console import Console
 
-    show(told)
+    from mcpx.cli.status_table import render
+    from mcpx.status import Status
+
+    width = None if sys.stdout.isatty() else 120  # a pipe has no width of its own
+    Console(width=width).print(render(msgspec.convert(told, Status)))

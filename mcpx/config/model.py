@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 StructuredContent = Literal["auto", "always", "never"]
+Sessions = Literal["shared", "per_client"]
 
 
 class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
@@ -94,6 +95,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthCheck = HealthCheck()
     restart: RestartPolicy = RestartPolicy()
     auto_describe: bool = True
+    sessions: Sessions = "shared"
 
 
 class ServerConfig(PerServer, frozen=True, kw_only=True):

@@ -17,9 +17,10 @@ sends ends the daemon, unless it asks for that. A caller that goes away cancels 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
+import anyio
 import msgspec
 import structlog
 
@@ -43,6 +44,7 @@ class Control:
         self._hub = hub
         self._config = config
         self._clients = clients
+        self._started = anyio.current_time()
 
     async def answer(self, line: bytes) -> bytes:
         """The line that answers a line. Never raises, but when cancelled."""
@@ -62,17 +64,15 @@ class Control:
     async def _obey(self, asked: Asked) -> JSON:
         match asked.mcpx:
             case "status":
-                told: JSON = msgspec.to_builtins(snapshot(self._hub, clients=self._clients()))
+                status = snapshot(self._hub, clients=self._clients(), started=self._started)
+                told: JSON = msgspec.to_builtins(status)
                 return told
             case "reload":
-                done = await self._hub.reload(load(self._config))
-                return _named(done, ("added", "removed", "changed", "untouched"))
+                reloaded: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
+                return reloaded
             case "restart":
-                self._hub.registry.upstream(
-                    asked.server or ""
-                )  # an unknown name is an error, with the nearest
-                await self._hub.restart(asked.server or "")
-                return {"restarted": asked.server}
+                info = await self._hub.restart(asked.server or "")
+                return {"restarted": info.name, "state": info.describe_state()}
             case "stop":
                 return {"stopping": os.getpid()}
             case "attach":
@@ -81,10 +81,6 @@ class Control:
                 await self._hub.settled(STARTING_S)
                 return await perform(self._hub, asked)
         return {"error": f"no such control request: {asked.mcpx}", "usage": True}
-
-
-def _named(done: object, fields: Iterable[str]) -> JSON:
-    return {name: list(getattr(done, name)) for name in fields}
 
 
 def asks_to(what: str, line: bytes) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 from mcpx.catalog.model import JSON
 from mcpx.content import Shaped
 from mcpx.hub import Hub
+from mcpx.upstream.private import Client
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -27,11 +28,19 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 async def perform(hub: Hub, asked: Asked) -> JSON:
-    """The answer to `inspect`, `exec` or `resources`.
+    """The answer to `inspect`, `exec` or `resources`, for a client that is gone when it has it.
 
     Raises:
         CallError: As the tool of that name.
     """
+    client = Client()
+    try:
+        return await _perform(hub, asked, client)
+    finally:
+        hub.client_left(client)
+
+
+async def _perform(hub: Hub, asked: Asked, client: Client) -> JSON:
     match asked:
         case Asked(mcpx="inspect", server=None):
             # "described" is the state as a person reads it
@@ -39,9 +48,9 @@ async def perform(hub: Hub, asked: Asked) -> JSON:
         case Asked(mcpx="inspect", server=str(server)):
             return _shaped(await hub.router.inspect(server, asked.tool))
         case Asked(mcpx="exec", server=str(server), tool=str(tool)):
-            return _shaped((await hub.router.exec(server, tool, asked.arguments)).shaped)
+            return _shaped((await hub.router.exec(server, tool, asked.arguments, client=client)).shaped)
         case Asked(mcpx="resources", server=str(server), uri=str(uri)):
-            return _shaped(await hub.router.read(server, uri))
+            return _shaped(await hub.router.read(server, uri, client=client))
         case _:
             return {"resources": _resources(hub, asked.server)}
 
