@@ -16,7 +16,7 @@ from mcpx.config import Config
 
 FOR_SERVERS: Final = ("max_message_bytes",)
 """Global settings that a server is started with: a new value restarts them all."""
-AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http")
+AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served")
 """Settings that the tree and its doors are built with."""
 _NO_SETTINGS: Final = frozenset({"source", "servers", "notices"})
 

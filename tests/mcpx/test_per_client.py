@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from contextlib import asynccontextmanager
@@ -17,16 +16,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcpx.catalog.model import State
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.gateway.clients import Clients
-from mcpx.gateway.eras import EraServer
-from mcpx.gateway.fast_lane import FastLane
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.shaping import Shaper
 from mcpx.status import snapshot
 from mcpx.upstream.private import STATELESS, Client
-from mcpx.wire.channel import Channel
-from mcpx.wire.dispatcher import WireDispatcher
+from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched
-from tests.mcpx.serving import ENVELOPE, LEGACY, alive_in_group, serving, write_config
+from tests.mcpx.serving import ENVELOPE, alive_in_group, serving, write_config
 
 pytestmark = pytest.mark.anyio
 OWN = {"sessions": "per_client"}
@@ -210,60 +205,9 @@ async def test_when_mcpx_ends_so_do_the_sessions_of_its_clients(ears):
 # --- through the doors
 
 
-class Line:
-    """A client at a stream door, in both lanes: `slow` asks for an answer in the way that the SDK serves."""
-
-    def __init__(self, hub):
-        self.hub = hub
-        self.slow = False
-        self.fast = 0  # requests that the fast lane took
-        self._last = 0
-        self._rest = b""
-
-    @asynccontextmanager
-    async def connected(self, server):
-        fds = [*os.pipe(), *os.pipe()]
-        for fd in fds:
-            os.set_blocking(fd, False)
-        self._in, self._out = fds[2], fds[1]
-        channel = Channel(fds[0], fds[3])
-        wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
-        connection = EraServer(server, wire)
-        lane = FastLane(self.hub, connection, Shaper(toon=True, toon_min_size=0), b"{}")
-        wire.fast = lambda *given: self._took(not self.slow and lane.take(*given))
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(connection.run)
-                yield self
-                wire.end()  # the client leaves
-        finally:
-            channel.close()
-            for fd in fds:
-                os.close(fd)
-
-    def _took(self, taken):
-        self.fast += taken
-        return taken
-
-    async def ask(self, method, params):
-        self._last += 1
-        message = {"jsonrpc": "2.0", "id": self._last, "method": method, "params": params}
-        os.write(self._out, json.dumps(message).encode() + b"\n")
-        with anyio.fail_after(PATIENCE_S):
-            while True:
-                while b"\n" not in self._rest:
-                    await anyio.wait_readable(self._in)
-                    self._rest += os.read(self._in, 65536)
-                line, _, self._rest = self._rest.partition(b"\n")
-                answer = json.loads(line)
-                if answer.get("id") == self._last:
-                    return answer["result"]
-
-
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
 async def test_at_a_stream_door_a_connection_is_one_client_in_both_lanes(ears, modern):
     meta = {"_meta": ENVELOPE} if modern else {}
-    hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     async with one_server(ears, settings=OWN) as watch:
         server = GatewayServer(watch.hub, Clients(watch.hub))
         pids = []
@@ -272,7 +216,7 @@ async def test_at_a_stream_door_a_connection_is_one_client_in_both_lanes(ears, m
                 if modern:
                     await line.ask("server/discover", meta)
                 else:
-                    await line.ask("initialize", hello)
+                    await line.initialize()
                 for slow in (False, True, False):
                     line.slow = slow
                     result = await line.ask("tools/call", {"name": "exec", "arguments": CALL, **meta})

@@ -12,7 +12,11 @@ from msgspec.structs import replace
 from mcpx.catalog.model import State
 from mcpx.config import HttpGateway
 from mcpx.errors import CallError, Code
+from mcpx.gateway.clients import Clients
+from mcpx.gateway.server import GatewayServer
 from mcpx.reloading import Reloaded, compare, in_force
+from supervisors import ChildSpec
+from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched
 from tests.mcpx.serving import alive_in_group
 
@@ -291,6 +295,38 @@ async def test_settings_of_how_things_are_shown_are_in_force_at_once():
         assert (await watch.hub.router.inspect("s", "echo")).content[0]["text"] != shown
         assert watch.hub.upstreams["s"].pid == pid
         assert heard == [("s", False, True)]
+
+
+async def test_clients_hear_of_it_and_see_the_new_servers_and_settings():
+    rows = [{"name": f"n{number}", "value": number} for number in range(20)]
+    text = str(rows).replace("'", '"')
+    call = {
+        "name": "exec",
+        "arguments": {"server_name": "s", "tool_name": "echo", "arguments": {"text": text}},
+    }
+    async with open_watched(config_of({"s": entry(), "gone": entry()})) as watch:
+        clients = Clients(watch.hub)
+        watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
+        async with Line(watch.hub).connected(GatewayServer(watch.hub, clients)) as line:
+            await line.initialize()
+
+            async def described():
+                return (await line.ask("tools/list", {}))["tools"][0]["description"]
+
+            before = await line.ask("tools/call", call)
+            assert "gone" in await described()
+            await watch.hub.reload(config_of({"s": entry(), "fresh": entry()}))
+            await line.hear("notifications/tools/list_changed")
+            assert "fresh" in await described()
+            assert "gone" not in await described()
+            settings = {"toon_compression_enabled": False, "include_structured_content": "never"}
+            await watch.hub.reload(config_of({"s": entry(), "fresh": entry()}, **settings))
+            for line.slow in (False, True):  # both lanes
+                after = await line.ask("tools/call", call)
+                assert (after["content"][0]["text"], "structuredContent" in after) == (text, False)
+            assert line.fast == 2
+            assert before["content"][0]["text"] != text
+            assert before["structuredContent"] == {"result": rows}
 
 
 async def test_when_mcpx_stops_during_a_reload_nothing_is_left(ears):

@@ -110,7 +110,7 @@ def test_a_systemd_unit_is_kept_alive_and_watched():
     unit = systemd_unit(("/x",), {})
     expected = {
         ("Service", "Type", "notify"),
-        ("Service", "Restart", "always"),
+        ("Service", "Restart", "on-failure"),
         ("Service", "WatchdogSec", "30"),
         ("Install", "WantedBy", "default.target"),
     }
