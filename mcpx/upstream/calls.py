@@ -225,7 +225,7 @@ class Calls:
 
 
 def _is_unread(call: _InFlight, unread: int | None) -> bool:
-    """Whether the server provably has not read the first byte of a call, so that it counts as not sent."""
+    """Whether the server provably has not read the first byte of a call, nor will: it counts as not sent."""
     if unread is not None and call.position is not None:
         return call.position >= unread
-    return call.sent is not None and call.sent.unsent
+    return call.sent is not None and call.sent.recall()

@@ -64,9 +64,17 @@ class Exchange:
         """Whether it has failed, or nobody waits for its answer any more."""
 
     async def trace(self, event: str, _info: object) -> None:
-        """Hear of the steps of the exchange, by the HTTP library's names for them."""
+        """Hear of the steps of the exchange, by the HTTP library's names for them. Raises NotCarriedOut."""
         if event.endswith(_SENDING):
+            if self.over and not self.begun:
+                raise NotCarriedOut("it was taken back")
             self.begun = True
+
+    def recall(self) -> bool:
+        """Take it back: whether not a byte of it was sent, nor will be."""
+        if not self.begun:
+            self.over = True
+        return not self.begun
 
     def fail(self, error: Exception) -> None:
         """There will be no answer, for this reason. The first one counts."""

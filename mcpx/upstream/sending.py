@@ -27,9 +27,8 @@ _AS_IT_CAME: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 class Sent(Protocol):
     """A request on its way."""
 
-    @property
-    def unsent(self) -> bool:
-        """Whether it is known that no byte of it has left."""
+    def recall(self) -> bool:
+        """Take it back: whether not a byte of it was sent, nor will be, where that can be known."""
         ...
 
     def cancel(self, reason: str) -> None:
@@ -75,11 +74,13 @@ class WireSender:
 
 class _SentOnWire:
     __slots__ = ("_outgoing", "_request_id")
-    unsent = False  # what the server has read is known by position
 
     def __init__(self, outgoing: Outgoing, request_id: int) -> None:
         self._outgoing = outgoing
         self._request_id = request_id
+
+    def recall(self) -> bool:
+        return False  # by now it is in the pipe; what the server has read is known by position
 
     def cancel(self, reason: str) -> None:
         self._outgoing.forget(self._request_id, reason)
@@ -146,9 +147,8 @@ class _SentBySession:
         self._exchange = exchange
         self._scope = scope
 
-    @property
-    def unsent(self) -> bool:
-        return not self._exchange.begun
+    def recall(self) -> bool:
+        return self._exchange.recall()
 
     def cancel(self, _reason: str) -> None:
         self._exchange.abandon()
