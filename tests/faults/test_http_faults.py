@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
+import re
+import time
+from itertools import count
+from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.faults.http_rows import faults
-from tests.faults.http_stage import Seen
+from mcpx.errors import CallError, Code, Outcome
+from mcpx.upstream import exchange
+from tests.faults.http_rows import PAGE, faults, flood, flood_of_one_event
+from tests.faults.http_stage import LIMIT, Seen, http_stage
 
 ROW_S = 20.0  # for what takes a few seconds on a machine that has time
 
@@ -28,3 +35,94 @@ async def test_the_fault_is_survived(fault):
     assert not seen.problems, json.dumps(seen.__dict__, indent=2)
     assert seen.caller_saw
     assert seen.ended
+
+
+async def watch_connections(on, *, at_most):
+    """Wait until the server has so few connections."""
+    with anyio.fail_after(5):
+        while (await on.server.order())["connections"] > at_most:
+            pass
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_answer_that_nobody_waits_for_is_hung_up_on(era, monkeypatch):
+    monkeypatch.setattr(exchange, "ABANDONED_S", 0.2)
+    seen = Seen("abandoned")
+    async with http_stage(seen, era=era, call_timeout=0.3) as on:
+        await on.listening()
+        await on.wicked("endless")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(on.caught, Code.TIMEOUT, Outcome.UNKNOWN)
+        await watch_connections(on, at_most=4)  # those that are kept to be used again, and the listening one
+        await on.untouched()
+    assert not seen.problems
+
+
+def peak_memory(*, reset=False):
+    """The most memory this process has had since the last reset, in bytes."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) * 1024
+
+
+async def test_memory_stays_bounded_whatever_comes():
+    await flood(Seen("first"))  # what is loaded once
+    before = peak_memory(reset=True)
+    for play in (flood, flood_of_one_event, faults["HTTP: a small answer that unpacks to over the limit"]):
+        await play(Seen("memory"))
+    assert peak_memory() - before < 10 * LIMIT
+
+
+STORM_S = 3.0
+STORM = [
+    {"do": "drop"},
+    {"do": "drop", "counted": 1},
+    {"do": "drop_body", "counted": 1},
+    {"do": "drop_stream", "counted": 1},
+    {"do": "status", "status": 503},
+    {"do": "status", "status": 429},
+    {"do": "status", "status": 404},
+    {"do": "status", **PAGE},
+    {"do": "other_id", "counted": 1},
+    None,
+]
+
+
+async def test_outcomes_are_honest_in_a_storm_of_faults():
+    """Answered means once, `not_sent` never, `unknown` once at most; nothing runs twice that may not."""
+    seen = Seen("storm")
+    fates = {}
+    numbers = count()
+    until = time.monotonic() + STORM_S
+
+    async def call(on):
+        while time.monotonic() < until:
+            key = str(next(numbers))
+            try:
+                await on.watch.hub.router.exec("w", "act", {"key": key})
+                fates[key] = None
+            except CallError as error:
+                fates[key] = error.outcome
+
+    async with http_stage(seen, queue_timeout=5) as on:
+        chance = random.Random(4)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(call, on)
+            while time.monotonic() < until:
+                worst = chance.choice(STORM)
+                await on.server.order(rule=worst and {"at": "tools/call", **worst})
+                await anyio.sleep(0.02)
+                if chance.random() < 0.1:
+                    await on.server.order(**{chance.choice(["forget", "hang_up"]): True})
+            await on.wicked(None)
+        await on.answered("echo")
+        counted = (await on.server.order())["counted"]
+    assert not seen.problems
+    assert {*fates.values()} == {None, *Outcome}  # or this test shows little
+    assert len(counted) == len(set(counted)), "a call ran twice"
+    times = {None: {1}, Outcome.NOT_SENT: {0}, Outcome.FAILED: {0}, Outcome.UNKNOWN: {0, 1}}
+    wrong = {key: fate for key, fate in fates.items() if counted.count(key) not in times[fate]}
+    assert not wrong

@@ -148,8 +148,10 @@ class WickedHttp:
         await getattr(self, f"do_{rule['do']}")(request, writer, rule)
 
     def count(self, request: Request) -> None:
+        """Note the effect of a call: its key, or the tool."""
         if request.asks == "tools/call":
-            self.counted.append(request.tool)
+            arguments = request.message["params"].get("arguments") or {}
+            self.counted.append(str(arguments.get("key", request.tool)))
 
     def applies(self, request: Request) -> dict[str, Any] | None:
         rule = self.rule
