@@ -5,9 +5,9 @@ not its business, that is pushed; it is for servers that live and are silent. Wh
 
 * An idle session is asked every `interval`; after a miss it is asked again at once, and `failure_threshold`
   misses of `timeout` each end the incarnation: `interval + failure_threshold * timeout` at the most.
-* A server that answered a call is asked an `interval` after that answer, so the promise above holds for it too;
-  one that is busy with a call inside its deadline is never judged: many servers cannot answer while a tool
-  runs. What is no excuse: a call that it has not read, and any call while the kernel has stopped it.
+* A server that answered a call is asked an `interval` after that answer, so the promise holds for it too. One
+  that is busy with a call inside its deadline is never judged: many servers cannot answer while a tool runs.
+  What is no excuse: a call that it has not read, and any call while the kernel has stopped it.
 * A call past its deadline makes it ask at once, and then one miss is enough: that is a hang.
 """
 
@@ -43,7 +43,7 @@ class Activity(Protocol):
 
 
 class Health:
-    """Watches one session. `kill`, given the reason, ends a server that would not notice being asked to leave."""
+    """Watches one session. `kill`, given the reason, ends a server that would not notice being asked to."""
 
     def __init__(
         self, settings: HealthCheck, activity: Activity, ask: Ask, kill: Callable[[str], None]
@@ -84,7 +84,7 @@ class Health:
         return is_overdue
 
     def _next_look(self) -> float:
-        """An interval after the last answer, or from now if that is over (the server is busy, or was asked)."""
+        """An interval after the last answer, or from now if that is over (it is busy, or was asked)."""
         now = anyio.current_time()
         due = self._activity.answered_at + self._settings.interval
         return due if due > now else now + self._settings.interval

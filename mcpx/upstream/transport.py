@@ -49,7 +49,7 @@ class Link:
         self.first_unread: Callable[[], int | None] = lambda: None
         """The position in what was sent from which on the server has read nothing, where that is known."""
         self.stopped: Callable[[], bool] = lambda: False
-        """Whether the kernel has stopped the server (SIGSTOP), where that is known: it is at work on nothing."""
+        """Whether the kernel has stopped the server (SIGSTOP), where that is known: it works on nothing."""
         self.kill: Callable[[], None] = lambda: None
         """End a server that hangs; for a child process this is SIGKILL to its group."""
         self.trouble: str | None = None

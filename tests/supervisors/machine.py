@@ -49,6 +49,7 @@ class Kernel(RuleBasedStateMachine):
         self.said_ready: set[int] = set()
         self.up_since: float | None = None
         self.streak = 0  # failures in a row, counted here independently
+        self.probed_at = float("-inf")  # when a demand while parked was last met with an attempt
         self.asked_to_stop = False
         self.over = False
 
@@ -106,6 +107,7 @@ class Kernel(RuleBasedStateMachine):
         if before.phase is Phase.STARTING:
             assert self.state.phase is Phase.UP
             self.up_since = self.now
+            self.probed_at = float("-inf")
 
     @precondition(lambda self: self.alive is not None)
     @rule(cause=CAUSES, roll=ROLLS)
@@ -156,9 +158,21 @@ class Kernel(RuleBasedStateMachine):
             if not spawned:
                 assert self.timer[1] <= before.attempt_at + 1.0 or self.timer[1] == before.next_attempt_at
         elif before.phase is Phase.PARKED:
-            assert spawned == (since >= min(self.policy.parking.refusal, self.policy.parking.probe))
+            rest = min(self.policy.parking.refusal, self.policy.parking.probe)
+            assert spawned == (self.now - self.probed_at >= rest)
+            if spawned:
+                self.probed_at = self.now
         else:
             assert commands == []
+
+    @precondition(lambda self: self.state.phase is Phase.PARKED)
+    @rule()
+    def demand_again_at_once(self):
+        """Two callers, one after the other, of a child that cannot be cured."""
+        self.demand()
+        if self.alive is not None:
+            self.exited(Cause("cannot", curable=False), 0.75)
+            self.demand()
 
     @rule()
     def resume(self):
