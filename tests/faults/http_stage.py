@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ import anyio.abc
 
 from mcpx.catalog.model import State
 from mcpx.errors import CallError, Code, Outcome
+from tests.faults import traces
+from tests.faults.stage import Seen
 from tests.mcpx.scripted import Watch, config_of, entry, open_watched
 
 SERVER = Path(__file__).with_name("wicked_http.py")
@@ -35,30 +36,12 @@ SMALL = {
     "call_timeout": 1.0,
     "queue_timeout": 1.0,
 }
+PAGE: dict[str, Any] = {
+    "status": 200,
+    "body": "<html>Please log in</html>",
+    "headers": {"content_type": "text/html; charset=utf-8"},
+}
 PROBING = {"health_check_interval": 0.3, "health_check_timeout": 0.2}
-
-
-@dataclass
-class Seen:
-    """What one row has shown; without problems it holds."""
-
-    fault: str
-    caller_saw: str = ""
-    error_s: float | None = None
-    """From the fault to the caller's error or answer."""
-    recovery_s: float | None = None
-    """From the fault to the next `ready`."""
-    ended: str = ""
-    neighbour_s: float = 0.0
-    """The neighbour's slowest call."""
-    left: int = 0
-    """File descriptors."""
-    problems: list[str] = field(default_factory=list)
-
-    def check(self, holds: object, problem: str) -> None:
-        """Note a problem unless something holds."""
-        if not holds:
-            self.problems.append(problem)
 
 
 class WickedProcess:
@@ -231,7 +214,7 @@ async def http_stage(
     **settings: Any,
 ) -> AsyncIterator[HttpStage]:
     """A running stage; the server does its worst from the start if `do` is given."""
-    before = descriptors(), len(asyncio.all_tasks())
+    before = traces.descriptors(), len(asyncio.all_tasks())
     server = WickedProcess({"era": era, "rule": do and {"at": at, "do": do, **(rule or {})}})
     await server.start()
     kind, path = ("sse", "sse") if era == "sse" else ("http", "mcp")
@@ -250,8 +233,7 @@ async def http_stage(
         await _all_hung_up(server, seen)
     finally:
         await server.kill()
-    after = descriptors(), len(asyncio.all_tasks())
-    seen.left = max(0, after[0] - before[0])
+    after = traces.descriptors(), len(asyncio.all_tasks())
     seen.check(after[0] <= before[0], f"{after[0] - before[0]} file descriptors are left")
     seen.check(after[1] <= before[1], f"{after[1] - before[1]} tasks are left")
 
@@ -263,7 +245,3 @@ async def _all_hung_up(server: WickedProcess, seen: Seen) -> None:
             pass
         return
     seen.check(False, "connections to the server are left")
-
-
-def descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())

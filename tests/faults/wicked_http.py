@@ -12,18 +12,19 @@ It says `{"port": ...}` on standard output once it listens. Then it takes orders
 object a line, and answers each with its state once it is carried out: `rule` (null for none), `forget` (all
 sessions), `hang_up` (on everybody), `listen` (false closes the port), `add_tool` (and tell all who listen).
 
-Standard library only; imports nothing of MCPX.
+Standard library only, and its neighbour `wicked_sockets`; imports nothing of MCPX.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import json
 import sys
 import uuid
 from typing import Any
+
+from wicked_sockets import HttpServer, Request
 
 LEGACY, MODERN, OLD = "2025-11-25", "2026-07-28", "2024-11-05"
 EMPTY = {"type": "object"}
@@ -34,41 +35,23 @@ TICK_S = 0.02  # between two pieces of what never ends
 CACHED = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 
 
-class Request:
-    """One HTTP request, and the JSON-RPC message in it."""
-
-    def __init__(
-        self, method: str, headers: dict[str, str], body: bytes, reader: asyncio.StreamReader
-    ) -> None:
-        self.method, self.headers, self._reader = method, headers, reader
-        self.message: dict[str, Any] = json.loads(body) if body else {}
-        self.asks = str(self.message.get("method", ""))
-        self.tool = str((self.message.get("params") or {}).get("name", ""))
-
-    async def client_gone(self) -> None:
-        """Wait until the client hangs up."""
-        await self._reader.read()
-
-
-class WickedHttp:
+class WickedHttp(HttpServer):
     """One server, and everybody connected to it."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.era = options.get("era", "legacy")
         self.rule: dict[str, Any] | None = options.get("rule")
-        self.port = options.get("port", 0)
+        super().__init__(options.get("port", 0))
         self.sessions: set[str] = set()
-        self.connections: set[asyncio.StreamWriter] = set()
         self.listeners: set[tuple[asyncio.StreamWriter, Any]] = set()
         self.tools = list(TOOLS)
         self.counted: list[str] = []
         self.seen: dict[str, int] = {}
-        self.server: asyncio.Server | None = None
 
     # --- its life
 
     async def run(self) -> None:
-        await self.order_listen(True)
+        await self.listen_on_port()
         print(json.dumps({"port": self.port}), flush=True)
         loop = asyncio.get_running_loop()
         orders = asyncio.StreamReader()
@@ -92,16 +75,13 @@ class WickedHttp:
         self.sessions.clear()
 
     async def order_hang_up(self, _value: Any) -> None:
-        for writer in list(self.connections):
-            writer.transport.abort()
+        self.hang_up()
 
     async def order_listen(self, wanted: bool) -> None:
         if wanted:
-            self.server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
-            self.port = self.server.sockets[0].getsockname()[1]
-        elif self.server is not None:
-            self.server.close()
-            await self.order_hang_up(True)
+            await self.listen_on_port()
+        else:
+            self.close_port()
 
     async def order_add_tool(self, name: str) -> None:
         self.tools.append(name)
@@ -111,30 +91,10 @@ class WickedHttp:
                 note["params"] = {"_meta": {"io.modelcontextprotocol/subscriptionId": listen_id}}
             await self.event(writer, note)
 
-    # --- HTTP
+    def closed(self, writer: asyncio.StreamWriter) -> None:
+        self.listeners = {each for each in self.listeners if each[0] is not writer}
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections.add(writer)
-        try:
-            while (request := await self.read(reader)) is not None:
-                await self.take(request, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            self.connections.discard(writer)
-            self.listeners = {each for each in self.listeners if each[0] is not writer}
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
-
-    async def read(self, reader: asyncio.StreamReader) -> Request | None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        first, *lines = head.decode().split("\r\n")
-        method = first.partition(" ")[0]
-        pairs = (line.split(":", 1) for line in lines if line)
-        headers = {name.lower(): value.strip() for name, value in pairs}
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
-        return Request(method, headers, body, reader)
+    # --- requests
 
     async def take(self, request: Request, writer: asyncio.StreamWriter) -> None:
         what = request.asks or request.method
@@ -168,28 +128,6 @@ class WickedHttp:
         if "times" in rule:
             rule["times"] -= 1
         return rule
-
-    async def respond(
-        self, writer: asyncio.StreamWriter, status: int, body: bytes = b"", **headers: str
-    ) -> None:
-        await self.head(writer, status, content_length=str(len(body)), **headers)
-        await self.write(writer, body)
-
-    async def head(self, writer: asyncio.StreamWriter, status: int, **headers: str) -> None:
-        lines = [f"HTTP/1.1 {status} .", *(f"{k.replace('_', '-')}: {v}" for k, v in headers.items())]
-        await self.write(writer, ("\r\n".join(lines) + "\r\n\r\n").encode())
-
-    async def stream(self, writer: asyncio.StreamWriter) -> None:
-        """The head of an event stream, which ends with the connection."""
-        await self.head(writer, 200, content_type="text/event-stream", connection="close")
-
-    async def event(self, writer: asyncio.StreamWriter, message: Any, event_id: str | None = None) -> None:
-        named = f"id: {event_id}\n" if event_id else ""
-        await self.write(writer, f"{named}event: message\ndata: {json.dumps(message)}\n\n".encode())
-
-    async def write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
-        writer.write(data)
-        await writer.drain()
 
     # --- behaving
 
