@@ -14,6 +14,7 @@ from mcpx.arguments import ArgumentChecker, read_raw_arguments
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.content import Shaped, read_result, shape_tool_result
 from mcpx.registry import Registry
+from mcpx.upstream.private import Client
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import CallTool, OnProgress
 
@@ -60,9 +61,13 @@ class Executor:
 
     def __init__(self, registry: Registry, *, toon: bool = True, toon_min_size: int = 0) -> None:
         self._registry = registry
+        self._checker = ArgumentChecker()
+        self.configure(toon=toon, toon_min_size=toon_min_size)
+
+    def configure(self, *, toon: bool, toon_min_size: int) -> None:
+        """Shape results by these settings from now on."""
         self._toon = toon
         self._toon_min_size = toon_min_size
-        self._checker = ArgumentChecker()
 
     def dispatch(
         self,
@@ -71,6 +76,8 @@ class Executor:
         arguments: msgspec.Raw | bytes,
         reply: RawReply,
         on_progress: OnProgress | None = None,
+        *,
+        client: Client | None = None,
     ) -> None:
         """Check a call and put it into its server's queue; `reply` gets the raw result.
 
@@ -83,7 +90,7 @@ class Executor:
         checked, raw = read_raw_arguments(arguments, tool)
         self._checker.check(tool, checked)
         call = CallTool(tool_name, raw, on_progress, safe=_is_safe(tool))
-        self._registry.upstream(server_name).submit(call, reply)
+        self._registry.session(server_name, client).submit(call, reply)
 
     def shape(self, server_name: str, tool_name: str, result: msgspec.Raw) -> ExecutionResult:
         """The upstream's result in the form for model and program. Raises CallError `protocol_error`."""

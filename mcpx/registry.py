@@ -14,6 +14,7 @@ from mcpx.catalog.suggest import unknown_resource, unknown_server, unknown_tool
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.private import Client
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import ReadResource
 
@@ -69,6 +70,19 @@ class Registry:
             raise unknown_server(server_name, self.list_servers())
         return upstream
 
+    def session(self, server_name: str, client: Client | None) -> Upstream:
+        """What serves this client's calls: the server, or the client's own session with it.
+
+        A program that uses MCPX as a library is no client (None).
+
+        Raises:
+            CallError: `unknown_server`, or `server_unavailable`: the client can have no session of its own.
+        """
+        upstream = self.upstream(server_name)
+        if upstream.private is None or client is None or upstream.queue.closed:
+            return upstream
+        return upstream.private.of(client)
+
     def tool(self, server_name: str, tool_name: str) -> ToolInfo:
         """A tool that is to be used. Raises CallError: unknown server or tool, or not listed yet."""
         upstream = self.upstream(server_name)
@@ -87,7 +101,7 @@ class Registry:
 
     # --- reading
 
-    def submit_read(self, server_name: str, uri: str, reply: RawReply) -> None:
+    def submit_read(self, server_name: str, uri: str, reply: RawReply, client: Client | None = None) -> None:
         """Ask an upstream for a resource; `reply` gets the raw result.
 
         Raises:
@@ -97,7 +111,7 @@ class Registry:
         catalogue = upstream.catalogue
         if catalogue is not None and uri not in catalogue.resources and not catalogue.templates:
             raise unknown_resource(upstream.info(), uri)
-        upstream.submit(ReadResource(uri), reply)
+        self.session(server_name, client).submit(ReadResource(uri), reply)
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.

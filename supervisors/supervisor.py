@@ -48,6 +48,7 @@ class _Child:
         self.timer: anyio.CancelScope | None = None
         self.held: int | None = None  # generation of a start that is held back
         self.done = anyio.Event()
+        self.dismissed = False
 
 
 class Supervisor:
@@ -98,6 +99,12 @@ class Supervisor:
         self._feed(child, lifecycle.Stop())
         await child.done.wait()
         self._children.pop(name, None)
+
+    def dismiss(self, name: str) -> None:
+        """Stop a child, and forget it once it has left; do not wait for that. Raises NoSuchChild."""
+        child = self._child(name)
+        child.dismissed = True
+        self._feed(child, lifecycle.Stop())
 
     def names(self) -> list[str]:
         """The children's names in the order they were added."""
@@ -221,6 +228,8 @@ class Supervisor:
 
     def _after_done(self, child: _Child, *, asked: bool) -> None:
         child.done.set()
+        if child.dismissed:
+            self._children.pop(child.spec.name, None)
         cause = child.state.cause
         if child.spec.significant and not asked:
             if cause is None or cause.normal:

@@ -16,6 +16,7 @@ from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import PROTOCOL_VERSION_META_KEY, SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.config import Config
 from mcpx.errors import CallError, Code
 from mcpx.gateway import tools
 from mcpx.gateway.clients import wants_structured_content
@@ -69,8 +70,10 @@ class FastLane:
     def __init__(self, hub: Hub, connection: EraServer, shaper: Shaper, server_info: bytes) -> None:
         self._router = hub.router_ref
         self._upstreams = hub.upstreams
-        self._policy = hub.config.include_structured_content
+        self._hub = hub
+        self._config = hub.config
         self._connection = connection
+        self._client = connection.client
         self._shaper = shaper
         self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + server_info + b"}"
 
@@ -106,9 +109,9 @@ class FastLane:
             return None
         if params.name == tools.EXEC and given.tool_name:
             progress = self._progress(wire, params.meta)
-            return Exec(given.server_name, given.tool_name, given.arguments, progress)
+            return Exec(given.server_name, given.tool_name, given.arguments, progress, self._client)
         if params.name == tools.RESOURCES and given.uri:
-            return Read(given.server_name, given.uri)
+            return Read(given.server_name, given.uri, self._client)
         return None
 
     def _progress(self, wire: WireDispatcher, meta: _Meta | None) -> OnProgress | None:
@@ -124,7 +127,10 @@ class FastLane:
         return progressed
 
     def _send(self, wire: WireDispatcher, request_id: RequestId, message: Message, params: _Params) -> None:
-        structured = wants_structured_content(self._policy, self._client_name(params.meta))
+        if self._config is not self._hub.config:
+            self._reconfigure(self._hub.config)
+        policy = self._config.include_structured_content
+        structured = wants_structured_content(policy, self._client_name(params.meta))
         key = coerce_request_id(request_id)
 
         def answer(reply: RawReply) -> None:
@@ -140,6 +146,13 @@ class FastLane:
         except SupervisorError as error:  # flooded, or on its way out
             text = f"MCPX takes no more requests ({error}); nothing was sent, try again later"
             reply.reject(CallError(Code.OVERLOADED, text, server=message.server_name))
+
+    def _reconfigure(self, config: Config) -> None:
+        """The configuration was reloaded: shape answers by the new one."""
+        self._config = config
+        self._shaper = Shaper(
+            toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size
+        )
 
     def _client_name(self, meta: _Meta | None) -> str | None:
         if meta is not None and meta.client_info is not None:

@@ -7,7 +7,7 @@ first `tools/list` waits for the servers, up to `startup_wait` from the start of
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import mcp_types
@@ -24,11 +24,17 @@ from mcpx.catalog.suggest import nearest
 from mcpx.content import Shaped
 from mcpx.errors import CallError
 from mcpx.gateway import tools
+from mcpx.gateway.caller import caller
 from mcpx.gateway.clients import Clients, client_name, wants_structured_content
 from mcpx.hub import Hub
+from mcpx.upstream.private import Client
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
+SETTLED_KEY: Final = "mcpx/settled"
+"""In a list's `_meta`: wait until every server is ready or has failed once. Our own shim asks for that, when
+it compares the tools of a new daemon with those that its client knows."""
+SETTLING_S: Final = 60.0  # that such a list waits at most
 
 
 class GatewayServer(Server[Any]):
@@ -48,7 +54,6 @@ class GatewayServer(Server[Any]):
         )
         self.middleware = [clients.meet]
         self._hub = hub
-        self._config = hub.config
         self._wait_until = anyio.current_time() + hub.config.startup_wait
 
     def create_initialization_options(
@@ -61,21 +66,30 @@ class GatewayServer(Server[Any]):
         options = notification_options or NotificationOptions(tools_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
+    def client_left(self, client: Client) -> None:
+        """A connection has ended: what belongs to its client alone ends too."""
+        self._hub.client_left(client)
+
     async def _list_tools(
-        self, _ctx: Context, _params: mcp_types.PaginatedRequestParams | None
+        self, ctx: Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        await self._hub.settled(self._wait_until - anyio.current_time())
+        wait = (
+            SETTLING_S if ctx.meta and ctx.meta.get(SETTLED_KEY) else self._wait_until - anyio.current_time()
+        )
+        await self._hub.settled(wait)
         descriptions = describe(
             self._hub.registry.list_servers(),
-            budget=self._config.catalog_token_budget,
-            max_description_len=self._config.max_description_len,
+            budget=self._hub.config.catalog_token_budget,
+            max_description_len=self._hub.config.max_description_len,
         )
         return mcp_types.ListToolsResult(tools=tools.tools(descriptions))
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         if params.name not in tools.NAMES:
             raise MCPError(INVALID_PARAMS, _unknown(params.name))
-        wanted = wants_structured_content(self._config.include_structured_content, client_name(ctx.session))
+        wanted = wants_structured_content(
+            self._hub.config.include_structured_content, client_name(ctx.session)
+        )
         arguments = params.arguments or {}
         if problem := _missing(params.name, arguments):
             return tools.wrong_parameters(params.name, problem, structured=wanted)
@@ -87,17 +101,18 @@ class GatewayServer(Server[Any]):
     async def _run(self, ctx: Context, name: str, arguments: JSON) -> Shaped:
         router = self._hub.router
         server = arguments["server_name"]
+        client = caller(ctx.session._connection, self._hub)  # noqa: SLF001 - the SDK has no other way to it
         if name == tools.INSPECT:
             return await router.inspect(server, arguments.get("tool_name") or None)
         if name == tools.RESOURCES:
-            return await router.read(server, arguments["uri"])
-        return await self._exec(ctx, server, arguments["tool_name"], arguments.get("arguments"))
+            return await router.read(server, arguments["uri"], client=client)
+        return await self._exec(ctx, server, arguments["tool_name"], arguments.get("arguments"), client)
 
-    async def _exec(self, ctx: Context, server: str, tool: str, arguments: Any) -> Shaped:
+    async def _exec(self, ctx: Context, server: str, tool: str, arguments: Any, client: Client) -> Shaped:
         """Run a tool, with progress to the client, in order, if it asked for it."""
         router = self._hub.router
         if not (ctx.meta and ctx.meta.get("progress_token") is not None):
-            return (await router.exec(server, tool, arguments)).shaped
+            return (await router.exec(server, tool, arguments, client=client)).shaped
         send, reports = anyio.create_memory_object_stream[tuple[float, float | None, str | None]](math.inf)
 
         async def report() -> None:
@@ -110,7 +125,9 @@ class GatewayServer(Server[Any]):
             tasks.start_soon(report)
             with send:
                 try:
-                    done = await router.exec(server, tool, arguments, lambda *told: send.send_nowait(told))
+                    done = await router.exec(
+                        server, tool, arguments, lambda *told: send.send_nowait(told), client=client
+                    )
                 except CallError as error:  # carried out of the task group, which would wrap it
                     failure = error
         if failure is not None:

@@ -29,6 +29,7 @@ from mcpx.upstream.faults import BadListing
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.health import Health
 from mcpx.upstream.listing import list_catalogue
+from mcpx.upstream.private import Client, PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import UpstreamSession, open_session
@@ -55,7 +56,11 @@ OnCatalogue = Callable[[str, Diff], None]
 
 
 class Upstream:
-    """One upstream server, for as long as MCPX runs."""
+    """One upstream server, for as long as its configuration is in force.
+
+    `child` is what the supervisor and the ledger know it by, where that is not its name. `client` is whose
+    session it is, where it is a client's own; then its `counters` are those of the server.
+    """
 
     def __init__(
         self,
@@ -65,20 +70,30 @@ class Upstream:
         ledger: Ledger,
         server_log: ServerLog,
         max_message_bytes: int,
+        child: str | None = None,
+        counters: Counters | None = None,
+        client: Client | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
     ) -> None:
         self.config = config
         self.name = config.name
+        self.child = child or config.name
         self.catalogue: Catalogue | None = None
-        self.counters = Counters()
-        self.queue = CallQueue(config, supervisor, self.counters, self.info)
+        self.client = client
+        self.private: PrivateSessions | None = None
+        """The sessions that belong to one client each, where the server gives them."""
+        self.counters = counters or Counters()
+        self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self.pid: int | None = None
+        self.last_error: str | None = None
+        """Why it failed last, whether it is well again or not; kept by whoever hears of it."""
+        self._leaving: str | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
         self._probe = True  # not for a server that was found to be of the handshake era
         self._describer = Describer(config.name)
-        self._server_log = server_log
+        self.server_log = server_log
         self._log = log.bind(server=config.name)
 
     # --- for everybody
@@ -90,16 +105,33 @@ class Upstream:
             return ServerInfo(
                 name=self.name, state=State.DISABLED, transport=kind, cause=self.config.disabled
             )
+        if self.queue.closed or self.queue.held:
+            return ServerInfo(
+                name=self.name,
+                state=State.STOPPED if self.queue.closed else State.STARTING,
+                transport=kind,
+                cause=self._leaving or self.queue.held,
+                catalogue=self.catalogue,
+            )
         life = self.queue.lifecycle()
         at = life.next_attempt_at
         return ServerInfo(
             name=self.name,
-            state=State.STOPPED if self.queue.closed else STATES[life.phase],
+            state=STATES[self.queue.lifecycle_phase()],
             transport=kind,
             cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
             retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
             catalogue=self.catalogue,
         )
+
+    def sessions(self) -> list[Upstream]:
+        """This one, and those with the same server that belong to one client each."""
+        return [self, *(self.private or ())]
+
+    def retire(self, why: str) -> None:
+        """Take no more requests, and fail those that wait, because of `why`; the running ones may finish."""
+        self._leaving = why
+        self.queue.close()
 
     def submit(self, request: Request, reply: RawReply) -> None:
         """Send or queue a request. Raises CallError, `not_sent`, where neither is possible."""
@@ -120,7 +152,7 @@ class Upstream:
                 self.config,
                 probe=probe,
                 limit=self._limit,
-                hooks=Hooks(self._note_child, self._note_rubbish, self._server_log.write),
+                hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
                 changes=changes,
             ) as session:
                 await self._list(session, incarnation.generation)
@@ -130,13 +162,13 @@ class Upstream:
                 await self._serve(session, incarnation, changes)
         finally:  # only now: the process has been seen off
             self.pid = None
-            self._ledger.remove(self.name)
-            self._server_log.close()
+            self._ledger.remove(self.child)
+            self.server_log.close()
 
     def _note_child(self, link: Link) -> None:
         self.pid = link.pid
         if link.pid is not None:
-            self._ledger.add(self.name, link.pid)
+            self._ledger.add(self.child, link.pid)
 
     async def _serve(self, session: UpstreamSession, incarnation: Incarnation, changes: Flag) -> None:
         """Serve the queue; when asked to leave, finish what is running."""

@@ -125,7 +125,8 @@ class Calls:
         reply = envelope.reply
         if reply is None or reply.settled:
             return
-        if not self._link.alive():  # dead, though not yet told: nothing is sent
+        if not self._link.alive() or (not len(self._in_flight) and self._link.doomed()):
+            # dead or dying, though we have not been told yet; with calls in flight the look is not worth it
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
             return

@@ -46,6 +46,8 @@ class Link:
         self.stderr_tail: Callable[[], str] = str
         self.alive: Callable[[], bool] = lambda: not self.lost.is_set()
         """Whether it still makes sense to send; for a child process this asks the kernel."""
+        self.doomed: Callable[[], bool] = lambda: False
+        """Whether the server is about to die, though it may still take what is sent; asks the kernel."""
         self.first_unread: Callable[[], int | None] = lambda: None
         """The position in what was sent from which on the server has read nothing, where that is known."""
         self.stopped: Callable[[], bool] = lambda: False
@@ -129,6 +131,7 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks) -> AsyncIterator[Link]:
         link.stderr_tail = child.stderr_tail
         link.alive = child.alive
         link.stopped = child.stopped
+        link.doomed = child.doomed
         link.kill = child.kill
         link.first_unread = child.channel.first_unread
         async with anyio.create_task_group() as tasks:

@@ -198,6 +198,8 @@ class Kernel(RuleBasedStateMachine):
         self.asked_to_stop = True
         self.up_since = None if self.state.phase is not Phase.UP else self.up_since
         assert self.state.phase in {Phase.STOPPING, Phase.DONE}
+        assert self.halted or self.alive is None
+        assert self.state.again_at is None
 
     @precondition(lambda self: self.state.generation > 1)
     @rule(age=st.integers(1, 3), data=st.data())

@@ -289,3 +289,31 @@ def test_a_failure_is_classified_by_its_child(virtual):
         assert (parked.failures, parked.cause.text) == (1, "hopeless: no luck")
 
     virtual(supervised(main))
+
+
+def test_a_dismissed_child_leaves_in_its_time_and_is_forgotten(virtual):
+    async def main(supervisor, recorder):
+        left = anyio.Event()
+
+        async def leaves_late(incarnation):
+            incarnation.ready()
+            await incarnation.stopping.wait()
+            await anyio.sleep(3)
+            left.set()
+
+        supervisor.add(ChildSpec(name="late", run=leaves_late))
+        supervisor.add(ChildSpec(name="other", run=Patient().run))
+        await recorder.wait_for(ChildReady, count=2)
+        supervisor.dismiss("late")
+        assert supervisor.names() == ["late", "other"]
+        supervisor.dismiss("late")  # twice is once
+        await left.wait()
+        await recorder.wait_for(ChildStopped)
+        assert anyio.current_time() == pytest.approx(3)
+        assert supervisor.names() == ["other"]
+        with pytest.raises(NoSuchChild):
+            supervisor.dismiss("late")
+        supervisor.add(ChildSpec(name="late", run=Patient().run))  # the name is free again
+        await recorder.wait_for(ChildReady, count=3)
+
+    virtual(supervised(main))
