@@ -203,16 +203,22 @@ async def _sse(sse: Sse, limit: int) -> AsyncIterator[Link]:
         if client is not None:
             client.told, client.apart = link, apart
         async with anyio.create_task_group() as tasks, incoming, read:
-            tasks.start_soon(_relay, theirs, incoming, link)
+            tasks.start_soon(_relay, theirs, incoming, link, client)
             try:
                 yield link
             finally:
                 tasks.cancel_scope.cancel()
 
 
-async def _relay(theirs: ReadStream[SessionMessage | Exception], incoming: Incoming, link: Link) -> None:
+async def _relay(
+    theirs: ReadStream[SessionMessage | Exception],
+    incoming: Incoming,
+    link: Link,
+    client: GuardedClient | None,
+) -> None:
     """Pass messages on, to see where the stream ends."""
     async for message in theirs:
         await incoming.send(message)
-    link.lose("the event stream ended")
+    stream = client.event_stream if client is not None else None
+    link.lose(stream.why if stream is not None else "the event stream ended")
     incoming.close()

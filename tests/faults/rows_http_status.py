@@ -172,16 +172,30 @@ async def locked_out(seen: Seen) -> None:
         await on.recovered(2)
 
 
+NO_SESSION = '{"jsonrpc": "2.0", "error": {"code": -32000, "message": "No valid session"}}'
+UNREAD: dict[str, Any] = {
+    "status": 400,
+    "body": NO_SESSION,
+    "headers": {"content_type": "application/json"},
+}
+
+
 @faults.row("HTTP 400: the session is not valid any more")
 async def invalid_session(seen: Seen) -> None:
-    """What servers answer that do not know the 404: a look at the session finds it over."""
-    error = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No valid session"}}'
+    """What servers answer that do not know the 404; a ping in the session finds it over."""
     async with http_stage(seen) as on:
-        rule = {"status": 400, "body": error, "headers": {"content_type": "application/json"}}
-        await on.wicked("status", "*", times=2, **rule)
-        await on.caught(Code.UPSTREAM_ERROR, FAILED, "HTTP 400 (Bad Request): No valid session")
-        on.check(await on.counted() == 0, "the call ran")
+        await on.wicked("status", "*", times=2, **UNREAD)
+        await on.answered()
         await on.recovered(2)
+        on.check(await on.counted() == 1, "the call did not run once")
+
+
+@faults.row("HTTP 400: one call is not read")
+async def unread(seen: Seen) -> None:
+    async with http_stage(seen) as on:
+        await on.wicked("status", **UNREAD)
+        await on.caught(Code.UPSTREAM_ERROR, FAILED, "HTTP 400 (Bad Request): No valid session")
+        await on.untouched()
 
 
 # --- refusals of one call

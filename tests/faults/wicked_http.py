@@ -261,6 +261,11 @@ class WickedHttp(HttpServer):
         """The right answer, but for its size."""
         content = [{"type": "text", "text": "x" * rule["bytes"]}]
         answer = {"jsonrpc": "2.0", "id": request.message["id"], "result": {"content": content}}
+        if self.era == "sse":
+            await self.respond(writer, 202)
+            for listener, _ in list(self.listeners):
+                await self.event(listener, answer)
+            return
         if rule.get("stream"):
             await self.stream(writer)
             await self.event(writer, answer)
