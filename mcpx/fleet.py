@@ -121,7 +121,9 @@ class Fleet:
         return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
     def _start(self, upstream: Upstream) -> None:
-        if upstream.config.disabled is None and not self._stopping:
+        if self._stopping:
+            upstream.queue.close()
+        elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
             upstream.queue.held = None
             self.supervisor.add(self._spec(upstream))
@@ -152,6 +154,8 @@ class Fleet:
         new = {name: self._upstream(config.servers[name]) for name in (*plan.changed, *plan.added)}
         for name in plan.changed:
             self._succeed(old[name], new[name])
+        for name in plan.added:
+            self._start(new[name])
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
         self._list(staying | {name: old[name] for name in plan.removed})
         for name in (*plan.added, *plan.changed):
@@ -161,8 +165,6 @@ class Fleet:
                 tasks.start_soon(self._retire, old[name], REMOVED)
             for name in plan.changed:
                 tasks.start_soon(self._replace, old[name], new[name])
-            for name in plan.added:
-                self._start(new[name])
         self._list(staying)
         for name in plan.removed:
             gone = diff(old[name].catalogue, Catalogue(generation=0))

@@ -54,6 +54,8 @@ class Hub:
         self.executor = Executor(self.registry)
         self._inspector = Inspector(self.registry)
         self._reloading = anyio.Lock()
+        self.started: float | None = None
+        """When it was run, by `anyio.current_time()`; None before."""
         self._apply_settings()
         self._build_tree()
 
@@ -81,6 +83,7 @@ class Hub:
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the tree until `stop`, or until it fails. Raises SupervisorError."""
+        self.started = anyio.current_time()
         self._warn_of_disabled(self.upstreams)
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
@@ -125,6 +128,8 @@ class Hub:
                 plan = compare(self.config, config)
                 self.config = in_force(self.config, config)
                 self._apply_settings()
+                for notice in config.notices:
+                    log.info("config.notice", notice=notice)
                 self._warn_of_disabled((*plan.added, *plan.changed))
                 await self.fleet.change(self.config, plan)
                 if plan.settings:
@@ -145,6 +150,7 @@ class Hub:
             info = upstream.info()
             text = f"{name} cannot be restarted ({info.describe_state()})"
             raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details={"state": str(info.state)})
+        log.info("upstream.restarting", server=name, state=str(upstream.info().state))
         await self.fleet.restart(upstream)
         return upstream.info()
 
