@@ -43,6 +43,7 @@ from supervisors import (
 
 log = structlog.get_logger()
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
+TRIED_S: Final = 30.0  # that a restart waits for the new session; a slower server is on its way then
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 MAKING_WAY: Final = "its process with the old configuration is ending"
@@ -206,12 +207,12 @@ class Fleet:
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; one that waits or is parked is tried now.
 
-        Returns when it is ready again, or has failed, or has had the time to be either.
+        Returns when it is ready again, or has failed, or after the time that a good server needs.
         """
         life = upstream.queue.lifecycle()
         for each in upstream.sessions():
             self._start_again(each)
-        patience = self._config.shutdown_grace + 2 * TEARDOWN_S + upstream.config.limits.connect_timeout
+        patience = self._config.shutdown_grace + 2 * TEARDOWN_S + TRIED_S
         with anyio.move_on_after(patience):
             while not self._has_tried_since(upstream, life.generation):
                 await self._news.wait()

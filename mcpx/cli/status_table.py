@@ -1,16 +1,18 @@
-"""The table of `mcpx status`: a status as something that rich prints, 80 cells wide at least.
+"""The table of `mcpx status`: a status as something that rich prints, and that fits 80 cells.
 
-Pure. Colours are styles, so a console that is no terminal prints none. Everything that servers and users
-said (names, causes) is printed as it is, never read as markup; control characters are left out, and what is
-long is cut with an ellipsis.
+`render` is pure. Colours are styles, so a console that is no terminal prints none. Everything that servers
+and users said (names, causes) is printed as it is, never read as markup; control characters are left out, and
+what is long is cut with an ellipsis. `ready x3` is a server with three sessions that belong to a client each.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+import sys
+from typing import Any, Final
 
-from rich.console import Group, RenderableType
+import msgspec
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +26,7 @@ STYLES: Final = {
     "stopped": "dim",
     "disabled": "dim",
 }
+PIPE_WIDTH: Final = 200  # a pipe has no width of its own
 LONGEST_NAME: Final = 16  # so that the table fits 80 cells
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
@@ -32,6 +35,12 @@ THOUSANDS_FROM: Final = 10_000
 MILLIONS_FROM: Final = 1_000_000
 PRECISE_MS: Final = 100.0  # from here on nobody asks for a tenth
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def show(told: dict[str, Any]) -> None:
+    """Print a status that came as JSON to standard output. Raises msgspec.ValidationError."""
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    Console(width=width).print(render(msgspec.convert(told, Status)))
 
 
 def render(status: Status) -> RenderableType:
@@ -75,7 +84,8 @@ def _row(server: ServerStatus) -> list[Text]:
         _latency(latency.p50),
         _latency(latency.p99),
     )
-    state = Text(server.state, style=STYLES.get(server.state, ""))
+    own = f" x{server.sessions}" if server.sessions else ""
+    state = Text(server.state + own, style=STYLES.get(server.state, ""))
     return [Text(plain(server.name)), state, *map(Text, cells)]
 
 
