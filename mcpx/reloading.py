@@ -16,8 +16,8 @@ from mcpx.config import Config
 
 FOR_SERVERS: Final = ("max_message_bytes",)
 """Global settings that a server is started with: a new value restarts them all."""
-AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting")
-"""Settings that the tree is built with; so are its doors, with those that begin with `http`."""
+AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served")
+"""Settings that the tree and its doors are built with."""
 _NO_SETTINGS: Final = frozenset({"source", "servers", "notices"})
 
 
@@ -55,21 +55,15 @@ def compare(old: Config, new: Config) -> Reloaded:
         removed=tuple(name for name in old.servers if name not in new.servers),
         changed=tuple(name for name in new.servers if name in old.servers and name not in same),
         untouched=tuple(name for name in new.servers if name in same),
-        settings=tuple(name for name in settings if not _is_for_start(name)),
-        needs_restart=tuple(
-            part for name in settings if _is_for_start(name) for part in _parts(name, old, new)
-        ),
+        settings=tuple(name for name in settings if name not in AT_START),
+        needs_restart=tuple(part for name in settings if name in AT_START for part in _parts(name, old, new)),
     )
 
 
 def in_force(old: Config, new: Config) -> Config:
     """`new`, with the settings that only a restart of MCPX can change as they are."""
-    kept: dict[str, Any] = {name: getattr(old, name) for name in _settings(new) if _is_for_start(name)}
+    kept: dict[str, Any] = {name: getattr(old, name) for name in _settings(new) if name in AT_START}
     return replace(new, **kept)
-
-
-def _is_for_start(name: str) -> bool:
-    return name in AT_START or name.startswith("http")
 
 
 def _settings(config: Config) -> list[str]:
