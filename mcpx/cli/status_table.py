@@ -12,6 +12,7 @@ import sys
 from typing import Any, Final
 
 import msgspec
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -47,7 +48,7 @@ def render(status: Status) -> RenderableType:
     """The daemon in one line, a row a server, and a line for each server that has something to say."""
     parts: list[RenderableType] = [_daemon(status), Text(), _table(status.servers)]
     if told := [server for server in status.servers if server.last_error]:
-        parts += [Text(), _causes(told)]
+        parts += [Text(), *_causes(told)]
     return Group(*parts)
 
 
@@ -89,19 +90,27 @@ def _row(server: ServerStatus) -> list[Text]:
     return [Text(plain(server.name)), state, *map(Text, cells)]
 
 
-def _causes(servers: list[ServerStatus]) -> Table:
-    """Why servers are not ready, and what the ready ones failed with last."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
-    table.add_column(max_width=LONGEST_NAME, no_wrap=True, overflow="ellipsis")
-    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for server in servers:
-        is_past = server.state == "ready"
-        lead = "earlier: " if is_past else ""
-        if server.next_attempt_in_s is not None:
-            lead = f"next attempt in {duration(server.next_attempt_in_s)}: "
-        style = "dim" if is_past else STYLES.get(server.state, "")
-        table.add_row(Text(plain(server.name)), Text(lead + plain(server.last_error or ""), style=style))
-    return table
+def _causes(servers: list[ServerStatus]) -> list[Text]:
+    """Why servers are not ready, and what the ready ones failed with last: a line each, cut at the end."""
+    names = [_cut(plain(server.name)) for server in servers]
+    width = max(map(cell_len, names))
+    return [
+        Text(set_cell_size(name, width) + "  ", no_wrap=True, overflow="ellipsis").append(*_cause(server))
+        for name, server in zip(names, servers, strict=True)
+    ]
+
+
+def _cause(server: ServerStatus) -> tuple[str, str]:
+    is_past = server.state == "ready"
+    lead = "earlier: " if is_past else ""
+    if server.next_attempt_in_s is not None:
+        lead = f"next attempt in {duration(server.next_attempt_in_s)}: "
+    style = "dim" if is_past else STYLES.get(server.state, "")
+    return lead + plain(server.last_error or ""), style
+
+
+def _cut(name: str) -> str:
+    return name if cell_len(name) <= LONGEST_NAME else set_cell_size(name, LONGEST_NAME - 1) + "…"
 
 
 def plain(text: str) -> str:

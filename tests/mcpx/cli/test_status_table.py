@@ -58,7 +58,7 @@ def test_it_reads_like_this():
         quiet("web", "waiting", last_error="connection refused", next_attempt_in_s=3.9, queued=2),
         quiet("old", "parked", last_error="command not found: old"),
     )
-    lines = [line.rstrip() for line in text.splitlines()]
+    lines = text.splitlines()
     assert lines == [
         "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 3 servers ready",
         "",
