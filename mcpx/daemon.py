@@ -68,6 +68,7 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
 
 async def _run(hub: Hub, clients: Clients, gateway: ChildSpec) -> int:
     notifier = Notifier()
+    hub.around_reload = notifier.reloading
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     hub.root.add(gateway)
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
