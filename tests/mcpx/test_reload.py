@@ -150,14 +150,16 @@ async def test_calls_without_end_during_reloads_are_answered_or_refused_in_so_ma
 
 async def test_two_reloads_at_once_are_carried_out_one_after_the_other(ears):
     base = entry(ears)
-    async with open_watched(config_of({"a": base})) as watch:
+    async with open_watched(config_of({"a": base}, shutdown_grace=0.5)) as watch:
         done = []
 
         async def reload(servers):
-            done.append(await watch.hub.reload(config_of(servers)))
+            done.append(await watch.hub.reload(config_of(servers, shutdown_grace=0.5)))
 
-        async with anyio.create_task_group() as tasks:
+        # the first takes its grace time, the second by itself would take none
+        async with calling(watch, ears, server="a"), anyio.create_task_group() as tasks:
             tasks.start_soon(reload, {"b": base})
+            await soon(lambda: watch.state("a") is State.STOPPED)
             tasks.start_soon(reload, {"c": base})
         assert [(each.added, each.removed) for each in done] == [(("b",), ("a",)), (("c",), ("b",))]
         await watch.becomes(State.READY, "c")

@@ -9,6 +9,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.errors import CallError, Code
+from supervisors import Phase
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +32,8 @@ async def test_a_restart_lets_the_calls_that_run_finish_and_those_that_come_wait
             tasks.start_soon(crowd)  # answered after a moment
             await ears.hear("call", tool="crowd")
             tasks.start_soon(restart)
-            await soon(lambda: watch.state() is State.STARTING)
+            await soon(lambda: watch.hub.supervisor.state("s").phase is Phase.STOPPING)
+            assert watch.state() is State.STARTING
             assert await watch.text("echo", {"text": "waited"}) == "waited"
         assert answers == ["at most 1"]
         assert ready[0].state is State.READY
