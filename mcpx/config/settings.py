@@ -143,7 +143,7 @@ GATEWAY: Final = Group(
         ),
     ),
     under="http",
-    text="The HTTP side of MCPX.",
+    text="The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well.",
 )
 
 GENERAL: Final = Group(

@@ -7,7 +7,7 @@ first `tools/list` waits for the servers, up to `startup_wait` from the start of
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import mcp_types
@@ -31,6 +31,10 @@ from mcpx.upstream.private import Client
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
+SETTLED_KEY: Final = "mcpx/settled"
+"""In a list's `_meta`: wait until every server is ready or has failed once. Our own shim asks for that, when
+it compares the tools of a new daemon with those that its client knows."""
+SETTLING_S: Final = 60.0  # that such a list waits at most
 
 
 class GatewayServer(Server[Any]):
@@ -67,9 +71,12 @@ class GatewayServer(Server[Any]):
         self._hub.client_left(client)
 
     async def _list_tools(
-        self, _ctx: Context, _params: mcp_types.PaginatedRequestParams | None
+        self, ctx: Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        await self._hub.settled(self._wait_until - anyio.current_time())
+        wait = (
+            SETTLING_S if ctx.meta and ctx.meta.get(SETTLED_KEY) else self._wait_until - anyio.current_time()
+        )
+        await self._hub.settled(wait)
         descriptions = describe(
             self._hub.registry.list_servers(),
             budget=self._hub.config.catalog_token_budget,

@@ -47,11 +47,11 @@ def test_a_systemd_unit_says_the_command_and_the_variables_as_they_are(awkward):
     assert [unquoted(each) for each in values(unit, "Environment")] == [[f"PATH={awkward}"], ["B=two words"]]
 
 
-def test_a_systemd_unit_is_kept_alive_and_watched():
+def test_a_systemd_unit_is_kept_alive_until_it_is_stopped_and_watched():
     unit = systemd_unit(("/x",), ("/y",), {})
     expected = {
         ("Service", "Type", "notify"),
-        ("Service", "Restart", "always"),
+        ("Service", "Restart", "on-failure"),
         ("Service", "WatchdogSec", "30"),
         ("Install", "WantedBy", "default.target"),
     }
@@ -88,5 +88,6 @@ def test_a_launchd_agent_says_the_command_and_the_variables_as_they_are(awkward)
     agent = plistlib.loads(text.encode())
     assert agent["ProgramArguments"] == ["/usr/bin/python3", awkward]
     assert agent["EnvironmentVariables"] == {"PATH": awkward}
-    assert agent["RunAtLoad"] is agent["KeepAlive"] is True
+    assert agent["RunAtLoad"] is True
+    assert agent["KeepAlive"] == {"SuccessfulExit": False}
     assert MARK in text
