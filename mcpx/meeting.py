@@ -108,7 +108,8 @@ def connect(place: Meeting) -> socket.socket | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise MeetingError(f"{place.socket}: {error.strerror}") from None
+        problem = f"{error.strerror}; name another folder with MCPX_STATE_DIR"
+        raise MeetingError(f"{place.socket}: {problem}") from None
     joined = socket.socket(socket.AF_UNIX)
     try:
         joined.connect(str(place.socket))
