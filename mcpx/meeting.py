@@ -39,7 +39,8 @@ class Meeting(NamedTuple):
     starting: Path
     """Held by whoever starts the daemon, so that of many one does."""
     stopped: Path
-    """There if the daemon was stopped on purpose: shims wait for their client's next word."""
+    """There if the daemon was ended on purpose (by command or signal): shims wait for their client's next
+    word. The next daemon takes it away."""
     log: Path
 
 

@@ -57,12 +57,15 @@ class Side:
         if kind == "cancel":
             await self.served.send("notifications/cancelled", {"requestId": request, "reason": "test"})
             self.cancelled.append(who)
+            await self.call(request + 1, "work", {"who": who, "steps": 0, "held": False})
+            assert await self.text(request + 1) == who  # whatever was reported is here before it
         else:
             assert await self.text(request) == who
-        await self.reported(steps)
+            await self.reported(steps)
         told = self.reports()
         assert {(each["progressToken"], each["message"]) for each in told} == {(token, who)}
-        assert [each["progress"] for each in told] == list(range(steps))
+        assert [each["progress"] for each in told] == list(range(len(told)))
+        assert len(told) == steps or kind == "cancel"  # nobody is told of what was cancelled
 
     def reports(self) -> list[dict]:
         told = [note for note in self.served.notifications if note["method"] != CHANGED]
