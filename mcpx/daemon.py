@@ -107,6 +107,7 @@ def _http(
 
 async def _run(hub: Hub, clients: Clients, *doors: ChildSpec) -> int:
     notifier = Notifier()
+    hub.around_reload = notifier.reloading
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for door in doors:
         hub.root.add(door)

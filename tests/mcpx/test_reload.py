@@ -388,3 +388,13 @@ async def test_what_cannot_be_restarted_says_why():
         with pytest.raises(CallError, match="disabled") as disabled:
             await watch.hub.restart("off")
         assert disabled.value.code is Code.SERVER_UNAVAILABLE
+
+
+async def test_after_the_end_a_reload_starts_nothing(ears):
+    base = entry(ears)
+    async with open_watched(config_of({"s": base})) as watch:
+        hub = watch.hub
+    await hub.reload(config_of({"s": changed(base), "fresh": base}))
+    assert len(ears.of("started")) == 1
+    for name in ("s", "fresh"):
+        assert hub.registry.get_server_info(name).state is State.STOPPED

@@ -98,16 +98,16 @@ def values(unit, key):
 @pytest.mark.parametrize("awkward", AWKWARD)
 def test_a_systemd_unit_says_the_command_and_the_variables_as_they_are(awkward):
     command = ("/usr/bin/python3", "-m", "mcpx", awkward, "last")
-    unit = systemd_unit(command, {"PATH": awkward, "B": "two words"})
-    (line,) = values(unit, "ExecStart")
-    # without the colon systemd would look for variables
-    assert line.startswith(":") is ("$" in awkward)
-    assert unquoted(line.removeprefix(":")) == list(command)
+    unit = systemd_unit(command, command, {"PATH": awkward, "B": "two words"})
+    for line in (*values(unit, "ExecStart"), *values(unit, "ExecReload")):
+        # without the colon systemd would look for variables
+        assert line.startswith(":") is ("$" in awkward)
+        assert unquoted(line.removeprefix(":")) == list(command)
     assert [unquoted(each) for each in values(unit, "Environment")] == [[f"PATH={awkward}"], ["B=two words"]]
 
 
 def test_a_systemd_unit_is_kept_alive_and_watched():
-    unit = systemd_unit(("/x",), {})
+    unit = systemd_unit(("/x",), ("/y",), {})
     expected = {
         ("Service", "Type", "notify"),
         ("Service", "Restart", "on-failure"),
@@ -122,7 +122,7 @@ def test_a_systemd_unit_is_kept_alive_and_watched():
 @pytest.mark.parametrize("awkward", [each for each in AWKWARD if each])
 def test_the_real_systemd_finds_nothing_wrong_with_it(tmp_path, awkward):
     command = (sys.executable, "-m", "mcpx", "daemon", "run", "--config", awkward)
-    unit = systemd_unit(command, {"PATH": awkward})
+    unit = systemd_unit(command, command, {"PATH": awkward})
     assert verified(tmp_path, unit) == (0, "")
     assert verified(tmp_path, unit.replace("Restart=", "Restrat="))[1]  # it does look
 
@@ -204,6 +204,7 @@ def test_on_linux_it_is_written_started_and_said(linux):
     unit = file.read_text()
     command = [sys.executable, "-m", "mcpx", "daemon", "run", "--config", str(home.config)]
     assert unquoted(values(unit, "ExecStart")[0]) == command
+    assert unquoted(values(unit, "ExecReload")[0])[2:] == ["mcpx", "reload", "--config", str(home.config)]
     assert unquoted(values(unit, "Environment")[0]) == [f"PATH={home.environ['PATH']}"]
     assert [each.name for each in file.parent.iterdir()] == ["mcpx.service"]
 
