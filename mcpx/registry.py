@@ -11,6 +11,7 @@ from typing import Any
 
 from mcpx.catalog.model import JSON, ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.suggest import unknown_resource, unknown_server, unknown_tool
+from mcpx.catalog.uris import problem_with
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
@@ -94,10 +95,15 @@ class Registry:
             CallError: `unknown_server`, `unknown_resource`, `server_unavailable`, `overloaded`.
         """
         upstream = self.upstream(server_name)
-        catalogue = upstream.catalogue
-        if catalogue is not None and uri not in catalogue.resources and not catalogue.templates:
-            raise unknown_resource(upstream.info(), uri)
+        self.admit(upstream, uri)
         upstream.submit(ReadResource(uri), reply)
+
+    def admit(self, upstream: Upstream, uri: str) -> None:
+        """Let a URI pass that may be sent to that server. Raises CallError `unknown_resource`."""
+        catalogue = upstream.catalogue
+        problem = None if catalogue is None else problem_with(uri, catalogue)
+        if problem is not None:
+            raise unknown_resource(upstream.info(), uri, problem)
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.

@@ -94,6 +94,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthCheck = HealthCheck()
     restart: RestartPolicy = RestartPolicy()
     auto_describe: bool = True
+    native: bool = True
 
 
 class ServerConfig(PerServer, frozen=True, kw_only=True):

@@ -117,6 +117,11 @@ DESCRIBE: Final = Group(
             Flag(),
             "Whether a text resource without a description gets the beginning of its content as one.",
         ),
+        _same(
+            "native",
+            Flag(),
+            "Whether resources and prompts are also offered as the protocol has them, beside the three tools.",
+        ),
     ),
 )
 
@@ -226,5 +231,8 @@ def read_per_server(document: Members, base: PerServer, at: Place) -> PerServer:
         limits=read_group(document, LIMITS, base.limits, at),
         health=read_group(document, HEALTH, base.health, at),
         restart=read_group(document, RESTART, base.restart, at),
-        **({"auto_describe": base.auto_describe} | read_values(document, DESCRIBE, at)),
+        **(
+            {"auto_describe": base.auto_describe, "native": base.native}
+            | read_values(document, DESCRIBE, at)
+        ),
     )

@@ -32,6 +32,7 @@ from mcpx.upstream.listing import list_catalogue
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import UpstreamSession, open_session
+from mcpx.upstream.subscriptions import Subscriptions
 from mcpx.upstream.transport import Hooks, Link
 from supervisors import Incarnation, Phase, Supervisor
 
@@ -71,6 +72,9 @@ class Upstream:
         self.catalogue: Catalogue | None = None
         self.counters = Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info)
+        self.subscriptions = Subscriptions(
+            config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
+        )
         self.pid: int | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
@@ -121,6 +125,7 @@ class Upstream:
                 limit=self._limit,
                 hooks=Hooks(self._note_child, self._note_rubbish, self._server_log.write),
                 changes=changes,
+                on_updated=self.subscriptions.notified,
             ) as session:
                 await self._list(session, incarnation.generation)
                 session.established()
@@ -147,6 +152,7 @@ class Upstream:
                 tasks.start_soon(session.listen)
                 tasks.start_soon(self._follow, session, incarnation.generation, changes)
                 tasks.start_soon(self._describe, session)
+                tasks.start_soon(self.subscriptions.serve, session)
                 health = Health(self.config.health, calls, session.probe, session.link.kill)
                 tasks.start_soon(health.watch)
                 await incarnation.stopping.wait()

@@ -46,7 +46,68 @@ class ReadResource(msgspec.Struct, frozen=True):
         return [b'"uri":', msgspec.json.encode(self.uri)]
 
 
-Request = CallTool | ReadResource
+class GetPrompt(msgspec.Struct, frozen=True):
+    """Get a prompt. `arguments` is the JSON of an object, or nothing."""
+
+    name: str
+    arguments: bytes = b""
+    safe: bool = True
+    on_progress: OnProgress | None = None
+
+    method = "prompts/get"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        named = [b'"name":', msgspec.json.encode(self.name)]
+        return [*named, b',"arguments":', self.arguments] if self.arguments else named
+
+
+class Complete(msgspec.Struct, frozen=True):
+    """Complete an argument. All three are the JSON of an object; `context` may be nothing."""
+
+    ref: bytes
+    argument: bytes
+    context: bytes = b""
+    safe: bool = True
+    on_progress: OnProgress | None = None
+
+    method = "completion/complete"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        members = [b'"ref":', self.ref, b',"argument":', self.argument]
+        return [*members, b',"context":', self.context] if self.context else members
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """Ask to be told of changes of one resource (before 2026-07-28)."""
+
+    uri: str
+    safe: bool = True
+    on_progress: OnProgress | None = None
+
+    method = "resources/subscribe"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        return [b'"uri":', msgspec.json.encode(self.uri)]
+
+
+class Unsubscribe(msgspec.Struct, frozen=True):
+    """Ask to be told no more (before 2026-07-28). Not worth sending again: a lost session ends it too."""
+
+    uri: str
+    safe: bool = False
+    on_progress: OnProgress | None = None
+
+    method = "resources/unsubscribe"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        return [b'"uri":', msgspec.json.encode(self.uri)]
+
+
+Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe
 
 
 def tool_of(request: Request) -> str | None:
