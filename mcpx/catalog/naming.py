@@ -1,10 +1,10 @@
 """The names under which one server's resources and prompts stand beside those of all the others: pure.
 
 A URI or URI template becomes `mcpx://SERVER/` and then the upstream's own, verbatim; the server's name is
-percent-encoded, so that it holds neither a slash nor a brace, and a template stays a template. A prompt becomes
-`SERVER.NAME`, where `.` and `%` in the server's name are percent-encoded: the first dot ends it, and the
-prompt's own name follows verbatim, whatever it holds. Each can be taken back exactly, a name has one spelling,
-and no two servers can collide.
+percent-encoded, so that it holds neither a slash nor a brace, and a template stays a template. A prompt
+becomes `SERVER.NAME`, where `.` and `%` in the server's name are percent-encoded: the first dot ends it, and
+the prompt's own name follows verbatim, whatever it holds. Each can be taken back exactly, a name has one
+spelling, and no two servers can collide.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ DESCRIBE: Final = Group(
         _same(
             "native",
             Flag(),
-            "Whether resources and prompts are also offered as the protocol has them, beside the three tools.",
+            "Whether resources and prompts are offered as the protocol has them, beside the three tools.",
         ),
     ),
 )
@@ -232,7 +232,6 @@ def read_per_server(document: Members, base: PerServer, at: Place) -> PerServer:
         health=read_group(document, HEALTH, base.health, at),
         restart=read_group(document, RESTART, base.restart, at),
         **(
-            {"auto_describe": base.auto_describe, "native": base.native}
-            | read_values(document, DESCRIBE, at)
+            {"auto_describe": base.auto_describe, "native": base.native} | read_values(document, DESCRIBE, at)
         ),
     )

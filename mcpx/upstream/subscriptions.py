@@ -4,8 +4,8 @@ Belongs to the upstream actor and outlives its incarnations. A listener asks for
 MCPX subscribe (`resources/subscribe`, or the stream of 2026-07-28 in `listening`), the last one to leave ends
 it. `serve` runs beside the calls of one incarnation: it subscribes again after a reconnect, and tells the
 listeners once where the content is not what it was when they last heard of it. For that a digest of the
-content is kept, read when a subscription begins and after each update. Where it cannot be told, they are told:
-a needless update costs a read, a missed one is wrong for ever.
+content is kept, read when a subscription begins and after each update. Where it cannot be told, they are
+told: a needless update costs a read, a missed one is wrong for ever.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
+from mcpx.upstream.digest import Submit, read_digest
 from mcpx.upstream.faults import call_error
 from mcpx.upstream.flag import Flag
-from mcpx.upstream.digest import Submit, read_digest
 from mcpx.upstream.listening import Opened, UpdateStream
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Subscribe, Unsubscribe
