@@ -20,6 +20,7 @@ from mcpx.catalog.model import Catalogue
 LONGEST: Final = 65_536  # characters; also what the SDK's matching takes
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
+_EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
 _DECODINGS: Final = 4  # `%25252e` is a dot too, for somebody who decodes three times
 
 
@@ -45,9 +46,14 @@ def problem_with(uri: str, catalogue: Catalogue) -> str | None:
 
 
 def fits(template: str, uri: str) -> bool:
-    """Whether `uri` is an expansion of the RFC 6570 template, as far as that can be told."""
-    parsed = _parsed(template)
-    return parsed is not None and parsed.match(uri) is not None
+    """Whether `uri` is an expansion of the RFC 6570 template.
+
+    Exact for what the SDK can take back; of the rest (an exploded query, for one) the fixed parts decide.
+    """
+    pattern = _pattern(template)
+    if isinstance(pattern, UriTemplate):
+        return pattern.match(uri) is not None
+    return len(uri) <= LONGEST and pattern.fullmatch(uri) is not None
 
 
 def _is_of_an_offered_scheme(uri: str, catalogue: Catalogue) -> bool:
@@ -70,11 +76,11 @@ def _scheme(uri: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(template: str) -> UriTemplate | None:
+def _pattern(template: str) -> UriTemplate | re.Pattern[str]:
     try:
         return UriTemplate.parse(template)
     except InvalidUriTemplate:
-        return None
+        return re.compile(".*".join(map(re.escape, _EXPRESSION.split(template))), re.DOTALL)
 
 
 def _decoded(uri: str) -> str:
