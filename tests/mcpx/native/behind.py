@@ -1,8 +1,8 @@
 """A server of either era, directly and behind MCPX, seen by the SDK's client of either era, in one process.
 
-`direct` is a client of the server itself. `behind` opens a hub over servers; `Behind.client` gives it a client at
-a door of its own: a socket with MCPX's stdio wiring at the other end, so that what crosses it is what crosses a
-pipe.
+`direct` is a client of the server itself. `behind` opens a hub over servers; `Behind.client` gives it a
+client at a door of its own: a socket with MCPX's stdio wiring at the other end, so that what crosses it is
+what crosses a pipe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ import anyio
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import (
+    EmptyResult,
+    SubscribeRequest,
+    SubscribeRequestParams,
+    UnsubscribeRequest,
+    UnsubscribeRequestParams,
+    jsonrpc_message_adapter,
+)
 
 from mcpx.config import Config
 from mcpx.gateway.clients import Clients
@@ -85,8 +92,7 @@ class Behind:
                     yield theirs
                 finally:
                     theirs.close()
-                    with anyio.CancelScope(shield=True):
-                        wire.end()
+                    wire.end()
         finally:
             channel.close()
             ours.close()
@@ -97,7 +103,10 @@ class Behind:
         async with self.door() as end:
             streams = _streams(end)
             async with Client(
-                streams, mode=MODES[mode], read_timeout_seconds=ANSWER_S, **options  # type: ignore[arg-type]
+                streams,
+                mode=MODES[mode],
+                read_timeout_seconds=ANSWER_S,
+                **options,  # type: ignore[arg-type]
             ) as client:
                 yield client
 
@@ -145,3 +154,15 @@ async def _streams(end: socket.socket) -> AsyncIterator[tuple[Any, Any]]:
         tasks.start_soon(send)
         yield read, write
         tasks.cancel_scope.cancel()
+
+
+async def subscribe(client: Client, uri: str) -> None:
+    """`resources/subscribe`, which the SDK calls deprecated because 2026-07-28 has it no more."""
+    await client.session.send_request(SubscribeRequest(params=SubscribeRequestParams(uri=uri)), EmptyResult)
+
+
+async def unsubscribe(client: Client, uri: str) -> None:
+    """`resources/unsubscribe`, likewise."""
+    await client.session.send_request(
+        UnsubscribeRequest(params=UnsubscribeRequestParams(uri=uri)), EmptyResult
+    )

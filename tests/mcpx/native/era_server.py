@@ -1,10 +1,11 @@
 """A server built on the SDK with everything that the protocol has beside tools; for tests.
 
-Run as `python era_server.py ERA EARS [FOLDER]` over stdio: ERA is `handshake` (it knows nothing of 2026-07-28) or
-`both`. Every subscription that begins or ends, every read and every start is written to the file or FIFO EARS as
-a JSON line. Its tools change it: `touch(uri, text)` replaces a text and tells subscribers, `grow(kind, name)`
-adds a resource, a prompt or a tool and says so, `say(kind)` says that a list changed though it did not, `die`
-ends it. What is in FOLDER/NAME is the text of `note:///NAME`, so that it can change while nobody looks.
+Run as `python era_server.py ERA EARS [FOLDER]` over stdio: ERA is `handshake` (it knows nothing of
+2026-07-28) or `both`. Every subscription that begins or ends, every read and every start is written to the
+file or FIFO EARS as a JSON line. Its tools change it: `touch(uri, text)` replaces a text and tells
+subscribers, `grow(kind, name)` adds a resource, a prompt or a tool and says so, `say(kind)` says that a list
+changed though it did not, `die` ends it. What is in FOLDER/NAME is the text of `note:///NAME`, so that it can
+change while nobody looks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from mcp.shared.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
 from mcp_types import (
     Annotations,
     BlobResourceContents,

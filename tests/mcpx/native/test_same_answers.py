@@ -3,7 +3,7 @@
 The differences that are allowed, and why:
 
 * `uri`, `uriTemplate` and a prompt's `name` are in MCPX's namespace, so that servers cannot collide.
-* `_meta["io.modelcontextprotocol/serverInfo"]` names who answered: MCPX, or the server where it said so itself.
+* `_meta["io.modelcontextprotocol/serverInfo"]` names who answered: MCPX, or the server where it did.
 * `data.uri` of an error is the URI that the client asked for; the message is the server's own, unaltered.
 """
 
