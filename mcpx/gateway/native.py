@@ -173,6 +173,11 @@ class Native:
         upstream, name = await self._prompt(params.name)
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
         got = await _ask(upstream, GetPrompt(name, arguments))
+        try:
+            for resource in forms.embedded(got):
+                resource_value({"contents": [resource]}, server=upstream.name)
+        except CallError as error:
+            raise about_prompt(error) from None
         return {"resultType": "complete"} | forms.messages(got, lambda uri: offered_uri(upstream.name, uri))
 
     async def _prompt(self, offered: str) -> tuple[Upstream, str]:

@@ -70,6 +70,17 @@ def messages(got: JSON, shown: Shown) -> JSON:
     return {**got, "messages": [_message(message, shown) for message in given]}
 
 
+def embedded(got: JSON) -> list[Any]:
+    """The resources inside the messages of a prompt."""
+    given = got.get("messages")
+    contents = [message.get("content") for message in _list(given) if isinstance(message, dict)]
+    return [
+        content.get("resource")
+        for content in contents
+        if isinstance(content, dict) and content.get("type") == "resource"
+    ]
+
+
 def _message(message: Any, shown: Shown) -> Any:
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, dict):
@@ -81,6 +92,10 @@ def _message(message: Any, shown: Shown) -> Any:
             return {**message, "content": {**content, "resource": _renamed(content.get("resource"), shown)}}
         case _:
             return message
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _renamed(item: Any, shown: Shown) -> Any:

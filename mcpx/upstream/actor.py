@@ -108,6 +108,11 @@ class Upstream:
         """Send or queue a request. Raises CallError, `not_sent`, where neither is possible."""
         self.queue.submit(request, reply)
 
+    def succeed(self, old: Upstream) -> None:
+        """Take the place of another upstream of the same name, with the subscriptions of its clients."""
+        self.subscriptions = old.subscriptions
+        self.subscriptions.belong_to(self.submit, lambda: self.catalogue)
+
     async def await_catalogue(self) -> None:
         """Wait for the first listing, if it is on its way."""
         await self.queue.wait_for(lambda: self.catalogue is not None)

@@ -10,6 +10,7 @@ told: a needless update costs a read, a missed one is wrong for ever.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -35,7 +36,9 @@ log = structlog.get_logger()
 Listener = Callable[[str], None]
 """Told the URI that changed: the one subscribed to, or one below it. Must not raise."""
 
-AT_A_TIME: Final = 4  # digests being read
+AT_A_TIME: Final = 4  # digests being read, and subscriptions made again
+PAUSE_S: Final = 1.0  # between two digests of one resource: a storm of updates is no storm of reads
+AGAIN_S: Final = 1.0  # after the server's queue was full
 
 
 class Topic:
@@ -50,6 +53,7 @@ class Topic:
         self.stale = False  # the digest is to be read
         self.doubtful = False  # it may have changed unnoticed: the digest decides
         self.reading = False
+        self.read_at = -math.inf  # by the loop's clock
 
     @property
     def established(self) -> bool:
@@ -77,6 +81,11 @@ class Subscriptions:
         self._wanted = Flag()  # set when the URIs that are wanted have changed
         self._work = Flag()  # set when a digest is to be read
         self._log = log.bind(server=server)
+
+    def belong_to(self, submit: Submit, catalogue: Callable[[], Catalogue | None]) -> None:
+        """Go on with another upstream in the place of the one so far: its configuration was changed."""
+        self._submit = submit
+        self._catalogue = catalogue
 
     @property
     def uris(self) -> list[str]:
@@ -198,22 +207,30 @@ class Subscriptions:
                     stream = UpdateStream(session.client, self._updated, self._log)
                     tasks.start_soon(stream.keep, self._wanted, self._open_topics, self._opened)
                 else:
-                    self._subscribe_again()
+                    self._subscribe_again(tasks)
                 await self._read_digests(tasks)
         finally:
             self._session = None
 
-    def _subscribe_again(self) -> None:
-        for topic in [topic for topic in self._topics.values() if topic.established]:
-            reply = RawReply(lambda reply, topic=topic: self._resumed(topic, reply.error))  # type: ignore[misc]
-            try:
-                self._submit(Subscribe(topic.uri), reply)
-            except CallError as error:
-                self._resumed(topic, error)
+    def _subscribe_again(self, tasks: anyio.abc.TaskGroup) -> None:
+        limiter = anyio.CapacityLimiter(AT_A_TIME)
+        for topic in list(self._topics.values()):
+            if topic.established:
+                tasks.start_soon(self._resume, topic, limiter)
 
-    def _resumed(self, topic: Topic, error: BaseException | None) -> None:
-        if error is not None:
-            self._log.warning("upstream.unsubscribed", uri=topic.uri, reason=str(error))
+    async def _resume(self, topic: Topic, limiter: anyio.CapacityLimiter) -> None:
+        async with limiter:
+            while self._topics.get(topic.uri) is topic:
+                reply = RawReply()
+                try:
+                    self._submit(Subscribe(topic.uri), reply)
+                    await reply.wait()
+                except CallError as error:
+                    if error.code is Code.OVERLOADED:
+                        await anyio.sleep(AGAIN_S)
+                        continue
+                    self._log.warning("upstream.unsubscribed", uri=topic.uri, reason=str(error))
+                break
         self._doubt(topic)
 
     def _doubt(self, topic: Topic) -> None:
@@ -252,10 +269,13 @@ class Subscriptions:
 
     async def _look(self, topic: Topic, limiter: anyio.CapacityLimiter) -> None:
         try:
+            if not topic.doubtful:
+                await anyio.sleep(max(0.0, topic.read_at + PAUSE_S - anyio.current_time()))
             async with limiter:
-                topic.stale = False
+                unknown, topic.stale = topic.stale or topic.digest is None, False
                 digest = await read_digest(self._submit, self._catalogue(), topic.uri)
-            if topic.doubtful and (digest is None or digest != topic.digest):
+            topic.read_at = anyio.current_time()
+            if topic.doubtful and (unknown or digest is None or digest != topic.digest):
                 _tell(topic, topic.uri)
             topic.doubtful = False
             topic.digest = digest

@@ -1,26 +1,29 @@
 """A server built on the SDK with everything that the protocol has beside tools; for tests.
 
 Run as `python era_server.py ERA EARS [FOLDER]` over stdio: ERA is `handshake` (it knows nothing of
-2026-07-28) or `both`. Every subscription that begins or ends, every read and every start is written to the
-file or FIFO EARS as a JSON line. Its tools change it: `touch(uri, text)` replaces a text and tells
-subscribers, `grow(kind, name)` adds a resource, a prompt or a tool and says so, `say(kind)` says that a list
-changed though it did not, `die` ends it. What is in FOLDER/NAME is the text of `note:///NAME`, so that it can
-change while nobody looks.
+2026-07-28) or `both`, and with `-http` behind it, on a free port over HTTP. Every subscription that begins or
+ends, every read and every start is written to the file or FIFO EARS as a JSON line. Its tools change it:
+`touch(uri, text)` replaces a text and tells subscribers, `grow(kind, name)` adds a resource, a prompt or a
+tool and says so, `say(kind)` says that a list changed though it did not, `die` ends it. What is in
+FOLDER/NAME is the text of `note:///NAME`, so that it can change while nobody looks.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
+import uvicorn
 from mcp.server import Server
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import (
@@ -56,6 +59,9 @@ from mcp_types import (
     Tool,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 ANY = {"type": "object"}
 ICON = Icon(src="https://example.com/icon.png", mime_type="image/png", sizes=["48x48"])
@@ -120,7 +126,7 @@ class EraServer:
             await ctx.session.send_resource_list_changed()
         elif isinstance(event, PromptsListChanged):
             await ctx.session.send_prompt_list_changed()
-        elif event.uri in self.subscribed:
+        elif any(event.uri == uri or event.uri.startswith(f"{uri}/") for uri in self.subscribed):
             await ctx.session.send_resource_updated(event.uri)
 
     # --- tools
@@ -207,6 +213,9 @@ class EraServer:
         return ListPromptsResult(prompts=self.prompts)
 
     async def get_prompt(self, _ctx: Any, params: Any) -> GetPromptResult:
+        if (params.arguments or {}).get("who") == "broken":
+            broken = EmbeddedResource(resource=BlobResourceContents(uri="note:///x", blob="not base64!"))
+            return GetPromptResult(messages=[PromptMessage(role="user", content=broken)])
         if params.name != PROMPT.name or "who" not in (params.arguments or {}):
             raise MCPError(-32602, "who is missing", {"why": "because"})
         held = TextResourceContents(uri="note:///full", mime_type="text/plain", text="full")
@@ -243,11 +252,42 @@ def build(state: EraServer) -> Server[Any]:
     )
 
 
+async def over_http(server: Server[Any], state: EraServer, options: Any, *, handshake: bool) -> None:
+    """On a free port, which is told to the ears."""
+    server.create_initialization_options = lambda *_, **__: options  # type: ignore[method-assign]
+    manager = StreamableHTTPSessionManager(server)
+    endpoint: Any = StreamableHTTPASGIApp(manager)
+    if handshake:
+        endpoint = HandshakeOnly(endpoint)
+    app = Starlette(routes=[Route("/mcp", endpoint=endpoint)], lifespan=lambda _app: manager.run())
+    listener = socket.create_server(("127.0.0.1", 0))
+    state.note("listening", port=listener.getsockname()[1])
+    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
+    await uvicorn.Server(config).serve([listener])
+
+
+class HandshakeOnly:
+    """Refuses the requests of 2026-07-28, as a server does that does not know it."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if (b"mcp-protocol-version", b"2026-07-28") in scope["headers"]:
+            await PlainTextResponse("unsupported protocol version", 400)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 async def main() -> None:
     era, ears, *folder = sys.argv[1:]
-    server = build(EraServer(ears, Path(folder[0]) if folder else None))
+    state = EraServer(ears, Path(folder[0]) if folder else None)
+    server = build(state)
     changes = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
     options = server.create_initialization_options(changes)
+    if era.endswith("-http"):
+        await over_http(server, state, options, handshake=era.startswith("handshake"))
+        return
     async with stdio_server() as (incoming, outgoing):
         if era == "both":
             await server.run(incoming, outgoing, options)

@@ -89,6 +89,9 @@ async def test_a_blob_that_is_not_base64(mcpx, mode):
         assert "not base64" in error.message
         assert error.data["uri"] == "mcpx://b/row://t/broken"
         assert error.data["code"] == "protocol_error"
+        error = await refused(client.get_prompt, "b.brief.the/team", {"who": "broken"})
+        assert error.code == -32603
+        assert "not base64" in error.message
 
 
 async def test_a_server_that_is_away(ears, mode, tmp_path):

@@ -12,6 +12,9 @@ import pytest
 from mcp import MCPError
 
 from mcpx.catalog.model import State
+from mcpx.observe.server_log import ServerLog
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.subscriptions import PAUSE_S
 from tests.mcpx import scripted
 from tests.mcpx.native.behind import behind, entry, subscribe, unsubscribe
 from tests.mcpx.native.listeners import barrier, listening
@@ -143,6 +146,48 @@ async def test_what_did_not_change_over_a_reconnect_is_not_told(mcpx, ears, mode
         assert heard.events == []
         await touch(mcpx, "note:///full", "new")
         await heard.hear(FULL)
+
+
+async def test_a_part_of_what_was_subscribed_to_is_told_under_its_own_name(ears):
+    """Before 2026-07-28: the SDK's streams of that revision pass on exactly what was subscribed to."""
+    async with (
+        behind(config_of({"a": entry("handshake", ears)})) as mcpx,
+        listening(mcpx, "handshake", FULL) as heard,
+    ):
+        await touch(mcpx, "note:///full/part", "new")
+        await touch(mcpx, "note:///fuller", "new")
+        await touch(mcpx, "note:///full", "new")
+        await heard.hear(FULL)
+        assert heard.events == [f"{FULL}/part", FULL]
+
+
+async def test_a_storm_of_updates_is_passed_on_and_is_no_storm_of_reads(mcpx, ears, mode):
+    async with listening(mcpx, mode, FULL) as heard:
+        await digests_known(mcpx, "note:///full")
+        started = time.monotonic()
+        for number in range(100):
+            await touch(mcpx, "note:///full", str(number))
+        await heard.hear(FULL)
+        await barrier(heard)
+        took = time.monotonic() - started
+        assert len(ears.of("read", uri="note:///full")) <= 2 + took / PAUSE_S
+
+
+async def test_an_upstream_that_takes_anothers_place_takes_its_subscriptions_too(mcpx, mode):
+    """As when a configuration is changed: the clients need not know."""
+    old = mcpx.hub.upstreams["a"]
+    async with listening(mcpx, mode, FULL):
+        new = Upstream(
+            old.config,
+            mcpx.hub.supervisor,
+            ledger=mcpx.hub._ledger,
+            server_log=ServerLog("a", None),
+            max_message_bytes=1 << 20,
+        )
+        new.succeed(old)
+        assert new.subscriptions.uris == ["note:///full"]
+        assert new.subscriptions._submit == new.submit
+    assert new.subscriptions.uris == []  # the client has left, wherever its subscriptions are by now
 
 
 async def test_a_client_that_vanishes_is_subscribed_no_more(mcpx, ears, mode):
