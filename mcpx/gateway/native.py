@@ -10,8 +10,10 @@ it. Promises: metadata and contents as the server gave them, and a blob only whe
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+import anyio
 import mcp_types
 import msgspec
 from mcp import MCPError
@@ -83,8 +85,9 @@ class Native:
     async def _list_resources(self, _ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
         await self._settled()
         entries = [
-            (offered_uri(upstream.name, uri), info)
+            (prefix + uri, info)
             for upstream, catalogue in self._catalogues()
+            for prefix in (offered_uri(upstream.name, ""),)
             for uri, info in catalogue.resources.items()
         ]
         return _listed("resources", entries, forms.resource, params.cursor)
@@ -242,15 +245,18 @@ class Native:
 
     async def _targets(self, ctx: Context, wanted: mcp_types.SubscriptionFilter) -> list[Target]:
         """The resources of a filter that can be subscribed to; the acknowledgement leaves out the others."""
-        targets: dict[str, Target] = {}
-        for uri in wanted.resource_subscriptions or ():
-            try:
+        found: dict[str, Target] = {}
+
+        async def find(uri: str) -> None:
+            with suppress(MCPError, CallError):
                 target = await self._target(ctx, uri)
                 self._hub.registry.admit(target.upstream, target.own)
-            except (MCPError, CallError):
-                continue
-            targets[uri] = target
-        return list(targets.values())
+                found[uri] = target
+
+        async with anyio.create_task_group() as tasks:  # together: a server may be on its way
+            for uri in dict.fromkeys(wanted.resource_subscriptions or ()):
+                tasks.start_soon(find, uri)
+        return list(found.values())
 
 
 def _listed(

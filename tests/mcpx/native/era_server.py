@@ -188,6 +188,8 @@ class EraServer:
         return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type="text/plain", text=text)])
 
     async def subscribe(self, _ctx: Any, params: Any) -> EmptyResult:
+        if params.uri == "note:///secret":
+            raise MCPError(-31001, "not for you", {"uri": params.uri})
         self.note("subscribed", uris=[params.uri])
         self.subscribed.add(params.uri)
         return EmptyResult()

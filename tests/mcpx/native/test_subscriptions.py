@@ -198,6 +198,19 @@ async def test_a_client_that_vanishes_is_subscribed_no_more(mcpx, ears, mode):
     assert len(mcpx.clients.subscribers) == 0
 
 
+async def test_what_the_server_refuses_is_refused_with_its_own_words(ears):
+    async with (
+        behind(config_of({"a": entry("handshake", ears)})) as mcpx,
+        mcpx.client("handshake") as client,
+    ):
+        with pytest.raises(MCPError) as caught:
+            await subscribe(client, "mcpx://a/note:///secret")
+        error = caught.value.error
+        assert (error.code, error.message) == (-31001, "not for you")
+        assert error.data == {"uri": "mcpx://a/note:///secret"}
+        assert mcpx.hub.upstreams["a"].subscriptions.uris == []
+
+
 async def test_a_server_without_subscriptions_says_so(mode):
     listed = [{"uri": "doc:///x", "name": "x", "text": "x"}]
     config = config_of({"a": scripted.entry(resources=listed)})
