@@ -78,6 +78,10 @@ async def test_the_resources_tool_reads_what_only_a_template_matches_and_lists_i
     async with mcpx.client(mode) as client:
         answer = await client.call_tool("resources", {"server_name": "a", "uri": "row://people/7"})
         assert not answer.is_error
+        same = await client.call_tool("resources", {"server_name": "a", "uri": "mcpx://a/row://people/7"})
+        assert same.content == answer.content  # a host may show the model MCPX's name for it
+        other = await client.call_tool("resources", {"server_name": "a", "uri": "mcpx://b/row://people/7"})
+        assert other.structured_content["code"] == "unknown_resource"
         listed = {tool.name: tool.description for tool in (await client.list_tools()).tools}
         assert "\nrow://{table}/{id}{?columns*} (row, application/json)" in listed["resources"]
 
