@@ -45,6 +45,7 @@ class UpdateStream:
         self._on_update = on_update
         self._log = log
         self._current: anyio.CancelScope | None = None
+        self._live: set[anyio.CancelScope] = set()
 
     async def keep(self, changed: Flag, wanted: Callable[[], list[str]], told: OnOpened) -> None:
         """Hold a stream open for what is `wanted`, which is asked again whenever `changed` is set."""
@@ -52,9 +53,13 @@ class UpdateStream:
             while True:
                 changed.clear()
                 before, self._current = self._current, None
+                opened = None
                 if uris := wanted():
-                    told(await self._open(streams, uris, changed, after_a_gap=before is None))
-                if before is not None:
+                    opened = await self._open(streams, uris, changed, after_a_gap=before not in self._live)
+                    told(opened)
+                if opened is not None and opened.error is not None:
+                    self._current = before  # better than none, until it is tried again
+                elif before is not None:
                     before.cancel()
                 await changed.wait()
 
@@ -85,20 +90,19 @@ class UpdateStream:
         *,
         task_status: anyio.abc.TaskStatus[tuple[anyio.CancelScope, set[str]]],
     ) -> None:
-        started = False
         with anyio.CancelScope() as scope:
             try:
                 async with listen(self._client, resource_subscriptions=uris) as stream:
-                    started = True
+                    self._live.add(scope)
                     task_status.started((scope, set(stream.honored.resource_subscriptions or ())))
                     async for event in stream:
                         if isinstance(event, ResourceUpdated):
                             self._on_update(event.uri)
             except (SubscriptionLost, MCPError, TimeoutError):
-                if not started:
+                if scope not in self._live:
                     raise
-            if self._current is scope:
-                self._current = None
+            finally:
+                self._live.discard(scope)
             await _set_later(changed)
 
 

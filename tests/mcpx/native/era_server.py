@@ -4,8 +4,9 @@ Run as `python era_server.py ERA EARS [FOLDER]` over stdio: ERA is `handshake` (
 2026-07-28) or `both`, and with `-http` behind it, on a free port over HTTP. Every subscription that begins or
 ends, every read and every start is written to the file or FIFO EARS as a JSON line. Its tools change it:
 `touch(uri, text)` replaces a text and tells subscribers, `grow(kind, name)` adds a resource, a prompt or a
-tool and says so, `say(kind)` says that a list changed though it did not, `die` ends it. What is in
-FOLDER/NAME is the text of `note:///NAME`, so that it can change while nobody looks.
+tool and says so, `say(kind)` says that a list changed though it did not, `hang_up` ends the streams of
+2026-07-28, `die` ends it all. What is in FOLDER/NAME is the text of `note:///NAME`, so that it can change
+while nobody looks.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class EraServer:
         self.texts = {"note:///full": "full", "note:///other": "other"}
         self.listed = [FULL, Resource(uri="note:///other", name="other", description="d")]
         self.prompts = [PROMPT]
-        self.tools = ["touch", "grow", "say", "die"]
+        self.tools = ["touch", "grow", "say", "hang_up", "die"]
         self.folder = folder
         self.bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self.bus)
@@ -145,6 +146,8 @@ class EraServer:
                 await self.tell(ctx, self.grow(given["kind"], given["name"]))
             case "say":
                 await self.tell(ctx, self.grow(given["kind"], None))
+            case "hang_up":
+                self.listen.close()
             case "die":
                 os._exit(3)
         return CallToolResult(content=[TextContent(text="done")])

@@ -198,6 +198,25 @@ async def test_a_client_that_vanishes_is_subscribed_no_more(mcpx, ears, mode):
     assert len(mcpx.clients.subscribers) == 0
 
 
+async def test_a_stream_that_the_server_ends_is_opened_again_and_nothing_is_missed(ears, mode, tmp_path):
+    (tmp_path / "full").write_text("before")
+    async with (
+        behind(config_of({"a": entry("both", ears, tmp_path)})) as mcpx,
+        listening(mcpx, mode, FULL, OTHER) as heard,
+    ):
+        await digests_known(mcpx, "note:///full", "note:///other")
+        (tmp_path / "full").write_text("after")  # and nobody is told
+        opened = len(ears.of("subscribed"))
+        await mcpx.watch.text("hang_up", server="a")
+        await heard.hear(FULL)
+        await ears.hear("subscribed", count=opened + 1)
+        await digests_known(mcpx, "note:///full", "note:///other")
+        await touch(mcpx, "note:///other", "new")
+        await heard.hear(OTHER)
+        await barrier(heard)
+        assert heard.events == [FULL, OTHER]
+
+
 async def test_what_the_server_refuses_is_refused_with_its_own_words(ears):
     async with (
         behind(config_of({"a": entry("handshake", ears)})) as mcpx,
