@@ -178,6 +178,7 @@ class Fleet:
 
     def _succeed(self, old: Upstream, new: Upstream) -> None:
         """Show the new one as starting, with what the old one offered, until it has listed for itself."""
+        new.succeed(old)
         if new.config.disabled is None:
             new.catalogue = old.catalogue
             new.queue.held = MAKING_WAY

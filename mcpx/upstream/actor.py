@@ -33,6 +33,7 @@ from mcpx.upstream.private import Client, PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import UpstreamSession, open_session
+from mcpx.upstream.subscriptions import Subscriptions
 from mcpx.upstream.transport import Hooks, Link
 from supervisors import Incarnation, Phase, Supervisor
 
@@ -84,6 +85,9 @@ class Upstream:
         """The sessions that belong to one client each, where the server gives them."""
         self.counters = counters or Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
+        self.subscriptions = Subscriptions(
+            config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
+        )
         self.pid: int | None = None
         self.last_error: str | None = None
         """Why it failed last, whether it is well again or not; kept by whoever hears of it."""
@@ -137,6 +141,11 @@ class Upstream:
         """Send or queue a request. Raises CallError, `not_sent`, where neither is possible."""
         self.queue.submit(request, reply)
 
+    def succeed(self, old: Upstream) -> None:
+        """Take the place of another upstream of the same name, with the subscriptions of its clients."""
+        self.subscriptions = old.subscriptions
+        self.subscriptions.belong_to(self.submit, lambda: self.catalogue)
+
     async def await_catalogue(self) -> None:
         """Wait for the first listing, if it is on its way."""
         await self.queue.wait_for(lambda: self.catalogue is not None)
@@ -154,6 +163,7 @@ class Upstream:
                 limit=self._limit,
                 hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
                 changes=changes,
+                on_updated=self.subscriptions.notified,
             ) as session:
                 await self._list(session, incarnation.generation)
                 session.established()
@@ -181,6 +191,7 @@ class Upstream:
                 tasks.start_soon(session.look_when_suspicious)
                 tasks.start_soon(self._follow, session, incarnation.generation, changes)
                 tasks.start_soon(self._describe, session)
+                tasks.start_soon(self.subscriptions.serve, session)
                 health = Health(self.config.health, calls, session.probe, session.link.give_up)
                 tasks.start_soon(health.watch)
                 await incarnation.stopping.wait()

@@ -17,10 +17,35 @@ from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOC
 from pydantic import TypeAdapter
 
 from mcpx.upstream.exchange import CURRENT, Dropped, Exchange
-from mcpx.upstream.requests import CallTool, OnProgress, ReadResource, Request
+from mcpx.upstream.requests import (
+    CallTool,
+    Complete,
+    GetPrompt,
+    OnProgress,
+    ReadResource,
+    Request,
+    Subscribe,
+    Unsubscribe,
+)
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
+Typed = (
+    mcp_types.CallToolRequest
+    | mcp_types.ReadResourceRequest
+    | mcp_types.GetPromptRequest
+    | mcp_types.CompleteRequest
+    | mcp_types.SubscribeRequest
+    | mcp_types.UnsubscribeRequest
+)
+_TYPES: Final[dict[type[Request], type[Typed]]] = {
+    CallTool: mcp_types.CallToolRequest,
+    ReadResource: mcp_types.ReadResourceRequest,
+    GetPrompt: mcp_types.GetPromptRequest,
+    Complete: mcp_types.CompleteRequest,
+    Subscribe: mcp_types.SubscribeRequest,
+    Unsubscribe: mcp_types.UnsubscribeRequest,
+}
 _AS_IT_CAME: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 
 
@@ -155,10 +180,7 @@ class _SentBySession:
         self._scope.cancel()
 
 
-def _typed(request: Request) -> mcp_types.CallToolRequest | mcp_types.ReadResourceRequest:
-    match request:
-        case CallTool(name, arguments):
-            params = mcp_types.CallToolRequestParams(name=name, arguments=msgspec.json.decode(arguments))
-            return mcp_types.CallToolRequest(params=params)
-        case ReadResource(uri):
-            return mcp_types.ReadResourceRequest(params=mcp_types.ReadResourceRequestParams(uri=uri))
+def _typed(request: Request) -> Typed:
+    """The request as the SDK has it."""
+    params = msgspec.json.decode(b"".join((b"{", *request.params(), b"}")))
+    return _TYPES[type(request)].model_validate({"method": request.method, "params": params}, by_name=False)
