@@ -30,6 +30,7 @@ class HttpServer:
     def __init__(self, port: int) -> None:
         self.port = port
         self.connections: set[asyncio.StreamWriter] = set()
+        self.busy: set[asyncio.StreamWriter] = set()  # those with a request that is not answered
         self._server: asyncio.Server | None = None
 
     async def take(self, request: Request, writer: asyncio.StreamWriter) -> None:
@@ -42,11 +43,12 @@ class HttpServer:
         self._server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def close_port(self) -> None:
-        """Refuse new connections, and end those there are."""
+    def close_port(self, *, hang_up: bool = True) -> None:
+        """Refuse new connections, and end those there are, or only the idle ones."""
         if self._server is not None:
             self._server.close()
-        self.hang_up()
+        for writer in self.connections - (set() if hang_up else self.busy):
+            writer.transport.abort()
 
     def hang_up(self) -> None:
         for writer in list(self.connections):
@@ -56,11 +58,14 @@ class HttpServer:
         self.connections.add(writer)
         try:
             while (request := await self.read(reader)) is not None:
+                self.busy.add(writer)
                 await self.take(request, writer)
+                self.busy.discard(writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             self.connections.discard(writer)
+            self.busy.discard(writer)
             self.closed(writer)
             writer.close()
             with contextlib.suppress(ConnectionError):
