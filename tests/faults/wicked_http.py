@@ -77,11 +77,11 @@ class WickedHttp(HttpServer):
         self.sessions.clear()
 
     async def order_hang_up(self, _value: Any) -> None:
-        self.hang_up()
+        await self.hang_up(set(self.connections))
 
     async def order_leave(self, _value: Any) -> None:
         """As a server does that is asked to stop: take nothing new, and finish what there is."""
-        self.close_port(hang_up=False)
+        await self.close_port(hang_up=False)
         for writer, _ in list(self.listeners):
             writer.close()
 
@@ -92,7 +92,7 @@ class WickedHttp(HttpServer):
         if wanted:
             await self.listen_on_port()
         else:
-            self.close_port()
+            await self.close_port()
 
     async def order_add_tool(self, name: str) -> None:
         self.tools.append(name)

@@ -43,16 +43,18 @@ class HttpServer:
         self._server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def close_port(self, *, hang_up: bool = True) -> None:
+    async def close_port(self, *, hang_up: bool = True) -> None:
         """Refuse new connections, and end those there are, or only the idle ones."""
         if self._server is not None:
             self._server.close()
-        for writer in self.connections - (set() if hang_up else self.busy):
-            writer.transport.abort()
+        await self.hang_up(self.connections - (set() if hang_up else self.busy))
 
-    def hang_up(self) -> None:
-        for writer in list(self.connections):
+    async def hang_up(self, connections: set[asyncio.StreamWriter]) -> None:
+        """End connections, and return when they have ended."""
+        for writer in connections:
             writer.transport.abort()
+        while connections & self.connections:  # noqa: ASYNC110 - each end is a turn or two away
+            await asyncio.sleep(0)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.add(writer)
