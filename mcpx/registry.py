@@ -101,7 +101,9 @@ class Registry:
 
     # --- reading
 
-    def submit_read(self, server_name: str, uri: str, reply: RawReply, client: Client | None = None) -> None:
+    def submit_read(
+        self, server_name: str, uri: str, reply: RawReply, *, client: Client | None = None
+    ) -> None:
         """Ask an upstream for a resource; `reply` gets the raw result.
 
         Raises:

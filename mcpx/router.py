@@ -75,10 +75,10 @@ class RouterActor(Actor[Message]):
         match message:
             case Inspect(server, tool):
                 reply.resolve(self._inspector.inspect(server, tool))
-            case Exec(server, tool, arguments, on_progress, client):
+            case Exec(server, tool, arguments, on_progress, client=client):
                 self._executor.dispatch(server, tool, arguments, reply, on_progress, client=client)
-            case Read(server, uri, client):
-                self._registry.submit_read(server, uri, reply, client)
+            case Read(server, uri, client=client):
+                self._registry.submit_read(server, uri, reply, client=client)
 
 
 class Router:
@@ -106,11 +106,13 @@ class Router:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
         await self._registry.upstream(server_name).await_catalogue()
         encoded = msgspec.json.encode(arguments)
-        raw: msgspec.Raw = await self._ref.ask(Exec(server_name, tool_name, encoded, on_progress, client))
+        raw: msgspec.Raw = await self._ref.ask(
+            Exec(server_name, tool_name, encoded, on_progress, client=client)
+        )
         return self._executor.shape(server_name, tool_name, raw)
 
     async def read(self, server_name: str, uri: str, *, client: Client | None = None) -> Shaped:
         """Read a resource."""
         await self._registry.upstream(server_name).await_catalogue()
-        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, client))
+        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, client=client))
         return shape_resource(read_result(raw, server=server_name), uri=uri, server=server_name)

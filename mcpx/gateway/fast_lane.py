@@ -73,7 +73,7 @@ class FastLane:
         self._hub = hub
         self._config = hub.config
         self._connection = connection
-        self._client = connection.client
+        self._client = connection.identity
         self._shaper = shaper
         self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + server_info + b"}"
 
@@ -109,9 +109,9 @@ class FastLane:
             return None
         if params.name == tools.EXEC and given.tool_name:
             progress = self._progress(wire, params.meta)
-            return Exec(given.server_name, given.tool_name, given.arguments, progress, self._client)
+            return Exec(given.server_name, given.tool_name, given.arguments, progress, client=self._client)
         if params.name == tools.RESOURCES and given.uri:
-            return Read(given.server_name, given.uri, self._client)
+            return Read(given.server_name, given.uri, client=self._client)
         return None
 
     def _progress(self, wire: WireDispatcher, meta: _Meta | None) -> OnProgress | None:

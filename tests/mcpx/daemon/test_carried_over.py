@@ -170,16 +170,25 @@ async def test_other_requests_in_flight_end_in_an_error_that_says_unknown(house,
         assert (error["data"]["code"], error["data"]["outcome"]) == ("server_died", "unknown")
 
 
-async def test_a_daemon_that_was_stopped_stays_so_until_the_client_speaks(house, ears):
+def stop(house) -> None:
+    assert house.run("daemon", "stop").returncode == 0
+
+
+def terminate(house) -> None:
+    """As a service manager does."""
+    os.kill(house.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("end", [stop, terminate])
+async def test_a_daemon_that_was_stopped_stays_so_until_the_client_speaks(house, ears, end):
     house.write({"s": entry(ears)})
     async with house.attached() as client:
         await client.initialize()
         call = await hang(client, LEGACY)
         await ears.hear("call", tool="hang")
-        done = house.run("daemon", "stop")
-        assert done.returncode == 0
+        await anyio.to_thread.run_sync(end, house)
         await lost(client, call)
-        assert house.pid is None
+        await until(lambda: house.pid is None)
         assert house.place.stopped.exists()
         await until(lambda: house.daemons() == [])
         await echo(client, LEGACY)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mcpx.errors import Code, Outcome
-from tests.faults.http_stage import LIMIT, PAGE, http_stage
 from tests.faults.stage import Seen
+from tests.faults.stage_http import LIMIT, PAGE, http_stage
 from tests.faults.table import Faults
 
 faults = Faults()

@@ -6,8 +6,8 @@ import anyio
 
 from mcpx.catalog.model import State
 from mcpx.errors import Code, Outcome
-from tests.faults.http_stage import PROBING, http_stage
 from tests.faults.stage import Seen
+from tests.faults.stage_http import PROBING, http_stage
 from tests.faults.table import Faults
 
 faults = Faults()

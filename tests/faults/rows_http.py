@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.faults import http_rows_answers, http_rows_status, http_rows_streams
+from tests.faults import rows_http_answers, rows_http_status, rows_http_streams
 from tests.faults.table import Play
 
 faults: Final[dict[str, Play]] = {
-    **http_rows_status.faults,
-    **http_rows_answers.faults,
-    **http_rows_streams.faults,
+    **rows_http_status.faults,
+    **rows_http_answers.faults,
+    **rows_http_streams.faults,
 }
