@@ -186,6 +186,7 @@ class Upstream:
             calls = self._calls(session, tasks)
             try:
                 tasks.start_soon(self._watch, session)
+                tasks.start_soon(calls.see_out)
                 calls.open()
                 tasks.start_soon(session.listen)
                 tasks.start_soon(session.look_when_suspicious)

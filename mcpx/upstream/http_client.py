@@ -4,7 +4,8 @@ The SDK's transports end the whole session when one exchange breaks, and wait fo
 This client gives them an answer in every case: the server's, or a JSON-RPC error in its place, and tells the
 `Exchange` of the request why. To the link (`Told`) it says what an exchange means for the session:
 
-* nobody listens, the session is not known (404), or it is not allowed (401, 403): the session is lost;
+* nobody listens: it takes nothing new; a server that is being stopped may still finish what it has;
+* the session is not known (404), or it is not allowed (401, 403): the session is lost;
 * a connection broke, or another status refused a request: there is reason to look (`suspect`).
 
 Messages are bounded by `limit` bytes; whatever is not a call ends after `OTHERS_S` at the latest.
@@ -128,7 +129,10 @@ class GuardedClient(httpx2.AsyncClient):
         try:
             response = await exchange.within(super().send(request, **options))
         except _UNREACHABLE as error:
-            raise _lose(told, f"the server cannot be reached: {_words(error)}") from error
+            told.trouble, told.curable = f"the server cannot be reached: {_words(error)}", True
+            if told.established:
+                told.close(told.trouble)
+            raise NotCarriedOut(told.trouble) from error
         except httpx2.HTTPError as error:
             told.suspect()
             if not exchange.begun:

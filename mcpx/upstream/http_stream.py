@@ -40,6 +40,10 @@ class Told(Protocol):
         """The session is over."""
         ...
 
+    def close(self, reason: str) -> None:
+        """The server takes nothing new; it may finish what it has."""
+        ...
+
     def fine(self) -> None:
         """An exchange went well."""
         ...

@@ -44,7 +44,9 @@ class Link:
         self.lost = anyio.Event()
         self.reason = "the connection is open"
         self.stderr_tail: Callable[[], str] = str
-        self.alive: Callable[[], bool] = lambda: not self.lost.is_set()
+        self.closing = anyio.Event()
+        """Set when the server takes nothing new, but may finish what it has; `reason` says why."""
+        self.alive: Callable[[], bool] = lambda: not self.closing.is_set() and not self.lost.is_set()
         """Whether it still makes sense to send; for a child process this asks the kernel."""
         self.doomed: Callable[[], bool] = lambda: False
         """Whether the server is about to die, though it may still take what is sent; asks the kernel."""
@@ -75,6 +77,12 @@ class Link:
         if not self.lost.is_set():
             self.reason = reason
             self.lost.set()
+
+    def close(self, reason: str) -> None:
+        """Note that the server takes nothing new."""
+        if not self.lost.is_set() and not self.closing.is_set():
+            self.reason = reason
+            self.closing.set()
 
     def fine(self) -> None:
         """An HTTP exchange went well."""

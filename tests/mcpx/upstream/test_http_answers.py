@@ -105,7 +105,7 @@ def test_what_a_caller_is_told(error, code, outcome):
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (NotCarriedOut("x"), ConnectionLost),
+        (NotCarriedOut("x"), Unwell),  # the link knows already
         (Refused(400), ConnectionLost),
         (Refused(429), Unwell),
         (Refused(503), Unwell),
