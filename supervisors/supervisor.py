@@ -115,7 +115,7 @@ class Supervisor:
         return self._child(name).state
 
     def demand(self, name: str) -> bool:
-        """Somebody wants the child: try now if it waits. False if it is parked and was tried just now."""
+        """Somebody wants the child: try now if it waits. False if it is parked, and was tried so just now."""
         child = self._child(name)
         if lifecycle.demand_refused(child.state, anyio.current_time()):
             return False

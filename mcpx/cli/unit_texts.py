@@ -77,7 +77,7 @@ def _character(char: str) -> str:
 
 
 def launchd_agent(command: Sequence[str], environment: Mapping[str, str], *, log: Path) -> str:
-    """An agent that runs `command` with these variables at login and whenever it ends.
+    """An agent that runs `command` with these variables at login and whenever it fails.
 
     What it says on standard error, and should it print anything, goes to `log`.
     """
@@ -86,7 +86,7 @@ def launchd_agent(command: Sequence[str], environment: Mapping[str, str], *, log
         "ProgramArguments": list(command),
         "EnvironmentVariables": dict(environment),
         "RunAtLoad": True,
-        "KeepAlive": True,
+        "KeepAlive": {"SuccessfulExit": False},  # one that was stopped stays so
         "StandardOutPath": str(log),
         "StandardErrorPath": str(log),
     }

@@ -38,7 +38,8 @@ from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
 
-RELIST_DEBOUNCE_S: Final = 0.2  # a storm of list_changed becomes one listing in this time
+RELIST_DEBOUNCE_S: Final = 0.2  # list_changed within this time is one listing
+RELIST_PAUSE_MOST_S: Final = 10.0  # between the listings of a server that never stops changing
 RUBBISH_SHOWN: Final = 3  # lines; a server that prints rubbish prints a lot of it
 STATES: Final = {
     Phase.IDLE: State.STOPPED,
@@ -179,7 +180,7 @@ class Upstream:
                 tasks.start_soon(session.listen)
                 tasks.start_soon(self._follow, session, incarnation.generation, changes)
                 tasks.start_soon(self._describe, session)
-                health = Health(self.config.health, calls, session.probe, session.link.kill)
+                health = Health(self.config.health, calls, session.probe, session.link.give_up)
                 tasks.start_soon(health.watch)
                 await incarnation.stopping.wait()
                 await calls.drain()
@@ -217,15 +218,22 @@ class Upstream:
             self._on_catalogue(self.name, changed)
 
     async def _follow(self, session: UpstreamSession, generation: int, changes: Flag) -> None:
-        """List again after the server said that a list changed; many changes at once are one listing."""
+        """List again after the server said that a list changed; a storm of changes is a few listings.
+
+        Each listing that more changes follow at once doubles the pause before the next.
+        """
+        pause = RELIST_DEBOUNCE_S
         while True:
             await changes.wait()
-            await anyio.sleep(RELIST_DEBOUNCE_S)
+            await anyio.sleep(pause)
             changes.clear()
             if await self._list_again(session, generation):
                 info = self.info()
                 self._log.info("upstream.listed", tools=len(info.tools), resources=len(info.resources))
                 await self._describe(session)
+            with anyio.move_on_after(pause):
+                await changes.wait()
+            pause = min(2 * pause, RELIST_PAUSE_MOST_S) if changes.is_set() else RELIST_DEBOUNCE_S
 
     async def _list_again(self, session: UpstreamSession, generation: int) -> bool:
         """List during the session; a listing that fails or never ends costs neither it nor its calls."""

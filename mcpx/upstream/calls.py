@@ -80,8 +80,16 @@ class Calls:
 
     @property
     def busy(self) -> bool:
-        """Whether a call is running; one past its deadline is not."""
-        return len(self._in_flight) > 0
+        """Whether the server may be at work on a call; one past its deadline does not count.
+
+        Nor does one that the server has not begun to read, and nothing does while the kernel has stopped it.
+        """
+        if not len(self._in_flight) or self._link.stopped():
+            return False
+        unread = self._link.first_unread()
+        return unread is None or any(
+            call.position is None or call.position < unread for call in self._in_flight
+        )
 
     # --- its life
 
@@ -115,7 +123,8 @@ class Calls:
         reply = envelope.reply
         if reply is None or reply.settled:
             return
-        if not self._link.alive():  # dead, though not yet told: nothing is sent
+        if not self._link.alive() or (not len(self._in_flight) and self._link.doomed()):
+            # dead or dying, though we have not been told yet; with calls in flight the look is not worth it
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
             return

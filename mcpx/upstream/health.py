@@ -5,8 +5,9 @@ not its business, that is pushed; it is for servers that live and are silent. Wh
 
 * An idle session is asked every `interval`; after a miss it is asked again at once, and `failure_threshold`
   misses of `timeout` each end the incarnation: `interval + failure_threshold * timeout` at the most.
-* A server that answered something meanwhile is not asked, and one that is busy with a call inside its
-  deadline is never judged: many servers cannot answer while a tool runs.
+* A server that answered a call is asked an `interval` after that answer, so the promise holds for it too. One
+  that is busy with a call inside its deadline is never judged: many servers cannot answer while a tool runs.
+  What is no excuse: a call that it has not read, and any call while the kernel has stopped it.
 * A call past its deadline makes it ask at once, and then one miss is enough: that is a hang.
 """
 
@@ -37,14 +38,16 @@ class Activity(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a call is running that is inside its deadline."""
+        """Whether the server may be at work on a call that is inside its deadline."""
         ...
 
 
 class Health:
-    """Watches one session. `kill` ends a server that would not notice being asked to leave."""
+    """Watches one session. `kill`, given the reason, ends a server that would not notice being asked to."""
 
-    def __init__(self, settings: HealthCheck, activity: Activity, ask: Ask, kill: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: HealthCheck, activity: Activity, ask: Ask, kill: Callable[[str], None]
+    ) -> None:
         self._settings = settings
         self._activity = activity
         self._ask = ask
@@ -66,22 +69,29 @@ class Health:
                 if self._is_excused() and not overdue:
                     break  # a call came meanwhile, and the server is busy with it
                 if overdue or misses >= self._settings.failure_threshold:
-                    self._kill()
-                    raise ConnectionLost(self._explain(misses, overdue=overdue))
+                    reason = self._explain(misses, overdue=overdue)
+                    self._kill(reason)
+                    raise ConnectionLost(reason)
 
     async def _pause(self) -> bool:
         """Wait for the next time to look; true if a call has passed its deadline."""
         overdue = self._activity.overdue
-        with anyio.move_on_after(self._settings.interval):
+        with anyio.move_on_at(self._next_look()):
             await overdue.wait()
         is_overdue = overdue.is_set()
         overdue.clear()
         return is_overdue
 
+    def _next_look(self) -> float:
+        """An interval after the last answer, or from now if that is over (it is busy, or was asked)."""
+        now = anyio.current_time()
+        due = self._activity.answered_at + self._settings.interval
+        return due if due > now else now + self._settings.interval
+
     def _is_excused(self) -> bool:
         if self._activity.busy:
             return True
-        return anyio.current_time() - self._activity.answered_at < self._settings.interval
+        return anyio.current_time() < self._activity.answered_at + self._settings.interval
 
     async def _answers(self) -> bool:
         with anyio.move_on_after(self._settings.timeout):

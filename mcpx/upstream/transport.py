@@ -47,8 +47,12 @@ class Link:
         self.stderr_tail: Callable[[], str] = str
         self.alive: Callable[[], bool] = lambda: not self.lost.is_set()
         """Whether it still makes sense to send; for a child process this asks the kernel."""
+        self.doomed: Callable[[], bool] = lambda: False
+        """Whether the server is about to die, though it may still take what is sent; asks the kernel."""
         self.first_unread: Callable[[], int | None] = lambda: None
         """The position in what was sent from which on the server has read nothing, where that is known."""
+        self.stopped: Callable[[], bool] = lambda: False
+        """Whether the kernel has stopped the server (SIGSTOP), where that is known: it works on nothing."""
         self.kill: Callable[[], None] = lambda: None
         """End a server that hangs; for a child process this is SIGKILL to its group."""
         self.http_status: int | None = None
@@ -66,6 +70,11 @@ class Link:
         if not self.lost.is_set():
             self.reason = reason
             self.lost.set()
+
+    def give_up(self, reason: str) -> None:
+        """End the connection to a server that hangs."""
+        self.lose(reason)
+        self.kill()
 
 
 class Hooks(msgspec.Struct, frozen=True):
@@ -107,6 +116,8 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks) -> AsyncIterator[Link]:
         link = Link(wire, child.pid)
         link.stderr_tail = child.stderr_tail
         link.alive = child.alive
+        link.stopped = child.stopped
+        link.doomed = child.doomed
         link.kill = child.kill
         link.first_unread = child.channel.first_unread
         async with anyio.create_task_group() as tasks:

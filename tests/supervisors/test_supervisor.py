@@ -133,13 +133,15 @@ def test_a_parked_child_refuses_demands_until_it_has_rested(virtual):
         policy = Policy(parking=Parking(after=1, probe=300))
         supervisor.add(ChildSpec(name="p", run=crash, policy=policy))
         await recorder.wait_for(ChildParked)
-        assert not supervisor.demand("p")
-        await anyio.sleep(10)
         assert supervisor.demand("p")
         await recorder.wait_for(ChildParked, count=2)
         assert not supervisor.demand("p")
-        supervisor.resume("p")
+        await anyio.sleep(10)
+        assert supervisor.demand("p")
         await recorder.wait_for(ChildParked, count=3)
+        assert not supervisor.demand("p")
+        supervisor.resume("p")
+        await recorder.wait_for(ChildParked, count=4)
 
     virtual(supervised(main))
 
