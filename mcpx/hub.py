@@ -27,6 +27,7 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.registry import Registry
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.audience import Audience
 from mcpx.upstream.faults import cause_of
 from supervisors import (
     ActorRef,
@@ -63,6 +64,7 @@ class Hub:
         self.config = config
         self._state = state
         self._ledger = Ledger(state)
+        self.audience = Audience()
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
@@ -87,6 +89,7 @@ class Hub:
             server_log=ServerLog(server.name, self._state),
             max_message_bytes=self.config.max_message_bytes,
             on_catalogue=self._on_catalogue,
+            audience=self.audience,
         )
 
     def _build_tree(self) -> None:

@@ -14,6 +14,7 @@ from mcpx.catalog.suggest import unknown_resource, unknown_server, unknown_tool
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.caller import Caller, InputAnswers
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import ReadResource
 
@@ -87,7 +88,15 @@ class Registry:
 
     # --- reading
 
-    def submit_read(self, server_name: str, uri: str, reply: RawReply) -> None:
+    def submit_read(
+        self,
+        server_name: str,
+        uri: str,
+        reply: RawReply,
+        *,
+        caller: Caller | None = None,
+        answers: InputAnswers | None = None,
+    ) -> None:
         """Ask an upstream for a resource; `reply` gets the raw result.
 
         Raises:
@@ -97,7 +106,7 @@ class Registry:
         catalogue = upstream.catalogue
         if catalogue is not None and uri not in catalogue.resources and not catalogue.templates:
             raise unknown_resource(upstream.info(), uri)
-        upstream.submit(ReadResource(uri), reply)
+        upstream.submit(ReadResource(uri, caller=caller, answers=answers), reply)
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.

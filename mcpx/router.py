@@ -17,6 +17,7 @@ from mcpx.errors import CallError
 from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
 from mcpx.registry import Registry
+from mcpx.upstream.caller import Caller, InputAnswers
 from mcpx.upstream.requests import OnProgress
 from supervisors import Actor, ActorRef, Reply
 
@@ -37,6 +38,8 @@ class Exec(msgspec.Struct, frozen=True):
     tool_name: str
     arguments: msgspec.Raw | bytes
     on_progress: OnProgress | None = None
+    caller: Caller | None = None
+    answers: InputAnswers | None = None
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -44,6 +47,8 @@ class Read(msgspec.Struct, frozen=True):
 
     server_name: str
     uri: str
+    caller: Caller | None = None
+    answers: InputAnswers | None = None
 
 
 Message = Inspect | Exec | Read
@@ -72,10 +77,12 @@ class RouterActor(Actor[Message]):
         match message:
             case Inspect(server, tool):
                 reply.resolve(self._inspector.inspect(server, tool))
-            case Exec(server, tool, arguments, on_progress):
-                self._executor.dispatch(server, tool, arguments, reply, on_progress)
-            case Read(server, uri):
-                self._registry.submit_read(server, uri, reply)
+            case Exec(server, tool, arguments, on_progress, caller, answers):
+                self._executor.dispatch(
+                    server, tool, arguments, reply, on_progress, caller=caller, answers=answers
+                )
+            case Read(server, uri, caller, answers):
+                self._registry.submit_read(server, uri, reply, caller=caller, answers=answers)
 
 
 class Router:
@@ -99,6 +106,12 @@ class Router:
         encoded = msgspec.json.encode(arguments)
         raw: msgspec.Raw = await self._ref.ask(Exec(server_name, tool_name, encoded, on_progress))
         return self._executor.shape(server_name, tool_name, raw)
+
+    async def raw(self, message: Exec | Read) -> msgspec.Raw:
+        """The upstream's own answer to a call or a read, for whoever shapes it himself."""
+        await self._registry.upstream(message.server_name).await_catalogue()
+        raw: msgspec.Raw = await self._ref.ask(message)
+        return raw
 
     async def read(self, server_name: str, uri: str) -> Shaped:
         """Read a resource."""

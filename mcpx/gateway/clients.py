@@ -20,6 +20,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
 from mcpx.config import StructuredContent
+from mcpx.gateway.callers import ConnectionMember
+from mcpx.gateway.post import PostOffice
 from mcpx.hub import Hub
 from supervisors import Incarnation
 
@@ -52,6 +54,7 @@ class Clients:
     def __init__(self, hub: Hub) -> None:
         self.bus = InMemorySubscriptionBus()
         self._hub = hub
+        self.post = PostOffice()
         self._sessions: dict[Connection, ServerSession] = {}
         self._changed = anyio.Event()
 
@@ -60,11 +63,13 @@ class Clients:
         connection = ctx.session._connection  # noqa: SLF001 - the SDK gives no other way to a session's end
         if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS and connection not in self._sessions:
             self._sessions[connection] = ctx.session
+            self._hub.audience.join(ConnectionMember(connection, self.post))
             connection.exit_stack.callback(self._part, connection)
         return await call_next(ctx)
 
     def _part(self, connection: Connection) -> None:
         self._sessions.pop(connection, None)
+        self._hub.audience.leave(connection)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -74,7 +79,7 @@ class Clients:
         unobserve = self._hub.observe(self._note)
         incarnation.ready()
         try:
-            await incarnation.while_wanted(self._announce_for_ever)
+            await incarnation.while_wanted(self._reach_them_for_ever)
         finally:
             unobserve()
 
@@ -82,6 +87,11 @@ class Clients:
         """Tools, resources and what servers say of themselves all stand in our tools' descriptions."""
         if changed.tools or changed.resources or changed.about:
             self._changed.set()
+
+    async def _reach_them_for_ever(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.post.run)
+            await self._announce_for_ever()
 
     async def _announce_for_ever(self) -> None:
         while True:

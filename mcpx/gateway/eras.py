@@ -48,11 +48,17 @@ class EraServer:
         self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
         self._outbound = NotifyOnlyOutbound(dispatcher)
 
+    @property
+    def client(self) -> object:
+        """What names this client in its calls (`gateway.callers.client_of`)."""
+        return self._outbound if self.era is Era.MODERN else self.connection
+
     async def run(self) -> None:
         """Serve until the dispatcher's channel ends."""
         try:
             await self._dispatcher.run(self._on_request, self._on_notify)
         finally:
+            self._server.left(self.client)
             await aclose_shielded(self.connection)
 
     async def _on_request(

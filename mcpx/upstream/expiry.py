@@ -8,7 +8,7 @@ oldest. An entry that is renewed goes to the end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -26,6 +26,9 @@ class Expiry(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._deadlines)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._deadlines)
 
     def add(self, key: K) -> None:
         """Start the time of `key`."""

@@ -1,7 +1,8 @@
 """The messages that an upstream actor takes: a closed union of frozen structs.
 
 What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
-The answer to each is the raw JSON of the result (`msgspec.Raw`).
+The answer to each is the raw JSON of the result (`msgspec.Raw`). `caller` is the client behind a request
+(None: nobody who can be asked or told anything), `answers` what it brings to a request that it repeats.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+
+from mcpx.upstream.caller import Caller, InputAnswers
 
 OnProgress = Callable[[float, float | None, str | None], None]
 """Told of progress: done so far, the total where it is known, a text. Must not raise."""
@@ -24,6 +27,8 @@ class CallTool(msgspec.Struct, frozen=True):
     arguments: bytes | msgspec.Raw
     on_progress: OnProgress | None = None
     safe: bool = False
+    caller: Caller | None = None
+    answers: InputAnswers | None = None
 
     method = "tools/call"
 
@@ -38,6 +43,8 @@ class ReadResource(msgspec.Struct, frozen=True):
     uri: str
     safe: bool = True
     on_progress: OnProgress | None = None
+    caller: Caller | None = None
+    answers: InputAnswers | None = None
 
     method = "resources/read"
 
