@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from mcpx.content import InputRequired
 from mcpx.errors import CallError, Code
 from mcpx.router import Exec, Read
+from mcpx.upstream.between_eras import for_handshake
 from mcpx.upstream.caller import JSON, QUESTIONS, Caller, InputAnswers
 
 ROUNDS: Final = 10  # as the SDKs have it
@@ -89,7 +90,9 @@ async def _ask_all(need: InputRequired, caller: Caller, seconds: float, round_nu
     async def ask(key: str, question: JSON) -> None:
         nonlocal refused
         try:
-            responses[key] = await caller.ask(question["method"], question.get("params") or {}, None)
+            method = question["method"]
+            params = for_handshake(method, question.get("params") or {})
+            responses[key] = await caller.ask(method, params, None)
         except MCPError as error:
             refused = error
             tasks.cancel_scope.cancel()

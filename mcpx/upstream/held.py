@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from mcpx.errors import CallError, Code
+from mcpx.upstream.between_eras import for_modern
 from mcpx.upstream.caller import JSON, Caller, InputAnswers
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import OnProgress, Request, tool_of
@@ -77,7 +78,7 @@ class HeldCall:
     def _deliver(self) -> None:
         """Answer the client's request with the questions that are open."""
         open_ones = self._questions.items()
-        asked = {key: {"method": each.method, "params": each.params} for key, each in open_ones}
+        asked = {key: {"method": each.method, "params": for_modern(each.params)} for key, each in open_ones}
         result = {"resultType": "input_required", "inputRequests": asked, "requestState": self.state}
         listener, self.listener = self.listener, None
         self.call.on_progress = None  # its token is of the request that is over now
