@@ -175,7 +175,8 @@ class Calls:
         """Free the call's slot; false if that was done before."""
         if not self._in_flight.discard(call):
             return False
-        call.end()
+        if call.endings:
+            call.end()
         self._freed()
         return True
 
@@ -198,7 +199,8 @@ class Calls:
             call.cancel("the caller cancelled")
 
     def _expire(self, call: _InFlight) -> None:
-        call.end()
+        if call.endings:
+            call.end()
         self._freed()
         self.overdue.set()
         if call.cancel is not None:
@@ -209,7 +211,8 @@ class Calls:
 
     def _lose(self, call: _InFlight, unread: int | None) -> None:
         """The session ended with the request in flight: queue it again if that is safe, else say so."""
-        call.end()
+        if call.endings:
+            call.end()
         lost = self._link.lost.is_set()
         reason = self._lost_as() if lost else ConnectionLost("MCPX closed the session")
         error = died(str(reason), reason.stderr, server=self._server, tool=tool_of(call.request))

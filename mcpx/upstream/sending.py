@@ -68,7 +68,7 @@ class WireSender:
         more: list[bytes] = []
         if self._modern is None:
             meta = b""
-            if caller is not None:
+            if self._telling.has_level and caller is not None:
                 self._telling.raise_at_once(caller.log_level)
         else:
             meta = self._modern.of(caller)

@@ -34,7 +34,8 @@ class Telling:
         self._client = client
         self._wire = wire
         self._audience = audience
-        self._has_level = self._handshake and can is not None and can.logging is not None
+        self.has_level = self._handshake and can is not None and can.logging is not None
+        """Whether the server takes a log level for its whole session."""
         self._level: str | None = None
         self._roots = audience.roots_version
 
@@ -50,14 +51,14 @@ class Telling:
 
     async def _set_level(self, level: str | None) -> None:
         """Tell the server the level, unless it has it. Nobody's wish leaves it as it is."""
-        if not self._has_level or level is None or level == self._level:
+        if not self.has_level or level is None or level == self._level:
             return
         self._level = level
         with anyio.move_on_after(LEVEL_S):
             try:
                 await self._client.ask_raw(SET_LEVEL, {"level": level})
             except MCPError as error:
-                self._has_level = error.code != METHOD_NOT_FOUND
+                self.has_level = error.code != METHOD_NOT_FOUND
                 log.debug("upstream.level_refused", level=level, reason=error.message)
 
     def raise_at_once(self, level: str | None) -> None:
@@ -74,6 +75,6 @@ class Telling:
             await self._set_level(level)
 
     def _must_rise(self, level: str | None) -> bool:
-        if level is None or level == self._level or not self._has_level:
+        if level is None or level == self._level or not self.has_level:
             return False
         return most_verbose([level, self._level]) == level

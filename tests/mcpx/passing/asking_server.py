@@ -8,6 +8,8 @@ serves HTTP at `/mcp`, and prints the port on standard output.
 * `rounds(count)`: asks the same `roots/list` that often, one round after another.
 * `say(level, data, logger?)`: a log message. `steps(count)`: so many progress notifications.
 * `meet(name, size, questions)`: waits until `size` such calls with that name are here, then asks.
+* `patient(question, seconds)`: asks (older revisions), and answers with the client's progress on it; after
+  `seconds` it gives the question up.
 * `complete(name)`: says that the elicitation of that id is done.
 * `seen()`: what the client's request said of itself, its capabilities and log level; the levels that were
   set; and what `roots/list` brought each time that the roots had changed, which is also logged.
@@ -42,7 +44,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 warnings.simplefilter("ignore")
 ANY = {"type": "object"}
-NAMES = ("ask", "rounds", "say", "steps", "meet", "complete", "seen")
+NAMES = ("ask", "rounds", "say", "steps", "meet", "patient", "complete", "seen")
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
@@ -135,6 +137,20 @@ class Asking:
             await ctx.session.report_progress(1, 1, data)
             await ctx.session.send_log_message("info", data, None, ctx.request_id)
         return await self.tool_ask(ctx, then.get("questions", []))
+
+    async def tool_patient(self, ctx: Any, question: dict[str, Any], seconds: float) -> CallToolResult:
+        steps: list[Any] = []
+
+        async def step(*told: Any) -> None:
+            steps.append(told)
+
+        channel = ctx.session._request_outbound
+        try:
+            options = {"timeout": seconds, "on_progress": step}
+            await channel.send_raw_request(question["method"], question.get("params"), options)
+        except MCPError as error:
+            return text([*steps, error.message])
+        return text(steps)
 
     async def tool_complete(self, ctx: Any, name: str) -> CallToolResult:
         channel = ctx.session._request_outbound

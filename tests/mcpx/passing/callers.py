@@ -15,7 +15,7 @@ from mcpx.router import Exec
 from mcpx.upstream.caller import InputAnswers, read_capabilities
 from mcpx.upstream.held import HeldCall
 from mcpx.upstream.queue import RawReply
-from tests.mcpx.passing.people import PATIENCE_S, entry
+from tests.mcpx.passing.people import PATIENCE_S, asking_server
 from tests.mcpx.scripted import config_of
 
 ALL = b'{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}'
@@ -33,6 +33,7 @@ class Puppet:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.answer: Any = {"roots": []}
+        self.steps: list[tuple[float, float | None, str | None]] = []
         self.may_answer = anyio.Event()
         self.is_asked = anyio.Event()
         self.is_told = anyio.Event()
@@ -45,9 +46,11 @@ class Puppet:
         self.told.append((method, params))
         self.is_told.set()
 
-    async def ask(self, method: str, params: dict[str, Any], _on_progress: Any) -> dict[str, Any]:
+    async def ask(self, method: str, params: dict[str, Any], on_progress: Any) -> dict[str, Any]:
         self.asked.append((method, params))
         self.is_asked.set()
+        for step in self.steps if on_progress else ():
+            await on_progress(*step)
         try:
             await self.may_answer.wait()
         except BaseException:
@@ -93,8 +96,11 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, era: str = "handshake", **settings: Any) -> AsyncIterator[Desk]:
-    """A hub with the asking server of that era, over stdio."""
-    async with open_hub(config_of({"s": entry(era, **settings)}), state=folder) as hub:
+async def desk(folder: Path, kind: str = "stdio-handshake", **settings: Any) -> AsyncIterator[Desk]:
+    """A hub with the asking server of that kind (`people.SERVERS`)."""
+    async with (
+        asking_server(kind) as server,
+        open_hub(config_of({"s": {**server, **settings}}), state=folder) as hub,
+    ):
         assert await hub.settled(PATIENCE_S)
         yield Desk(hub)

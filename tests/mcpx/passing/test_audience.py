@@ -41,7 +41,7 @@ async def test_a_request_that_names_a_level_has_it_up_before_it_comes(tmp_path):
 
 
 async def test_a_modern_server_is_told_in_each_request_what_its_client_wants_and_can(tmp_path):
-    async with desk(tmp_path, "modern") as at:
+    async with desk(tmp_path, "stdio-modern") as at:
         ann = Puppet(modern=True, level="notice", can=b'{"roots":{},"elicitation":{"url":{}},"other":1}')
         seen = await at.said(at.call(ann, "seen"))
         assert seen["capabilities"] == {"roots": {}, "elicitation": {"url": {}}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -38,6 +39,15 @@ async def held(at: Desk, ann: Puppet, **questions: object) -> str:
 
 def back(state: str, answers: bytes = b'{"1":{"roots":[]}}') -> InputAnswers:
     return InputAnswers(answers, state)
+
+
+async def is_back(at: Desk) -> None:
+    """The server answers again; a call that it took to the grave is not the last word."""
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            with suppress(CallError):
+                await at.said(at.call(None, "steps", count=1))
+                return
 
 
 # --- a client that is asked by requests
@@ -93,6 +103,27 @@ async def test_each_answer_gives_the_call_its_time_anew(tmp_path):
                 ann.may_answer = anyio.Event()
         assert await at.said(reply) == [{"roots": []}] * 3
         assert anyio.current_time() - began > 2
+
+
+@pytest.mark.parametrize("kind", ["stdio-handshake", "http-handshake"])
+async def test_a_question_that_the_server_gives_up_is_given_up_at_the_client(tmp_path, kind):
+    async with desk(tmp_path, kind) as at:
+        ann = Puppet()
+        reply = at.call(ann, "patient", question=ROOTS, seconds=0.2)
+        with anyio.fail_after(PATIENCE_S):
+            await ann.forgets.wait()
+        assert "timed out" in (await at.said(reply))[0].lower()
+
+
+@pytest.mark.parametrize("kind", ["stdio-handshake", "http-handshake"])
+async def test_progress_on_a_question_reaches_the_server_and_its_token_not_the_client(tmp_path, kind):
+    async with desk(tmp_path, kind) as at:
+        ann = Puppet()
+        ann.steps = [(1, 2, "thinking"), (2, None, None)]
+        ann.may_answer.set()
+        said = await at.said(at.call(ann, "patient", question=SAMPLE, seconds=PATIENCE_S))
+        assert said == [[1, 2, "thinking"], [2, None, None]]
+        assert ann.asked == [(SAMPLE["method"], SAMPLE["params"])]
 
 
 # --- a client that is asked by results
@@ -162,8 +193,7 @@ async def test_a_held_call_whose_server_died_says_so_when_its_client_comes_back(
         state = await held(at, ann, **ONE)
         assert at.upstream.pid is not None
         os.kill(at.upstream.pid, signal.SIGKILL)
-        with anyio.fail_after(PATIENCE_S):
-            await at.said(at.call(ann, "steps", count=1))  # the server is back
+        await is_back(at)
         error = await failure(at.call(ann, "ask", answers=back(state), **ONE))
         assert error.code is Code.SERVER_DIED
 
