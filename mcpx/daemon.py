@@ -1,15 +1,17 @@
 """The composition root: a hub, its doors, and the signals.
 
-`serve` is the whole life of one MCPX process: it builds the tree, opens one door, and ends in order when a
-signal comes, when the stdio client leaves, or when a part fails for good. A second signal, or the total
-deadline, ends it at once, children included. Returns the exit code; never leaves a child behind.
+Each `serve_*` is the whole life of one MCPX process: it builds the tree, opens the doors (standard streams,
+HTTP, or the socket of the daemon and, where the configuration says `http`, HTTP beside it), and ends in
+order when a signal comes, when the stdio client leaves, or when a part fails for good. A second signal, or
+the total deadline, ends it at once, children included. Returns the exit code; never leaves a child behind.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import anyio
@@ -19,9 +21,13 @@ from mcpx.config import Config
 from mcpx.gateway.clients import Clients
 from mcpx.gateway.http import HttpDoor, listen
 from mcpx.gateway.server import GatewayServer
+from mcpx.gateway.socket import SocketDoor
+from mcpx.gateway.socket import listen as listen_on_socket
 from mcpx.gateway.stdio import StdioDoor
 from mcpx.gateway.token import load_token
 from mcpx.hub import TEARDOWN_S, Hub
+from mcpx.meeting import Meeting
+from mcpx.notify import Notifier
 from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
 
 log = structlog.get_logger()
@@ -51,27 +57,65 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
         BindError: The address cannot be listened on.
         TokenError: There is no usable token.
     """
+    with _http(config, host=host, port=port, auth=auth) as open_door:
+        hub = Hub(config)
+        clients = Clients(hub)
+        return await _run(hub, clients, open_door(hub, clients))
+
+
+async def serve_daemon(config: Config, place: Meeting) -> int:
+    """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
+
+    The caller holds the seat of `place`.
+
+    Raises:
+        MeetingError: The socket cannot be listened on.
+        BindError: HTTP's address cannot be listened on.
+        TokenError: There is no usable token.
+    """
+    with ExitStack() as stack:
+        http = stack.enter_context(_http(config)) if config.http_served else None
+        listener = stack.enter_context(listen_on_socket(place))
+        stack.callback(place.socket.unlink, missing_ok=True)
+        hub = Hub(config)
+        clients = Clients(hub)
+        door = SocketDoor(hub, GatewayServer(hub, clients), listener, place.config)
+        # the door drains within the grace time, and then its clients are owed a moment to take the rest
+        shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
+        doors = [ChildSpec(name="gateway", run=door.run, shutdown=shutdown)]
+        if http is not None:
+            doors.append(http(hub, clients))
+        return await _run(hub, clients, *doors)
+
+
+@contextmanager
+def _http(
+    config: Config, *, host: str | None = None, port: int | None = None, auth: bool = True
+) -> Iterator[Callable[[Hub, Clients], ChildSpec]]:
+    """Listen at once, so that what is wrong with the address is told at once; the door comes with the hub."""
     listener = listen(host or config.http.host, config.http.port if port is None else port)
-    token = load_token() if auth else None
-    hub = Hub(config)
-    clients = Clients(hub)
-    door = HttpDoor(
-        GatewayServer(hub, clients), listener, config.http, token=token, limit=config.max_message_bytes
-    )
-    gateway = ChildSpec(name="gateway", run=door.run, shutdown=Shutdown(grace=config.shutdown_grace))
-    try:
-        return await _run(hub, clients, gateway)
-    finally:
-        listener.close()
+    with listener:
+        token = load_token() if auth else None
+
+        def open_door(hub: Hub, clients: Clients) -> ChildSpec:
+            limit = config.max_message_bytes
+            door = HttpDoor(GatewayServer(hub, clients), listener, config.http, token=token, limit=limit)
+            return ChildSpec(name="http", run=door.run, shutdown=Shutdown(grace=config.shutdown_grace))
+
+        yield open_door
 
 
-async def _run(hub: Hub, clients: Clients, gateway: ChildSpec) -> int:
+async def _run(hub: Hub, clients: Clients, *doors: ChildSpec) -> int:
+    notifier = Notifier()
     hub.root.add(ChildSpec(name="clients", run=clients.run))
-    hub.root.add(gateway)
+    for door in doors:
+        hub.root.add(door)
+    hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in hub.config.notices:
         log.info("config.notice", notice=notice)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_obey_signals, hub)
+        tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
             await hub.run()
         except SupervisorError as failure:
@@ -80,6 +124,12 @@ async def _run(hub: Hub, clients: Clients, gateway: ChildSpec) -> int:
         finally:
             tasks.cancel_scope.cancel()
     return 0
+
+
+def _describe(hub: Hub) -> str:
+    """One line for the service manager."""
+    servers = hub.registry.list_servers()
+    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
 
 
 async def _obey_signals(hub: Hub) -> None:
@@ -98,9 +148,10 @@ async def _obey_signals(hub: Hub) -> None:
 
 def _end_at_once(hub: Hub, why: str, code: int) -> None:
     """Kill every child's process group and leave without another step."""
-    stuck = [name for name, upstream in hub.upstreams.items() if upstream.pid is not None]
+    upstreams = hub.fleet.everything()
+    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
     log.error("mcpx.killed", reason=why, stuck=stuck)
-    for upstream in hub.upstreams.values():
+    for upstream in upstreams:
         if upstream.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(upstream.pid, signal.SIGKILL)

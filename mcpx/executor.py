@@ -15,6 +15,7 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.content import Shaped, read_result, shape_tool_result
 from mcpx.registry import Registry
 from mcpx.upstream.caller import Caller, InputAnswers
+from mcpx.upstream.private import Client
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import CallTool, OnProgress
 
@@ -61,9 +62,13 @@ class Executor:
 
     def __init__(self, registry: Registry, *, toon: bool = True, toon_min_size: int = 0) -> None:
         self._registry = registry
+        self._checker = ArgumentChecker()
+        self.configure(toon=toon, toon_min_size=toon_min_size)
+
+    def configure(self, *, toon: bool, toon_min_size: int) -> None:
+        """Shape results by these settings from now on."""
         self._toon = toon
         self._toon_min_size = toon_min_size
-        self._checker = ArgumentChecker()
 
     def dispatch(
         self,
@@ -73,6 +78,7 @@ class Executor:
         reply: RawReply,
         on_progress: OnProgress | None = None,
         *,
+        client: Client | None = None,
         caller: Caller | None = None,
         answers: InputAnswers | None = None,
     ) -> None:
@@ -88,7 +94,7 @@ class Executor:
         checked, raw = read_raw_arguments(arguments, tool)
         self._checker.check(tool, checked)
         call = CallTool(tool_name, raw, on_progress, safe=_is_safe(tool), caller=caller, answers=answers)
-        self._registry.upstream(server_name).submit(call, reply)
+        self._registry.session(server_name, client).submit(call, reply)
 
     def shape(self, server_name: str, tool_name: str, result: msgspec.Raw) -> ExecutionResult:
         """The upstream's result in the form for model and program. Raises CallError `protocol_error`."""

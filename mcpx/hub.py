@@ -1,14 +1,15 @@
 """The hub: everything behind the doors, as one supervised tree.
 
-Builds, from a configuration, the upstream actors under their own supervisor, the router actor, and the faces
-over them (registry, executor, router). Doors (stdio, HTTP, the command line) are added by whoever runs it.
-The tree is `root` (one for one; too many failures of the infrastructure end it) over `upstreams` (never
-escalates) and `router`; what was added last is stopped first, so that the doors close before the servers.
+Builds, from a configuration, the upstream servers under their own supervisor (`mcpx.fleet`), the router
+actor, and the faces over them (registry, executor, router). Doors (stdio, HTTP, the command line) are added
+by whoever runs it. The tree is `root` (one for one; too many failures of the infrastructure end it) over
+`upstreams` (never escalates) and `router`; what was added last is stopped first, so that the doors close
+before the servers. `reload` and `restart` change it while it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -17,160 +18,138 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from mcpx.catalog.diff import Diff
-from mcpx.config import Config, ServerConfig
+from mcpx.catalog.model import ServerInfo
+from mcpx.config import Config
+from mcpx.errors import CallError, Code
 from mcpx.executor import Executor
+from mcpx.fleet import TEARDOWN_S, Fleet, Observer
 from mcpx.inspection import Inspector
-from mcpx.ledger import Ledger
 from mcpx.observe.log import configure
-from mcpx.observe.server_log import ServerLog
 from mcpx.registry import Registry
+from mcpx.reloading import Reloaded, compare, in_force
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
-from mcpx.upstream.actor import Upstream
 from mcpx.upstream.audience import Audience
-from mcpx.upstream.faults import cause_of
-from supervisors import (
-    ActorRef,
-    Backoff,
-    ChildFailed,
-    ChildParked,
-    ChildReady,
-    ChildSpec,
-    ChildStarting,
-    ChildStopped,
-    ChildStuck,
-    Event,
-    Intensity,
-    Parking,
-    Policy,
-    Shutdown,
-    Supervisor,
-)
+from mcpx.upstream.private import Client
+from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
+
+__all__ = ["TEARDOWN_S", "Hub", "Observer", "open_hub"]
 
 log = structlog.get_logger()
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
-TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
-
-Observer = Callable[[str, Diff], None]
 
 
 class Hub:
     """The tree and its faces. Run it with `run`, or use `open_hub`.
 
+    `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is where it keeps the ledger and the servers' logs, if not in the state folder.
     """
 
     def __init__(self, config: Config, *, state: Path | None = None) -> None:
         self.config = config
-        self._state = state
-        self._ledger = Ledger(state)
-        self.audience = Audience()
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
-        self.supervisor = Supervisor(
-            max_starting=config.max_starting, stop_together=True, observe=self._on_event
-        )
-        self.upstreams = {name: self._upstream(server) for name, server in config.servers.items()}
+        self.audience = Audience()
+        self.fleet = Fleet(config, state=state, audience=self.audience)
+        self.supervisor = self.fleet.supervisor
+        self.upstreams = self.fleet.upstreams
         self.registry = Registry(self.upstreams)
-        self.executor = Executor(
-            self.registry,
-            toon=config.toon_compression_enabled,
-            toon_min_size=config.toon_compression_min_size,
-        )
-        self._observers: list[Observer] = []
-        self._unsettled = {name for name, up in self.upstreams.items() if up.config.disabled is None}
-        self._settled = anyio.Event()
+        self.executor = Executor(self.registry)
+        self._inspector = Inspector(self.registry)
+        self._reloading = anyio.Lock()
+        self._apply_settings()
         self._build_tree()
 
-    def _upstream(self, server: ServerConfig) -> Upstream:
-        return Upstream(
-            server,
-            self.supervisor,
-            ledger=self._ledger,
-            server_log=ServerLog(server.name, self._state),
-            max_message_bytes=self.config.max_message_bytes,
-            on_catalogue=self._on_catalogue,
-            audience=self.audience,
-        )
-
     def _build_tree(self) -> None:
-        for upstream in self.upstreams.values():
-            if upstream.config.disabled is None:
-                self.supervisor.add(self._spec(upstream))
-        config = self.config
-        inspector = Inspector(
-            self.registry,
-            schema_compression=config.schema_compression_enabled,
-            toon=config.toon_compression_enabled,
-            max_description_len=config.max_description_len,
-        )
         self.router_ref = ref = ActorRef[Message]("router", MAILBOX_SIZE)
-        actor = RouterActor(ref, self.registry, self.executor, inspector)
+        actor = RouterActor(ref, self.registry, self.executor, self._inspector)
         self.router = Router(ref, self.registry, self.executor)
-        shutdown = Shutdown(grace=config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
+        shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
 
-    def _spec(self, upstream: Upstream) -> ChildSpec:
-        restart = upstream.config.restart
-        backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
-        parking = Parking(after=restart.park_after, probe=restart.park_probe)
-        return ChildSpec(
-            name=upstream.name,
-            run=upstream.run,
-            policy=Policy(backoff=backoff, parking=parking),
-            shutdown=Shutdown(grace=self.config.shutdown_grace, limit=TEARDOWN_S),
-            classify=lambda error: cause_of(error, upstream.config),
-            urgent=lambda: upstream.queue.has_callers,
+    def _apply_settings(self) -> None:
+        """Give the faces the settings of the configuration in force."""
+        config = self.config
+        self.executor.configure(
+            toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size
+        )
+        self._inspector.configure(
+            schema_compression=config.schema_compression_enabled,
+            toon=config.toon_compression_enabled,
+            max_description_len=config.max_description_len,
         )
 
     # --- its life
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the tree until `stop`, or until it fails. Raises SupervisorError."""
-        for upstream in self.upstreams.values():
-            if upstream.config.disabled is not None:
-                log.warning("upstream.disabled", server=upstream.name, cause=upstream.config.disabled)
-        if not self._unsettled:
-            self._settled.set()
-        if orphans := await anyio.to_thread.run_sync(self._ledger.sweep):
+        self._warn_of_disabled(self.upstreams)
+        if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
         await self.root.run(task_status=task_status)
 
+    def _warn_of_disabled(self, names: Iterable[str]) -> None:
+        for name in names:
+            if (cause := self.config.servers[name].disabled) is not None:
+                log.warning("upstream.disabled", server=name, cause=cause)
+
     def stop(self) -> None:
         """Refuse new calls, let the running ones finish within the grace time, and end."""
-        for upstream in self.upstreams.values():
-            upstream.queue.close()
+        self.fleet.stop()
         self.root.stop()
 
     async def settled(self, seconds: float) -> bool:
         """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
-        with anyio.move_on_after(seconds):
-            await self._settled.wait()
-        return self._settled.is_set()
-
-    # --- what the tree tells
+        return await self.fleet.settled(seconds)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Be told of changed catalogues: the server's name and what differs. Call the result to end it."""
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
+        """Be told of changed catalogues: the server's name and what differs. Call the result to end it.
 
-    def _on_catalogue(self, name: str, changed: Diff) -> None:
-        for observer in list(self._observers):
-            observer(name, changed)
+        A server that was removed is told of too, when it is not there any more.
+        """
+        return self.fleet.observe(observer)
 
-    def _on_event(self, event: Event) -> None:
-        """An upstream's lifecycle: into the log, and to the callers who wait for it."""
-        upstream = self.upstreams[event.child]
-        _log_upstream(event, upstream)
-        if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
-            self._unsettled.discard(event.child)
-            if not self._unsettled:
-                self._settled.set()
-        if isinstance(event, ChildFailed) and upstream.queue.has_callers:
-            self.supervisor.demand(event.child)
-        elif isinstance(event, ChildParked):
-            upstream.queue.refuse_waiting()
+    def client_left(self, client: Client) -> None:
+        """End what belongs to this client alone: sessions, and calls that wait for it to come back."""
+        self.fleet.leave(client)
+        self.audience.leave(client)
+
+    # --- its changes
+
+    async def reload(self, config: Config) -> Reloaded:
+        """Put another configuration in force: start, stop or restart the servers that differ, and no other.
+
+        Returns what was done, once the servers that had to leave have left (they get the grace time for the
+        calls that run); those that were started may be on their way. Reloads are carried out one after the
+        other, and each to its end, whether its caller waits or not.
+        """
+        with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
+            async with self._reloading:
+                plan = compare(self.config, config)
+                self.config = in_force(self.config, config)
+                self._apply_settings()
+                self._warn_of_disabled((*plan.added, *plan.changed))
+                await self.fleet.change(self.config, plan)
+                if plan.settings:
+                    self.fleet.tell_all(plan.untouched)
+        log.info("config.reloaded", **{name: getattr(plan, name) for name in plan.__struct_fields__})
+        return plan
+
+    async def restart(self, name: str) -> ServerInfo:
+        """End a server in order and start it again, whatever its state; how it stands then.
+
+        Calls that run may finish within the grace time; those that come meanwhile wait for the new session.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
+        """
+        upstream = self.registry.upstream(name)
+        if upstream.config.disabled is not None or upstream.queue.closed:
+            info = upstream.info()
+            text = f"{name} cannot be restarted ({info.describe_state()})"
+            raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details={"state": str(info.state)})
+        await self.fleet.restart(upstream)
+        return upstream.info()
 
 
 @asynccontextmanager
@@ -204,32 +183,3 @@ def _log_infrastructure(event: Event) -> None:
             log.error("part.stuck", part=child, waited_s=waited)
         case _:
             log.debug("part.event", event_type=type(event).__name__, part=event.child)
-
-
-def _log_upstream(event: Event, upstream: Upstream) -> None:
-    server = event.child
-    match event:
-        case ChildStarting(_, generation):
-            log.debug("upstream.starting", server=server, incarnation=generation)
-        case ChildReady(_, generation, took):
-            known = upstream.catalogue
-            log.info(
-                "upstream.ready",
-                server=server,
-                took_s=round(took, 3),
-                incarnation=generation,
-                tools=len(known.tools) if known else 0,
-                resources=len(known.resources) if known else 0,
-                protocol=known.protocol_version if known else None,
-                pid=upstream.pid,
-            )
-        case ChildFailed(_, _, cause, failures, retry_in):
-            fields = {"cause": cause.text, "failures": failures, "retry_in_s": round(retry_in, 2)}
-            log.warning("upstream.failed", server=server, **fields)
-        case ChildParked(_, _, cause, failures, probe_in):
-            fields = {"cause": cause.text, "failures": failures, "probe_in_s": round(probe_in, 2)}
-            log.warning("upstream.parked", server=server, **fields)
-        case ChildStopped():
-            log.debug("upstream.stopped", server=server)
-        case ChildStuck(_, _, waited):
-            log.error("upstream.stuck", server=server, waited_s=waited)

@@ -29,6 +29,12 @@ class Inspector:
         max_description_len: int = 300,
     ) -> None:
         self._registry = registry
+        self.configure(
+            schema_compression=schema_compression, toon=toon, max_description_len=max_description_len
+        )
+
+    def configure(self, *, schema_compression: bool, toon: bool, max_description_len: int) -> None:
+        """Answer by these settings from now on."""
         self._schema_compression = schema_compression
         self._toon = toon
         self._max_description_len = max_description_len

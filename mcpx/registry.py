@@ -15,6 +15,7 @@ from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.caller import Caller, InputAnswers
+from mcpx.upstream.private import Client
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import ReadResource
 
@@ -70,6 +71,19 @@ class Registry:
             raise unknown_server(server_name, self.list_servers())
         return upstream
 
+    def session(self, server_name: str, client: Client | None) -> Upstream:
+        """What serves this client's calls: the server, or the client's own session with it.
+
+        A program that uses MCPX as a library is no client (None).
+
+        Raises:
+            CallError: `unknown_server`, or `server_unavailable`: the client can have no session of its own.
+        """
+        upstream = self.upstream(server_name)
+        if upstream.private is None or client is None or upstream.queue.closed:
+            return upstream
+        return upstream.private.of(client)
+
     def tool(self, server_name: str, tool_name: str) -> ToolInfo:
         """A tool that is to be used. Raises CallError: unknown server or tool, or not listed yet."""
         upstream = self.upstream(server_name)
@@ -93,6 +107,7 @@ class Registry:
         server_name: str,
         uri: str,
         reply: RawReply,
+        client: Client | None = None,
         *,
         caller: Caller | None = None,
         answers: InputAnswers | None = None,
@@ -106,7 +121,8 @@ class Registry:
         catalogue = upstream.catalogue
         if catalogue is not None and uri not in catalogue.resources and not catalogue.templates:
             raise unknown_resource(upstream.info(), uri)
-        upstream.submit(ReadResource(uri, caller=caller, answers=answers), reply)
+        request = ReadResource(uri, caller=caller, answers=answers)
+        self.session(server_name, client).submit(request, reply)
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.

@@ -18,6 +18,7 @@ from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
 from mcpx.registry import Registry
 from mcpx.upstream.caller import Caller, InputAnswers
+from mcpx.upstream.private import Client
 from mcpx.upstream.requests import OnProgress
 from supervisors import Actor, ActorRef, Reply
 
@@ -38,6 +39,7 @@ class Exec(msgspec.Struct, frozen=True):
     tool_name: str
     arguments: msgspec.Raw | bytes
     on_progress: OnProgress | None = None
+    client: Client | None = None
     caller: Caller | None = None
     answers: InputAnswers | None = None
 
@@ -47,6 +49,7 @@ class Read(msgspec.Struct, frozen=True):
 
     server_name: str
     uri: str
+    client: Client | None = None
     caller: Caller | None = None
     answers: InputAnswers | None = None
 
@@ -77,12 +80,19 @@ class RouterActor(Actor[Message]):
         match message:
             case Inspect(server, tool):
                 reply.resolve(self._inspector.inspect(server, tool))
-            case Exec(server, tool, arguments, on_progress, caller, answers):
+            case Exec(server, tool, arguments, on_progress, client, caller, answers):
                 self._executor.dispatch(
-                    server, tool, arguments, reply, on_progress, caller=caller, answers=answers
+                    server,
+                    tool,
+                    arguments,
+                    reply,
+                    on_progress,
+                    client=client,
+                    caller=caller,
+                    answers=answers,
                 )
-            case Read(server, uri, caller, answers):
-                self._registry.submit_read(server, uri, reply, caller=caller, answers=answers)
+            case Read(server, uri, client, caller, answers):
+                self._registry.submit_read(server, uri, reply, client, caller=caller, answers=answers)
 
 
 class Router:
@@ -99,12 +109,18 @@ class Router:
         return shaped
 
     async def exec(
-        self, server_name: str, tool_name: str, arguments: Any = None, on_progress: OnProgress | None = None
+        self,
+        server_name: str,
+        tool_name: str,
+        arguments: Any = None,
+        on_progress: OnProgress | None = None,
+        *,
+        client: Client | None = None,
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
         await self._registry.upstream(server_name).await_catalogue()
         encoded = msgspec.json.encode(arguments)
-        raw: msgspec.Raw = await self._ref.ask(Exec(server_name, tool_name, encoded, on_progress))
+        raw: msgspec.Raw = await self._ref.ask(Exec(server_name, tool_name, encoded, on_progress, client))
         return self._executor.shape(server_name, tool_name, raw)
 
     async def raw(self, message: Exec | Read) -> msgspec.Raw:
@@ -113,8 +129,8 @@ class Router:
         raw: msgspec.Raw = await self._ref.ask(message)
         return raw
 
-    async def read(self, server_name: str, uri: str) -> Shaped:
+    async def read(self, server_name: str, uri: str, *, client: Client | None = None) -> Shaped:
         """Read a resource."""
         await self._registry.upstream(server_name).await_catalogue()
-        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri))
+        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, client))
         return shape_resource(read_result(raw, server=server_name), uri=uri, server=server_name)

@@ -16,7 +16,8 @@ The theory of operation:
 * After `parking.after` consecutive failures, or at once after one that trying again cannot cure, the child
   is `PARKED`: callers are refused, a slow probe goes on. Nothing is ever given up for good.
 * A *demand* (somebody wants to use the child) collapses the wait into one attempt now, at most one in
-  `demand_interval`; a parked child takes one in `parking.refusal` or `parking.probe`, whichever is sooner.
+  `demand_interval`. A parked child is tried at once for the first demand, and then for one in
+  `parking.refusal` or `parking.probe`, whichever is sooner.
 * `Resume` (an operator, a new configuration) forgets the failures and tries at once.
 * `Recycle` ends a healthy incarnation and starts the next one without counting a failure.
 * `Stop` is final: `STOPPING` until the incarnation has ended, then `DONE`.
@@ -147,6 +148,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Why the last incarnation ended, until one is ready again."""
     attempt_at: float = float("-inf")
     """When the newest incarnation was started."""
+    probed_at: float = float("-inf")
+    """When it was last tried for a demand while parked, since it was last ready."""
     up_since: float | None = None
     """Set exactly in `UP`."""
     next_attempt_at: float | None = None
@@ -196,7 +199,8 @@ def _attempt(state: State, _fact: object, moment: Moment) -> Step:
 
 def _up(state: State, _fact: Ready, moment: Moment) -> Step:
     event = ChildReady(state.child, state.generation, moment.now - state.attempt_at)
-    return replace(state, phase=Phase.UP, up_since=moment.now, cause=None), [Announce(event)]
+    state = replace(state, phase=Phase.UP, up_since=moment.now, cause=None, probed_at=float("-inf"))
+    return state, [Announce(event)]
 
 
 def _ended(state: State, fact: Exited, moment: Moment) -> Step:
@@ -241,18 +245,18 @@ def _hasten(state: State, _fact: Demand, moment: Moment) -> Step:
 
 
 def _probe(state: State, _fact: Demand, moment: Moment) -> Step:
-    """A demand while parked: one attempt, unless the last one is too fresh."""
+    """A demand while parked: one attempt, unless the last one that was made for a demand is too fresh."""
     if demand_refused(state, moment.now):
         return state, []
-    return _attempt(state, None, moment)
+    return _attempt(replace(state, probed_at=moment.now), None, moment)
 
 
 def demand_refused(state: State, now: float) -> bool:
-    """Whether a demand would change nothing because the child is parked and was tried just now."""
+    """Whether a demand would change nothing because the child is parked and was tried for one just now."""
     parking = state.policy.parking
     if state.phase is not Phase.PARKED or parking is None:
         return False
-    return now - state.attempt_at < min(parking.refusal, parking.probe)
+    return now - state.probed_at < min(parking.refusal, parking.probe)
 
 
 def _resume(state: State, fact: Resume, moment: Moment) -> Step:

@@ -41,7 +41,7 @@ class Parking(msgspec.Struct, frozen=True, kw_only=True):
     probe: float = 300.0
     """Time between attempts while parked."""
     refusal: float = 10.0
-    """A demand within this time of the last attempt does not cause another one."""
+    """While parked: after an attempt that was made for a demand, demands cause none for this long."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

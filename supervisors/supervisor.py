@@ -48,6 +48,7 @@ class _Child:
         self.timer: anyio.CancelScope | None = None
         self.held: int | None = None  # generation of a start that is held back
         self.done = anyio.Event()
+        self.dismissed = False
 
 
 class Supervisor:
@@ -99,6 +100,12 @@ class Supervisor:
         await child.done.wait()
         self._children.pop(name, None)
 
+    def dismiss(self, name: str) -> None:
+        """Stop a child, and forget it once it has left; do not wait for that. Raises NoSuchChild."""
+        child = self._child(name)
+        child.dismissed = True
+        self._feed(child, lifecycle.Stop())
+
     def names(self) -> list[str]:
         """The children's names in the order they were added."""
         return list(self._children)
@@ -108,7 +115,7 @@ class Supervisor:
         return self._child(name).state
 
     def demand(self, name: str) -> bool:
-        """Somebody wants the child: try now if it waits. False if it is parked and was tried just now."""
+        """Somebody wants the child: try now if it waits. False if it is parked, and was tried so just now."""
         child = self._child(name)
         if lifecycle.demand_refused(child.state, anyio.current_time()):
             return False
@@ -221,6 +228,8 @@ class Supervisor:
 
     def _after_done(self, child: _Child, *, asked: bool) -> None:
         child.done.set()
+        if child.dismissed:
+            self._children.pop(child.spec.name, None)
         cause = child.state.cause
         if child.spec.significant and not asked:
             if cause is None or cause.normal:

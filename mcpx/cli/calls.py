@@ -1,21 +1,20 @@
-"""`mcpx inspect`, `exec` and `resources`: the three tools from a terminal, on a process of their own.
+"""`mcpx inspect`, `exec` and `resources`: the three tools from a terminal.
 
-Only the servers that are needed are started, and ended again before the command returns.
+Through the daemon, if one runs for the configuration; else on a process of their own: then only the servers
+that are needed are started, and ended again before the command returns. Both answer the same
+(`mcpx.gateway.operations`).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from mcpx.catalog.model import JSON, ServerInfo
-    from mcpx.content import Shaped
-    from mcpx.hub import Hub
+JSON = dict[str, Any]
 
 _config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -28,15 +27,11 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
 @_json
 def inspect(server: str | None, tool: str | None, config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Show all servers, the tools of one SERVER, or one TOOL whole."""
-
-    async def work(hub: Hub) -> bool:
-        if server is None:
-            _show_servers(hub.registry.list_servers(), as_json=as_json)
-        else:
-            _show(await hub.router.inspect(server, tool), as_json=as_json)
-        return True
-
-    _run(config_path, server, work)
+    told = _ask(config_path, {"mcpx": "inspect", "server": server, "tool": tool})
+    if "servers" in told:
+        _show_servers(told["servers"], as_json=as_json)
+    else:
+        _show(told["shaped"], as_json=as_json)
 
 
 @click.command("exec", short_help="Run a tool.")
@@ -59,14 +54,10 @@ def exec_tool(
       mcpx exec files read_text_file path=/tmp/a.txt head=5
       mcpx exec files read_text_file '{"path": "/tmp/a.txt", "head": 5}'
     """  # noqa: D301 - click's own mark, not an escape
-    given = read_arguments(arguments)
-
-    async def work(hub: Hub) -> bool:
-        done = await hub.router.exec(server, tool, given)
-        _show(done.shaped, as_json=as_json)
-        return not done.is_error
-
-    _run(config_path, server, work)
+    asked = {"mcpx": "exec", "server": server, "tool": tool, "arguments": read_arguments(arguments)}
+    shaped = _ask(config_path, asked)["shaped"]
+    _show(shaped, as_json=as_json)
+    sys.exit(1 if shaped["isError"] else 0)
 
 
 @click.command(short_help="List resources, or read one.")
@@ -76,17 +67,11 @@ def exec_tool(
 @_json
 def resources(server: str | None, uri: str | None, config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """List the resources of all servers or of one SERVER, or read the one at URI."""
-
-    async def work(hub: Hub) -> bool:
-        if server is not None and uri is not None:
-            _show(await hub.router.read(server, uri), as_json=as_json)
-        else:
-            if server is not None:
-                hub.registry.upstream(server)  # an unknown name is an error, with the nearest ones
-            _show_resources(hub, server, as_json=as_json)
-        return True
-
-    _run(config_path, server, work)
+    told = _ask(config_path, {"mcpx": "resources", "server": server, "uri": uri})
+    if "shaped" in told:
+        _show(told["shaped"], as_json=as_json)
+    else:
+        _show_resources(told["resources"], as_json=as_json)
 
 
 def read_arguments(words: tuple[str, ...]) -> JSON:
@@ -117,24 +102,26 @@ def _value(text: str) -> Any:
         return text
 
 
-def _run(config_path: str | None, server: str | None, work: Callable[[Hub], Awaitable[bool]]) -> None:
-    """Start what is needed, do the work, end everything; exit code 1 where the work says no."""
-    from mcpx.cli.own_process import run_with_servers
+def _ask(config_path: str | None, asked: JSON) -> JSON:
+    """The answer of the daemon, or of servers started for this alone."""
+    from mcpx.cli.asking import ask
+    from mcpx.meeting import MeetingError, meeting
 
-    sys.exit(0 if run_with_servers(config_path, server, work) else 1)
+    with suppress(MeetingError):  # then no daemon can be there
+        told = ask(meeting(config_path), asked, within=None)  # a call has deadlines of its own
+        if told is not None:
+            return told
+    from mcpx.cli.own_process import perform_alone
+
+    return perform_alone(config_path, asked)
 
 
-def _show(shaped: Shaped, *, as_json: bool) -> None:
+def _show(shaped: JSON, *, as_json: bool) -> None:
     if as_json:
-        whole = {
-            "content": shaped.content,
-            "structuredContent": shaped.structured_content,
-            "isError": shaped.is_error,
-        }
-        click.echo(json.dumps(whole, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(shaped, indent=2, ensure_ascii=False))
         return
-    for block in shaped.content:
-        click.echo(block["text"] if block.get("type") == "text" else _media(block), err=shaped.is_error)
+    for block in shaped["content"]:
+        click.echo(block["text"] if block.get("type") == "text" else _media(block), err=shaped["isError"])
 
 
 def _media(block: JSON) -> str:
@@ -145,33 +132,30 @@ def _media(block: JSON) -> str:
     return f"[{', '.join(str(part) for part in about if part)}; --json shows it]"
 
 
-def _show_servers(servers: list[ServerInfo], *, as_json: bool) -> None:
+def _show_servers(servers: list[JSON], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([info.to_dict() for info in servers], indent=2, ensure_ascii=False))
+        plain = [{key: value for key, value in each.items() if key != "described"} for each in servers]
+        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
         return
     from rich.console import Console
     from rich.table import Table
 
     table = Table("server", "state", "tools", "resources", "title", box=None, pad_edge=False)
-    for info in servers:
-        known = info.to_dict()
-        title = known.get("title") or ""
-        table.add_row(info.name, info.describe_state(), str(known["tools"]), str(known["resources"]), title)
+    for each in servers:
+        counts = str(each["tools"]), str(each["resources"])
+        table.add_row(each["name"], each["described"], *counts, each.get("title") or "")
     width = None if sys.stdout.isatty() else 200  # a pipe has no width of its own
     Console(width=width).print(table)
 
 
-def _show_resources(hub: Hub, server: str | None, *, as_json: bool) -> None:
-    found = hub.registry.list_all_resources()
-    if server is not None:
-        found = {server: hub.registry.list_resources(server)}
+def _show_resources(found: dict[str, list[JSON]], *, as_json: bool) -> None:
     if as_json:
-        plain = {name: [item.to_dict() for item in items] for name, items in found.items()}
-        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     for name, items in found.items():
         for item in items:
-            details = ", ".join(str(d) for d in (item.mime_type, item.size and f"{item.size} bytes") if d)
-            click.echo(f"{name}  {item.uri}  {item.name}" + (f"  ({details})" if details else ""))
+            size = item.get("size")
+            details = ", ".join(str(d) for d in (item.get("mime_type"), size and f"{size} bytes") if d)
+            click.echo(f"{name}  {item['uri']}  {item['name']}" + (f"  ({details})" if details else ""))
     if not any(found.values()):
         click.echo("no resources", err=True)

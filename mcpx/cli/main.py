@@ -13,7 +13,9 @@ import click
 
 from mcpx.cli.calls import exec_tool, inspect, resources
 from mcpx.cli.check import check, config
+from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
+from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.version import __version__
@@ -45,5 +47,19 @@ def cli() -> None:
     """
 
 
-for command in (serve, demo, check, config, inspect, exec_tool, resources):
+@click.command(short_help="Join a client to the daemon.", add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def attach(arguments: tuple[str, ...]) -> None:
+    """Join standard input and output to the daemon, which is started if none runs.
+
+    Listed here for its help; `mcpx attach` itself goes another way, that imports less.
+    """
+    from mcpx.attach.command import main
+
+    sys.exit(main(list(arguments)))
+
+
+for command in (serve, attach, daemon, status, reload_config, restart, logs):
+    cli.add_command(command)
+for command in (demo, check, config, inspect, exec_tool, resources):
     cli.add_command(command)

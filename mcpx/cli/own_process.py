@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
+import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
 from mcpx.config import Config, load
+from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub, open_hub
 from mcpx.observe.log import configure
 
-Work = Callable[[Hub], Awaitable[bool]]
 
-
-def run_with_servers(config_path: str | None, server: str | None, work: Work) -> bool:
-    """Start the servers of a configuration (or the one named), do `work`, and end them all.
+def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, Any]:
+    """Start the servers of a configuration (or the one asked of), perform what is asked, and end them all.
 
     Raises:
         ConfigError: The configuration cannot be used.
-        MCPXError: What the work raised.
+        CallError: What `perform` raises.
     """
     configure("error")  # what fails is told by the command itself
-    config = _only(load(config_path), server)
-    return anyio.run(_work, config, work)
+    request = msgspec.convert(asked, Asked)
+    return anyio.run(_perform, _only(load(config_path), request.server), request)
 
 
 def _only(config: Config, server: str | None) -> Config:
@@ -40,10 +40,10 @@ def _only(config: Config, server: str | None) -> Config:
     return replace(config, servers=servers)
 
 
-async def _work(config: Config, work: Work) -> bool:
+async def _perform(config: Config, request: Asked) -> dict[str, Any]:
     async with open_hub(config) as hub:
         await _wait(hub)
-        return await work(hub)
+        return await perform(hub, request)
 
 
 async def _wait(hub: Hub) -> None:

@@ -10,8 +10,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import platformdirs
-
 from mcpx.config.document import decode, members
 from mcpx.config.model import Config, HttpGateway, PerServer
 from mcpx.config.notices import Notices
@@ -28,9 +26,7 @@ from mcpx.config.settings import (
 )
 from mcpx.config.strings import Surroundings
 from mcpx.errors import ConfigError
-
-VARIABLE = "MCPX_CONFIG"
-FILE_NAME = "config.json"
+from mcpx.state import CONFIG_VARIABLE, config_file, home
 
 
 def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Config:
@@ -54,10 +50,7 @@ def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
 
 def locate(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:
     """The file that `load` would read, whether it exists or not; `~` at the start is the home folder."""
-    given = str(path) if path is not None else environ.get(VARIABLE, "")
-    if not given:
-        return platformdirs.user_config_path("mcpx") / FILE_NAME
-    return Path(_home(environ) + given[1:] if given == "~" or given.startswith("~/") else given)
+    return config_file(path, environ=environ)
 
 
 def parse(
@@ -75,7 +68,7 @@ def parse(
     document = members(decode(text, where=where), top)
     notices = Notices()
     notices.unused(document, top, known=TOP_LEVEL_KEYS)
-    around = Surroundings(environ, _home(environ), str((folder or Path()).absolute()))
+    around = Surroundings(environ, home(environ), str((folder or Path()).absolute()))
     base = read_per_server(document, PerServer(), top)
     general = read_values(document, GENERAL, top)
     gateway = read_group(document, GATEWAY, HttpGateway(), top)
@@ -85,17 +78,20 @@ def parse(
         entry.name: read_server(entry, base, around, notices)
         for entry in find_entries(document, top, notices)
     }
-    return Config(source=where, servers=servers, http=gateway, notices=notices.lines(), **general)
-
-
-def _home(environ: Mapping[str, str]) -> str:
-    return environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
+    return Config(
+        source=where,
+        servers=servers,
+        http=gateway,
+        http_served=GATEWAY.under in document,
+        notices=notices.lines(),
+        **general,
+    )
 
 
 def _missing(path: str | Path | None, environ: Mapping[str, str]) -> str:
     """Why this file was looked for, so that the reader knows which of three places to mend."""
     if path is not None:
         return "no such file"
-    if environ.get(VARIABLE):
-        return f"no such file; the environment variable {VARIABLE} names it"
-    return f"no such file; looked for the argument (none given), {VARIABLE} (not set), then this file"
+    if environ.get(CONFIG_VARIABLE):
+        return f"no such file; the environment variable {CONFIG_VARIABLE} names it"
+    return f"no such file; looked for the argument (none given), {CONFIG_VARIABLE} (not set), then this file"

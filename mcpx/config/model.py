@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 StructuredContent = Literal["auto", "always", "never"]
+Sessions = Literal["shared", "per_client"]
 
 
 class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
@@ -94,6 +95,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
     health: HealthCheck = HealthCheck()
     restart: RestartPolicy = RestartPolicy()
     auto_describe: bool = True
+    sessions: Sessions = "shared"
 
 
 class ServerConfig(PerServer, frozen=True, kw_only=True):
@@ -120,6 +122,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """A whole configuration. `servers` is in the order of the file; `source` is the file as shown to users.
 
     `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
+    `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
     `max_description_len` and `toon_compression_min_size` are characters, `max_message_bytes` is bytes.
     """
 
@@ -137,3 +140,4 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_starting: int = 8
     max_message_bytes: int = 64 * 1024 * 1024
     http: HttpGateway = HttpGateway()
+    http_served: bool = False

@@ -82,6 +82,7 @@ def read_server(entry: Entry, base: PerServer, around: Surroundings, notices: No
         health=own.health,
         restart=own.restart,
         auto_describe=own.auto_describe,
+        sessions=own.sessions,
     )
 
 

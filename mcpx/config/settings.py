@@ -117,6 +117,12 @@ DESCRIBE: Final = Group(
             Flag(),
             "Whether a text resource without a description gets the beginning of its content as one.",
         ),
+        _same(
+            "sessions",
+            Choice(("shared", "per_client")),
+            "shared: all clients use one session with the server. per_client: each client gets its own"
+            " process or connection at its first call, and it ends when the client leaves.",
+        ),
     ),
 )
 
@@ -137,7 +143,7 @@ GATEWAY: Final = Group(
         ),
     ),
     under="http",
-    text="The HTTP side of MCPX.",
+    text="The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well.",
 )
 
 GENERAL: Final = Group(
@@ -226,5 +232,8 @@ def read_per_server(document: Members, base: PerServer, at: Place) -> PerServer:
         limits=read_group(document, LIMITS, base.limits, at),
         health=read_group(document, HEALTH, base.health, at),
         restart=read_group(document, RESTART, base.restart, at),
-        **({"auto_describe": base.auto_describe} | read_values(document, DESCRIBE, at)),
+        **(
+            {"auto_describe": base.auto_describe, "sessions": base.sessions}
+            | read_values(document, DESCRIBE, at)
+        ),
     )

@@ -20,7 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
 from mcpx.config import StructuredContent
-from mcpx.gateway.callers import ConnectionMember
+from mcpx.gateway.askable import ConnectionMember, client_of
 from mcpx.gateway.post import PostOffice
 from mcpx.hub import Hub
 from supervisors import Incarnation
@@ -63,13 +63,13 @@ class Clients:
         connection = ctx.session._connection  # noqa: SLF001 - the SDK gives no other way to a session's end
         if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS and connection not in self._sessions:
             self._sessions[connection] = ctx.session
-            self._hub.audience.join(ConnectionMember(connection, self.post))
+            self._hub.audience.join(ConnectionMember(connection, self._hub, self.post))
             connection.exit_stack.callback(self._part, connection)
         return await call_next(ctx)
 
     def _part(self, connection: Connection) -> None:
         self._sessions.pop(connection, None)
-        self._hub.audience.leave(connection)
+        self._hub.audience.leave(client_of(connection, self._hub))
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -22,7 +22,9 @@ from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PR
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from mcpx.gateway.caller import mark
 from mcpx.gateway.server import GatewayServer
+from mcpx.upstream.private import Client
 from mcpx.wire.context import WireContext
 from mcpx.wire.dispatcher import WireDispatcher
 
@@ -43,23 +45,20 @@ class EraServer:
     def __init__(self, server: GatewayServer, dispatcher: WireDispatcher) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
+        self.client = Client()
+        mark(self.connection, self.client)
         self._server = server
         self._dispatcher = dispatcher
         self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
         self._outbound = NotifyOnlyOutbound(dispatcher)
-
-    @property
-    def client(self) -> object:
-        """What names this client in its calls (`gateway.callers.client_of`)."""
-        return self._outbound if self.era is Era.MODERN else self.connection
 
     async def run(self) -> None:
         """Serve until the dispatcher's channel ends."""
         try:
             await self._dispatcher.run(self._on_request, self._on_notify)
         finally:
-            self._server.left(self.client)
             await aclose_shielded(self.connection)
+            self._server.client_left(self.client)
 
     async def _on_request(
         self, context: DispatchContext[TransportContext], method: str, params: Params
@@ -90,6 +89,7 @@ class EraServer:
         connection = Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
         )
+        mark(connection, self.client)
         try:
             return await serve_one(
                 self._server,

@@ -17,10 +17,11 @@ from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY, SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.config import Config
 from mcpx.content import InputRequired
 from mcpx.errors import CallError, Code
 from mcpx.gateway import inputs, tools
-from mcpx.gateway.callers import StreamCaller, capabilities_of
+from mcpx.gateway.askable import StreamCaller, capabilities_of
 from mcpx.gateway.clients import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.shaping import Shaper
@@ -78,8 +79,10 @@ class FastLane:
         self._audience = hub.audience
         self._caller: StreamCaller | None = None  # the same for all calls, before 2026-07-28
         self._upstreams = hub.upstreams
-        self._policy = hub.config.include_structured_content
+        self._hub = hub
+        self._config = hub.config
         self._connection = connection
+        self._client = connection.client
         self._shaper = shaper
         self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + server_info + b"}"
 
@@ -116,20 +119,21 @@ class FastLane:
         if params.name == tools.EXEC and given.tool_name:
             progress, caller = self._progress(wire, params.meta), self._caller_of(wire, params.meta)
             answers = _answers(params)
-            return Exec(given.server_name, given.tool_name, given.arguments, progress, caller, answers)
+            names = (given.server_name, given.tool_name, given.arguments)
+            return Exec(*names, progress, self._client, caller, answers)
         if params.name == tools.RESOURCES and given.uri:
-            return Read(given.server_name, given.uri, self._caller_of(wire, params.meta), _answers(params))
+            caller = self._caller_of(wire, params.meta)
+            return Read(given.server_name, given.uri, self._client, caller, _answers(params))
         return None
 
     def _caller_of(self, wire: WireDispatcher, meta: _Meta | None) -> StreamCaller:
         if self._connection.era is Era.MODERN and meta is not None:
             capabilities = read_capabilities(bytes(meta.capabilities))
             self._audience.pass_by(meta.log_level)
-            return StreamCaller(wire, self._connection.client, capabilities, level=meta.log_level)
+            return StreamCaller(wire, self._client, capabilities, level=meta.log_level)
         if self._caller is None:
-            connection = self._connection.connection
-            capabilities = capabilities_of(connection.client_capabilities)
-            self._caller = StreamCaller(wire, connection, capabilities, audience=self._audience)
+            capabilities = capabilities_of(self._connection.connection.client_capabilities)
+            self._caller = StreamCaller(wire, self._client, capabilities, audience=self._audience)
         return self._caller
 
     def _progress(self, wire: WireDispatcher, meta: _Meta | None) -> OnProgress | None:
@@ -147,6 +151,8 @@ class FastLane:
     def _send(
         self, wire: WireDispatcher, request_id: RequestId, message: Exec | Read, params: _Params
     ) -> None:
+        if self._config is not self._hub.config:
+            self._reconfigure(self._hub.config)
         call = _Call(wire, request_id, message, structured=self._wants_structured(params.meta))
 
         def answer(reply: RawReply) -> None:
@@ -166,7 +172,14 @@ class FastLane:
             reply.reject(CallError(Code.OVERLOADED, text, server=message.server_name))
 
     def _wants_structured(self, meta: _Meta | None) -> bool:
-        return wants_structured_content(self._policy, self._client_name(meta))
+        return wants_structured_content(self._config.include_structured_content, self._client_name(meta))
+
+    def _reconfigure(self, config: Config) -> None:
+        """The configuration was reloaded: shape answers by the new one."""
+        self._config = config
+        self._shaper = Shaper(
+            toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size
+        )
 
     def _client_name(self, meta: _Meta | None) -> str | None:
         if meta is not None and meta.client_info is not None:

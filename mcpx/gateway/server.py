@@ -6,7 +6,7 @@ first `tools/list` waits for the servers, up to `startup_wait` from the start of
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import mcp_types
@@ -24,13 +24,18 @@ from mcpx.catalog.suggest import nearest
 from mcpx.content import Shaped
 from mcpx.errors import CallError
 from mcpx.gateway import slow_lane, tools
-from mcpx.gateway.callers import client_of
+from mcpx.gateway.askable import client_of
 from mcpx.gateway.clients import Clients, client_name, wants_structured_content
 from mcpx.hub import Hub
 from mcpx.router import Exec, Read
+from mcpx.upstream.private import Client
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
+SETTLED_KEY: Final = "mcpx/settled"
+"""In a list's `_meta`: wait until every server is ready or has failed once. Our own shim asks for that, when
+it compares the tools of a new daemon with those that its client knows."""
+SETTLING_S: Final = 60.0  # that such a list waits at most
 
 
 class GatewayServer(Server[Any]):
@@ -55,7 +60,6 @@ class GatewayServer(Server[Any]):
         )
         self.middleware = [clients.meet]
         self._hub = hub
-        self._config = hub.config
         self._wait_until = anyio.current_time() + hub.config.startup_wait
 
     def create_initialization_options(
@@ -68,21 +72,30 @@ class GatewayServer(Server[Any]):
         options = notification_options or NotificationOptions(tools_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
+    def client_left(self, client: Client) -> None:
+        """A connection has ended: what belongs to its client alone ends too."""
+        self._hub.client_left(client)
+
     async def _list_tools(
-        self, _ctx: Context, _params: mcp_types.PaginatedRequestParams | None
+        self, ctx: Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        await self._hub.settled(self._wait_until - anyio.current_time())
+        wait = (
+            SETTLING_S if ctx.meta and ctx.meta.get(SETTLED_KEY) else self._wait_until - anyio.current_time()
+        )
+        await self._hub.settled(wait)
         descriptions = describe(
             self._hub.registry.list_servers(),
-            budget=self._config.catalog_token_budget,
-            max_description_len=self._config.max_description_len,
+            budget=self._hub.config.catalog_token_budget,
+            max_description_len=self._hub.config.max_description_len,
         )
         return mcp_types.ListToolsResult(tools=tools.tools(descriptions))
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         if params.name not in tools.NAMES:
             raise MCPError(INVALID_PARAMS, _unknown(params.name))
-        wanted = wants_structured_content(self._config.include_structured_content, client_name(ctx.session))
+        wanted = wants_structured_content(
+            self._hub.config.include_structured_content, client_name(ctx.session)
+        )
         arguments = params.arguments or {}
         if problem := _missing(params.name, arguments):
             return tools.wrong_parameters(params.name, problem, structured=wanted)
@@ -108,7 +121,7 @@ class GatewayServer(Server[Any]):
         self, ctx: Context, params: mcp_types.SetLevelRequestParams
     ) -> mcp_types.EmptyResult:
         """The client wants log messages of all servers from this level on (before 2026-07-28)."""
-        member = self._hub.audience.members.get(client_of(ctx.session._connection))  # noqa: SLF001 - see clients
+        member = self._hub.audience.members.get(client_of(ctx.session._connection, self._hub))  # noqa: SLF001
         if member is not None:
             member.log_level = params.level
             self._hub.audience.changed()
@@ -116,10 +129,6 @@ class GatewayServer(Server[Any]):
 
     async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
         self._hub.audience.roots_changed()
-
-    def left(self, client: object) -> None:
-        """A client's connection is over."""
-        self._hub.audience.leave(client)
 
 
 def _missing(tool: str, arguments: JSON) -> str | None:

@@ -20,7 +20,7 @@ from mcpx.catalog.model import JSON
 from mcpx.content import InputRequired, Shaped, read_result, shape_resource
 from mcpx.errors import CallError
 from mcpx.gateway import inputs
-from mcpx.gateway.callers import Delivery, Outbox, RequestCaller
+from mcpx.gateway.askable import Delivery, Outbox, RequestCaller
 from mcpx.hub import Hub
 from mcpx.router import Exec, Read
 from mcpx.upstream.caller import InputAnswers
@@ -31,10 +31,10 @@ Context = ServerRequestContext[Any, Any]
 async def run(hub: Hub, ctx: Context, message: Exec | Read) -> Shaped | JSON:
     """The shaped result; or the questions to the client, as the result that they are. Raises CallError."""
     telling = _Telling()
-    caller = RequestCaller(ctx, hub.audience, telling.put)
+    caller = RequestCaller(ctx, hub, telling.put)
     if caller.modern:
         hub.audience.pass_by(caller.log_level)
-    message = replace(message, caller=caller, answers=_answers(ctx))
+    message = replace(message, client=caller.session_of, caller=caller, answers=_answers(ctx))
     if isinstance(message, Exec) and ctx.meta and ctx.meta.get("progress_token") is not None:
         message = replace(message, on_progress=_to_client(ctx, telling.put))
     failure: CallError | None = None

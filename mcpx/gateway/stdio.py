@@ -11,23 +11,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
-import anyio
-import msgspec
 import structlog
 
-from mcpx.gateway.eras import EraServer
-from mcpx.gateway.fast_lane import FastLane
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.shaping import Shaper
+from mcpx.gateway.stream import StreamClient
 from mcpx.hub import Hub
 from mcpx.wire.channel import Channel, widen
-from mcpx.wire.dispatcher import WireDispatcher
 from supervisors import Incarnation
 
 log = structlog.get_logger()
-ANSWERED_POLL_S: Final = 0.01  # between looks for open requests, once the client has closed its end
 
 
 class StdioDoor:
@@ -42,55 +35,13 @@ class StdioDoor:
         with claimed_streams() as (stdin, stdout):
             channel = Channel(stdin, stdout)
             try:
-                await self._serve(channel, incarnation)
+                client = StreamClient(self._hub, self._server, channel)
+                incarnation.ready()
+                await client.serve(incarnation)
             finally:
                 channel.flush()
                 channel.close()
         log.info("client.left")
-
-    async def _serve(self, channel: Channel, incarnation: Incarnation) -> None:
-        input_ended = anyio.Event()
-        wire = WireDispatcher(
-            channel,
-            limit=self._hub.config.max_message_bytes,
-            on_rubbish=_rubbish,
-            on_end=input_ended.set,
-        )
-        channel.on_broken = lambda error: _gone(wire, error)
-        connection = EraServer(self._server, wire)
-        wire.fast = self._fast_lane(connection).take
-        incarnation.ready()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._end_in_order, wire, input_ended, incarnation)
-            await connection.run()
-            tasks.cancel_scope.cancel()
-
-    def _fast_lane(self, connection: EraServer) -> FastLane:
-        config = self._hub.config
-        shaper = Shaper(toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size)
-        info = msgspec.json.encode(self._server.server_info_stamp)
-        return FastLane(self._hub, connection, shaper, info)
-
-    async def _end_in_order(
-        self, wire: WireDispatcher, input_ended: anyio.Event, incarnation: Incarnation
-    ) -> None:
-        """After the last message, wait for the answers that are due, and end the session."""
-        await incarnation.while_wanted(input_ended.wait)
-        wire.channel.pause_reading()
-        with anyio.move_on_after(self._hub.config.shutdown_grace):
-            while wire.busy or wire.channel.unsent:  # noqa: ASYNC110 - a few looks, at the very end
-                await anyio.sleep(ANSWERED_POLL_S)
-        wire.end()
-
-
-def _rubbish(line: bytes, problem: str) -> None:
-    log.warning("client.rubbish", problem=problem, line=line.decode(errors="replace"))
-
-
-def _gone(wire: WireDispatcher, error: OSError) -> None:
-    """The client reads no more: it has left."""
-    log.warning("client.gone", reason=error.strerror)
-    wire.end()
 
 
 @contextmanager

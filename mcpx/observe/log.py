@@ -2,7 +2,8 @@
 
 `configure` is called once by the command line. Colours only on a terminal; `MCPX_LOG` sets the level
 (debug, info, warning, error) and `MCPX_LOG_FORMAT=json` one JSON object a line, for machines. Records of
-libraries that use `logging` pass through the same door, from warnings on.
+libraries that use `logging` pass through the same door, from warnings on. A log that cannot be written (its
+disk is full, its reader is gone) costs what it says, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Final
+from contextlib import suppress
+from typing import Final, TextIO
 
 import structlog
 
@@ -37,10 +39,10 @@ def configure(level: str | None = None) -> None:
     structlog.configure(
         processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(chosen),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(_Forgiving(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_Forgiving(sys.stderr))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -50,6 +52,22 @@ def configure(level: str | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(chosen, logging.WARNING))
+
+
+class _Forgiving:
+    """A text stream whose failures are nobody's business: the log must not stop what it tells of."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):  # ValueError: it is closed
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def _colours() -> bool:

@@ -33,6 +33,7 @@ from mcpx.upstream.health import Health
 from mcpx.upstream.held import Holds
 from mcpx.upstream.listing import list_catalogue
 from mcpx.upstream.logs import LogRelay
+from mcpx.upstream.private import Client, PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import Passing, UpstreamSession, open_session
@@ -41,7 +42,8 @@ from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
 
-RELIST_DEBOUNCE_S: Final = 0.2  # a storm of list_changed becomes one listing in this time
+RELIST_DEBOUNCE_S: Final = 0.2  # list_changed within this time is one listing
+RELIST_PAUSE_MOST_S: Final = 10.0  # between the listings of a server that never stops changing
 RUBBISH_SHOWN: Final = 3  # lines; a server that prints rubbish prints a lot of it
 STATES: Final = {
     Phase.IDLE: State.STOPPED,
@@ -58,7 +60,11 @@ OnCatalogue = Callable[[str, Diff], None]
 
 
 class Upstream:
-    """One upstream server, for as long as MCPX runs."""
+    """One upstream server, for as long as its configuration is in force.
+
+    `child` is what the supervisor and the ledger know it by, where that is not its name. `client` is whose
+    session it is, where it is a client's own; then its `counters` are those of the server.
+    """
 
     def __init__(
         self,
@@ -68,21 +74,31 @@ class Upstream:
         ledger: Ledger,
         server_log: ServerLog,
         max_message_bytes: int,
+        child: str | None = None,
+        counters: Counters | None = None,
+        client: Client | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
         audience: Audience | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
+        self.child = child or config.name
         self.catalogue: Catalogue | None = None
-        self.counters = Counters()
-        self.queue = CallQueue(config, supervisor, self.counters, self.info)
+        self.client = client
+        self.private: PrivateSessions | None = None
+        """The sessions that belong to one client each, where the server gives them."""
+        self.counters = counters or Counters()
+        self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self.pid: int | None = None
+        self.last_error: str | None = None
+        """Why it failed last, whether it is well again or not; kept by whoever hears of it."""
+        self._leaving: str | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
         self._probe = True  # not for a server that was found to be of the handshake era
         self._describer = Describer(config.name)
-        self._server_log = server_log
+        self.server_log = server_log
         self._log = log.bind(server=config.name)
         self._audience = audience or Audience()
         self._holds = Holds(config.name, config.limits.call_timeout)
@@ -97,16 +113,34 @@ class Upstream:
             return ServerInfo(
                 name=self.name, state=State.DISABLED, transport=kind, cause=self.config.disabled
             )
+        if self.queue.closed or self.queue.held:
+            return ServerInfo(
+                name=self.name,
+                state=State.STOPPED if self.queue.closed else State.STARTING,
+                transport=kind,
+                cause=self._leaving or self.queue.held,
+                catalogue=self.catalogue,
+            )
         life = self.queue.lifecycle()
         at = life.next_attempt_at
         return ServerInfo(
             name=self.name,
-            state=State.STOPPED if self.queue.closed else STATES[life.phase],
+            state=STATES[self.queue.lifecycle_phase()],
             transport=kind,
             cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
             retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
             catalogue=self.catalogue,
         )
+
+    def sessions(self) -> list[Upstream]:
+        """This one, and those with the same server that belong to one client each."""
+        return [self, *(self.private or ())]
+
+    def retire(self, why: str) -> None:
+        """Take no more requests, and fail those that wait, because of `why`; the running ones may finish."""
+        self._leaving = why
+        self._audience.forget(self._holds.drop)
+        self.queue.close()
 
     def submit(self, request: Request, reply: RawReply) -> None:
         """Send or queue a request, or go on with the held call that it names.
@@ -132,7 +166,7 @@ class Upstream:
                 self.config,
                 probe=probe,
                 limit=self._limit,
-                hooks=Hooks(self._note_child, self._note_rubbish, self._server_log.write),
+                hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
                 changes=changes,
                 passing=passing,
             ) as session:
@@ -143,18 +177,18 @@ class Upstream:
                 await self._serve(session, incarnation, changes, passing)
         finally:  # only now: the process has been seen off
             self.pid = None
-            self._ledger.remove(self.name)
-            self._server_log.close()
+            self._ledger.remove(self.child)
+            self.server_log.close()
 
     def _note_child(self, link: Link) -> None:
         self.pid = link.pid
         if link.pid is not None:
-            self._ledger.add(self.name, link.pid)
+            self._ledger.add(self.child, link.pid)
 
     def _passing(self) -> Passing:
         """What takes the server's questions and log messages during one incarnation."""
-        asking = Asking(self.name, self._audience, self._holds)
-        logs = LogRelay(self.name, asking, self._audience, self._server_log)
+        asking = Asking(self.name, self._audience, self._holds, client=self.client)
+        logs = LogRelay(self.name, asking, self._audience, self.server_log, client=self.client)
         return Passing(asking, logs, self._audience)
 
     async def _serve(
@@ -168,9 +202,10 @@ class Upstream:
                 calls.open()
                 tasks.start_soon(session.listen)
                 tasks.start_soon(session.telling.follow)
+                tasks.start_soon(session.look_when_suspicious)
                 tasks.start_soon(self._follow, session, incarnation.generation, changes)
                 tasks.start_soon(self._describe, session)
-                health = Health(self.config.health, calls, session.probe, session.link.kill)
+                health = Health(self.config.health, calls, session.probe, session.link.give_up)
                 tasks.start_soon(health.watch)
                 await incarnation.stopping.wait()
                 await calls.drain()
@@ -208,15 +243,22 @@ class Upstream:
             self._on_catalogue(self.name, changed)
 
     async def _follow(self, session: UpstreamSession, generation: int, changes: Flag) -> None:
-        """List again after the server said that a list changed; many changes at once are one listing."""
+        """List again after the server said that a list changed; a storm of changes is a few listings.
+
+        Each listing that more changes follow at once doubles the pause before the next.
+        """
+        pause = RELIST_DEBOUNCE_S
         while True:
             await changes.wait()
-            await anyio.sleep(RELIST_DEBOUNCE_S)
+            await anyio.sleep(pause)
             changes.clear()
             if await self._list_again(session, generation):
                 info = self.info()
                 self._log.info("upstream.listed", tools=len(info.tools), resources=len(info.resources))
                 await self._describe(session)
+            with anyio.move_on_after(pause):
+                await changes.wait()
+            pause = min(2 * pause, RELIST_PAUSE_MOST_S) if changes.is_set() else RELIST_DEBOUNCE_S
 
     async def _list_again(self, session: UpstreamSession, generation: int) -> bool:
         """List during the session; a listing that fails or never ends costs neither it nor its calls."""

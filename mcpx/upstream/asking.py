@@ -49,9 +49,12 @@ class _NoWork:
 class Asking:
     """Finds the client for each question, asks it, and gives the answer back."""
 
-    def __init__(self, server: str, audience: Audience, holds: Holds) -> None:
+    def __init__(
+        self, server: str, audience: Audience, holds: Holds, *, client: object | None = None
+    ) -> None:
         self.work: Work = _NoWork()
         self._server = server
+        self._client = client  # the session is its own
         self._audience = audience
         self._holds = holds
         self._noted: dict[RequestId, Whose | Unknown] = {}
@@ -94,8 +97,8 @@ class Asking:
         return await self._bounded(found, method, lambda *asked: held.ask(*asked[:2]), plain, on_progress)
 
     def _sole(self, unknown: Unknown, method: str) -> Whose:
-        """Between calls, the only client there is."""
-        sole = self._audience.sole() if unknown.idle else None
+        """Between calls, the client whose own session it is, or the only one there is."""
+        sole = self._audience.sole(self._client) if unknown.idle else None
         if sole is None:
             raise self._refused(method, unknown.why)
         return Whose(sole, ())

@@ -80,15 +80,19 @@ class Audience:
         """Set when the level or the roots have changed."""
         return self._news
 
-    def sole(self) -> Member | None:
-        """The one client there is; None where there are none, several, or some without a session."""
+    def sole(self, owner: object | None = None) -> Member | None:
+        """The client `owner`; or the one there is, unless there are several, or some without a session."""
+        if owner is not None:
+            return self.members.get(owner)
         if len(self.members) != 1 or self._strangers:
             return None
         return next(iter(self.members.values()))
 
-    def broadcast(self, params: JSON) -> None:
-        """A log message for everybody who wants its level."""
+    def broadcast(self, params: JSON, owner: object | None = None) -> None:
+        """A log message for everybody who wants its level; for `owner` alone, where there is one."""
         for member in list(self.members.values()):
+            if owner is not None and member.client is not owner:
+                continue
             if wants(member.log_level, str(params.get("level"))):
                 member.tell(LOG, params)
 
@@ -98,4 +102,5 @@ class Audience:
 
     def forget(self, told: Callable[[object], None]) -> None:
         """Take back `on_left`."""
-        self._on_left.remove(told)
+        if told in self._on_left:
+            self._on_left.remove(told)

@@ -28,6 +28,7 @@ class Expiry(Generic[K]):
         return len(self._deadlines)
 
     def __iter__(self) -> Iterator[K]:
+        """The keys, the next to expire first."""
         return iter(self._deadlines)
 
     def add(self, key: K) -> None:

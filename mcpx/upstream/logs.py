@@ -24,10 +24,19 @@ log = structlog.get_logger()
 class LogRelay:
     """Passes the messages of one session on."""
 
-    def __init__(self, server: str, asking: Asking, audience: Audience, kept: ServerLog) -> None:
+    def __init__(
+        self,
+        server: str,
+        asking: Asking,
+        audience: Audience,
+        kept: ServerLog,
+        *,
+        client: object | None = None,
+    ) -> None:
         self.modern = False
         """Whether the server sends only what a request asked for."""
         self._server = server
+        self._client = client  # the session is its own
         self._asking = asking
         self._audience = audience
         self._kept = kept
@@ -50,7 +59,7 @@ class LogRelay:
         elif not found.idle:
             self._keep(shown, found.why)
         elif not self.modern:
-            self._audience.broadcast(shown)
+            self._audience.broadcast(shown, self._client)
 
     def _keep(self, params: JSON, why: str) -> None:
         if not self._told:

@@ -32,6 +32,8 @@ STDERR_CHUNK: Final = 65536  # bytes
 LEAVE_AFTER_EOF_S: Final = 1.0  # a server that behaves ends when its standard input does
 LEAVE_AFTER_TERM_S: Final = 0.7
 REAP_S: Final = 2.0  # until a kill has been seen; only an unkillable process outlasts it
+STAT_SIZE: Final = 2048  # bytes: more than a line of /proc/PID/stat can have
+PENDING: Final = 28  # field 31 of it, counted from the third
 WATCH_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 
@@ -51,6 +53,7 @@ class ChildProcess:
             os.set_blocking(stream.fileno(), False)
         self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno())
         self._loop.add_reader(popen.stderr.fileno(), self._read_stderr)
+        self._statfd = _open_stat(self.pid)
         self._pidfd = _open_pidfd(self.pid)
         if self._pidfd is None:
             self._loop.call_soon(self._poll)
@@ -70,6 +73,31 @@ class ChildProcess:
             return False
         # looks without collecting, for that is `_collect`'s
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def stopped(self) -> bool:
+        """Whether a signal has stopped it (proc(5), state T); False where the system does not tell.
+
+        One that a debugger has stopped (state t) is not meant: somebody is looking at it.
+        """
+        return self._stat()[:1] == [b"T"]
+
+    def doomed(self) -> bool:
+        """Whether a fatal signal waits for it; False where the system does not tell. A few microseconds.
+
+        For an instant it still lives, and a read that it is blocked in still takes what is written. Whatever
+        the signal was, the kernel has marked every thread with SIGKILL (proc(5), the pending signals).
+        """
+        fields = self._stat()
+        return len(fields) > PENDING and bool(int(fields[PENDING]) & 1 << signal.SIGKILL - 1)
+
+    def _stat(self) -> list[bytes]:
+        """The fields of proc(5) from the third on; empty where there are none."""
+        if self._statfd is None:
+            return []
+        try:
+            return os.pread(self._statfd, STAT_SIZE, 0).rpartition(b") ")[2].split()
+        except OSError:  # it is gone, or was seen off
+            return []
 
     def _collect(self) -> None:
         if self._popen.poll() is None:
@@ -148,6 +176,9 @@ class ChildProcess:
         with anyio.move_on_after(REAP_S):
             await self.exited.wait()
         self._unwatch()
+        if self._statfd is not None:
+            os.close(self._statfd)
+            self._statfd = None
         self.channel.close()
         if self._popen.stderr is not None and not self._popen.stderr.closed:
             self._loop.remove_reader(self._popen.stderr.fileno())
@@ -164,6 +195,13 @@ def _open_pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):  # not Linux
+        return None
+
+
+def _open_stat(pid: int) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # not Linux
         return None
 
 

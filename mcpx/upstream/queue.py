@@ -28,7 +28,7 @@ _HELD_BACK = frozenset({Phase.WAITING, Phase.PARKED})
 
 
 class CallQueue:
-    """Requests for one server. `info` gives the server's state for error texts."""
+    """Requests for one server, the supervisor's `child`. `info` gives its state for error texts."""
 
     def __init__(
         self,
@@ -36,21 +36,35 @@ class CallQueue:
         supervisor: Supervisor,
         counters: Counters,
         info: Callable[[], ServerInfo],
+        *,
+        child: str,
     ) -> None:
         self.ref: ActorRef[Request] = ActorRef(config.name, config.limits.queue_size)
         self._config = config
+        self._child = child
         self._supervisor = supervisor
         self._counters = counters
         self._info = info
         self._expiry: Expiry[_Waiting] = Expiry(config.limits.queue_timeout, self._expire)
         self.closed = False
-        """Whether it takes requests no more: MCPX is stopping."""
+        """Whether it takes requests no more: MCPX is stopping, or this server is not wanted any more."""
+        self.held: str | None = None
+        """Why the server is not under supervision yet, where it will be soon: requests wait for that."""
         self._awaiting = 0  # callers that wait for something else than a request: the first listing
         self._news = anyio.Event()
 
     def lifecycle(self) -> State:
         """The supervisor's view of the server. Raises NoSuchChild for a disabled one."""
-        return self._supervisor.state(self._config.name)
+        return State(child=self._child) if self.held else self._supervisor.state(self._child)
+
+    def lifecycle_or_none(self) -> State | None:
+        """The same; None for a server that is disabled, or not wanted any more."""
+        return None if self._config.disabled is not None or self.closed else self.lifecycle()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for the server."""
+        return len(self.ref.mailbox)
 
     # --- in
 
@@ -76,15 +90,19 @@ class CallQueue:
         self._expiry.add(_Waiting(self.ref.put_back(request, reply), error))
 
     def lifecycle_phase(self) -> Phase:
-        """Where the server stands; a disabled one is done."""
-        return Phase.DONE if self._config.disabled is not None else self.lifecycle().phase
+        """Where the server stands; a disabled one is done, one that is being restarted is starting."""
+        if self._config.disabled is not None or self.closed:
+            return Phase.DONE
+        life = self.lifecycle()
+        is_coming_back = life.phase is Phase.STOPPING and life.again_at is not None
+        return Phase.STARTING if is_coming_back else life.phase
 
     def _is_wanted(self) -> bool:
         """Whether a call may wait: the server is coming, or will be tried at once for its sake."""
         phase = self.lifecycle_phase()
         if phase in _OVER:
             return False
-        return phase not in _HELD_BACK or self._supervisor.demand(self._config.name)
+        return phase not in _HELD_BACK or self._supervisor.demand(self._child)
 
     @property
     def has_callers(self) -> bool:

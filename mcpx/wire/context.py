@@ -37,6 +37,8 @@ class WireContext(DispatchContext[TransportContext]):
         self._closed = False
         self._transport = BOTH_WAYS
         self._cancel_requested = anyio.Event()
+        self.standing = False
+        """Whether the request stays open for good: nobody waits for its answer."""
 
     @property
     def transport(self) -> TransportContext:

@@ -49,6 +49,7 @@ _TOO_DEEP: Final = Unreadable("the answer is nested too deeply")
 _NO_JSON: Final = Unreadable("the answer is not JSON")
 SHOWN: Final = 200  # bytes of a bad line that are worth showing
 INLINE: Final = "initialize"  # what follows it may depend on its outcome
+STANDING: Final = "subscriptions/listen"  # answered when the connection ends
 
 
 class WireDispatcher(Dispatcher[TransportContext]):
@@ -78,8 +79,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     @property
     def busy(self) -> bool:
-        """Whether requests of the peer are not answered yet."""
-        return bool(self._serving or self.fast_cancels)
+        """Whether requests of the peer are not answered yet, but for those that stay open for good."""
+        return bool(self.fast_cancels) or not all(held.standing for held, _ in self._serving.values())
 
     # --- out
 
@@ -232,6 +233,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.channel.write(*envelope.failure(request_id, _UNREADABLE))
             return
         context = WireContext(self, request_id, params)
+        context.standing = method == STANDING
         scope = anyio.CancelScope()
         self._serving[coerce_request_id(request_id)] = (context, scope)
         if method == INLINE:

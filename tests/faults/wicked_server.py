@@ -26,6 +26,7 @@ LAST_WORDS = b"these are my last words\n"
 LONG = 100_000_000  # bytes of a line
 DEEP = 1000  # nested lists
 STORM = 1000  # notifications in about a second
+PROGRESS_S = 0.1
 FLOOD = 50_000_000  # bytes of short lines on standard error
 NOISE = (
     b"Listening on stdio, ready when you are!\n",
@@ -152,10 +153,20 @@ class WickedServer:
         self.note("call", tool=name, incarnation=self.incarnation)
         if name.startswith("hang") and not (name in HINTS and self.incarnation > 1):
             return
+        if name == "count":
+            time.sleep(arguments.get("seconds", 0))
         if name == "busy":
-            time.sleep(arguments["seconds"])  # a server of one thread, that can do nothing else meanwhile
+            self.be_busy(arguments, (params.get("_meta") or {}).get("progressToken"))
         if name != "act" or not self.worst("call", request_id):
             self.say(request_id, f"{name} by incarnation {self.incarnation}")
+
+    def be_busy(self, arguments: dict[str, Any], token: Any) -> None:
+        """A server of one thread can do nothing else meanwhile; it may tell of its progress."""
+        until = time.monotonic() + arguments["seconds"]
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, PROGRESS_S) if arguments.get("progress") else left)
+            if arguments.get("progress"):
+                self.send(method="notifications/progress", params={"progressToken": token, "progress": -left})
 
     # --- the worst at the start
 
@@ -191,6 +202,11 @@ class WickedServer:
 
     def call_half_line(self, request_id: Any) -> None:
         self.write(self.answer(request_id, b"half")[:-9])
+        while True:
+            signal.pause()
+
+    def call_wedge(self, request_id: Any) -> None:
+        self.say(request_id, "act, and then nothing any more")
         while True:
             signal.pause()
 

@@ -215,7 +215,7 @@ class ScriptedServer:
 
     def on_tools_call(self, request_id: Any, params: dict[str, Any]) -> None:
         name, arguments = params["name"], params.get("arguments") or {}
-        self.note("call", tool=name, arguments=arguments, id=request_id)
+        self.note("call", tool=name, arguments=arguments, id=request_id, pid=os.getpid())
         if name.startswith("die"):
             self.die(request_id, name, arguments)
         elif name == "hang":

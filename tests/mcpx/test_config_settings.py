@@ -42,7 +42,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert msgspec.structs.astuple(server.limits) == (60.0, 300.0, 15.0, 256, 64)
     assert msgspec.structs.astuple(server.health) == (True, 30.0, 5.0, 2)
     assert msgspec.structs.astuple(server.restart) == (0.5, 60.0, 30.0, 8, 300.0)
-    assert server.auto_describe is True
+    assert (server.auto_describe, server.sessions) == (True, "shared")
     assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), ())
 
 
@@ -114,7 +114,8 @@ def effective(config: Config) -> dict[str, Any]:
     restart = {f"restart.{key}": value for key, value in server["restart"].items()}
     http = {f"http.{key}": value for key, value in plain["http"].items()}
     rest = {key: plain[key] for key in plain if key not in {"source", "servers", "notices", "http"}}
-    return {**rest, **server["limits"]} | health | restart | http | {"auto_describe": server["auto_describe"]}
+    rest |= {key: server[key] for key in ("auto_describe", "sessions")}
+    return {**rest, **server["limits"]} | health | restart | http
 
 
 def test_the_schema_documents_every_setting_with_its_real_default() -> None:
@@ -125,7 +126,7 @@ def test_the_schema_documents_every_setting_with_its_real_default() -> None:
 
 def test_settings_for_one_server_are_documented_there_too() -> None:
     server = json_schema()["$defs"]["server"]["properties"]
-    per_server = {"call_timeout", "health_check_enabled", "max_concurrency", "auto_describe", "restart"}
+    per_server = {"call_timeout", "health_check_enabled", "max_concurrency", "sessions", "restart"}
     assert per_server <= server.keys()
     assert set(server["restart"]["properties"]) == set(RestartPolicy.__struct_fields__)
     assert all(rule["description"] for rule in server.values())
@@ -140,7 +141,7 @@ def test_the_schema_is_a_schema_and_plain_json() -> None:
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 1.0, 1.5, 8765, 70_000, 2_000_000, 31_536_000, 31_536_001, 1e300, 10**30,
-    "", "auto", "x", [], ["a"], ["a", 1], [""], {}, {"a": 1},
+    "", "auto", "shared", "x", [], ["a"], ["a", 1], [""], {}, {"a": 1},
 ]  # fmt: skip
 
 

@@ -49,6 +49,7 @@ class Kernel(RuleBasedStateMachine):
         self.said_ready: set[int] = set()
         self.up_since: float | None = None
         self.streak = 0  # failures in a row, counted here independently
+        self.probed_at = float("-inf")  # when a demand while parked was last met with an attempt
         self.asked_to_stop = False
         self.over = False
 
@@ -106,6 +107,7 @@ class Kernel(RuleBasedStateMachine):
         if before.phase is Phase.STARTING:
             assert self.state.phase is Phase.UP
             self.up_since = self.now
+            self.probed_at = float("-inf")
 
     @precondition(lambda self: self.alive is not None)
     @rule(cause=CAUSES, roll=ROLLS)
@@ -156,9 +158,21 @@ class Kernel(RuleBasedStateMachine):
             if not spawned:
                 assert self.timer[1] <= before.attempt_at + 1.0 or self.timer[1] == before.next_attempt_at
         elif before.phase is Phase.PARKED:
-            assert spawned == (since >= min(self.policy.parking.refusal, self.policy.parking.probe))
+            rest = min(self.policy.parking.refusal, self.policy.parking.probe)
+            assert spawned == (self.now - self.probed_at >= rest)
+            if spawned:
+                self.probed_at = self.now
         else:
             assert commands == []
+
+    @precondition(lambda self: self.state.phase is Phase.PARKED)
+    @rule()
+    def demand_again_at_once(self):
+        """Two callers, one after the other, of a child that cannot be cured."""
+        self.demand()
+        if self.alive is not None:
+            self.exited(Cause("cannot", curable=False), 0.75)
+            self.demand()
 
     @rule()
     def resume(self):
@@ -184,6 +198,8 @@ class Kernel(RuleBasedStateMachine):
         self.asked_to_stop = True
         self.up_since = None if self.state.phase is not Phase.UP else self.up_since
         assert self.state.phase in {Phase.STOPPING, Phase.DONE}
+        assert self.halted or self.alive is None
+        assert self.state.again_at is None
 
     @precondition(lambda self: self.state.generation > 1)
     @rule(age=st.integers(1, 3), data=st.data())

@@ -133,8 +133,19 @@ def test_an_incurable_fault_parks_at_once_and_is_probed():
         State(child="c", policy=policy), (Start(), 0), (Exited(1, Cause("gone", curable=False)), 1)
     )
     assert (state.phase, state.next_attempt_at) == (Phase.PARKED, 301)
-    assert lifecycle.demand_refused(state, 5)
-    assert not lifecycle.demand_refused(state, 10)
+    assert not lifecycle.demand_refused(state, 1)
+
+
+def test_a_parked_child_is_tried_once_for_demands_and_then_rests():
+    policy = Policy(parking=Parking(after=1, probe=300))
+    parked, _ = drive(State(child="c", policy=policy), (Start(), 0), (Exited(1, Cause("died")), 1))
+    state, commands = drive(parked, (Demand(), 2))
+    assert commands[-1] == Spawn(2)
+    state, _ = drive(state, (Exited(2, Cause("died")), 3))
+    assert lifecycle.demand_refused(state, 11.9)
+    assert not lifecycle.demand_refused(state, 12)
+    state, _ = drive(state, (Demand(), 12), (Ready(3), 13), (Exited(3, Cause("died")), 14))
+    assert not lifecycle.demand_refused(state, 14)  # it was ready in between
 
 
 def test_thirty_healthy_seconds_forget_the_failures():

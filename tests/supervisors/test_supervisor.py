@@ -133,13 +133,15 @@ def test_a_parked_child_refuses_demands_until_it_has_rested(virtual):
         policy = Policy(parking=Parking(after=1, probe=300))
         supervisor.add(ChildSpec(name="p", run=crash, policy=policy))
         await recorder.wait_for(ChildParked)
-        assert not supervisor.demand("p")
-        await anyio.sleep(10)
         assert supervisor.demand("p")
         await recorder.wait_for(ChildParked, count=2)
         assert not supervisor.demand("p")
-        supervisor.resume("p")
+        await anyio.sleep(10)
+        assert supervisor.demand("p")
         await recorder.wait_for(ChildParked, count=3)
+        assert not supervisor.demand("p")
+        supervisor.resume("p")
+        await recorder.wait_for(ChildParked, count=4)
 
     virtual(supervised(main))
 
@@ -285,5 +287,33 @@ def test_a_failure_is_classified_by_its_child(virtual):
         )
         parked = await recorder.wait_for(ChildParked)
         assert (parked.failures, parked.cause.text) == (1, "hopeless: no luck")
+
+    virtual(supervised(main))
+
+
+def test_a_dismissed_child_leaves_in_its_time_and_is_forgotten(virtual):
+    async def main(supervisor, recorder):
+        left = anyio.Event()
+
+        async def leaves_late(incarnation):
+            incarnation.ready()
+            await incarnation.stopping.wait()
+            await anyio.sleep(3)
+            left.set()
+
+        supervisor.add(ChildSpec(name="late", run=leaves_late))
+        supervisor.add(ChildSpec(name="other", run=Patient().run))
+        await recorder.wait_for(ChildReady, count=2)
+        supervisor.dismiss("late")
+        assert supervisor.names() == ["late", "other"]
+        supervisor.dismiss("late")  # twice is once
+        await left.wait()
+        await recorder.wait_for(ChildStopped)
+        assert anyio.current_time() == pytest.approx(3)
+        assert supervisor.names() == ["other"]
+        with pytest.raises(NoSuchChild):
+            supervisor.dismiss("late")
+        supervisor.add(ChildSpec(name="late", run=Patient().run))  # the name is free again
+        await recorder.wait_for(ChildReady, count=3)
 
     virtual(supervised(main))

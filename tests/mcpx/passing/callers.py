@@ -79,7 +79,7 @@ class Desk:
     ) -> RawReply:
         given = msgspec.json.encode(arguments)
         reply = RawReply()
-        self.hub.router_ref.request(Exec("s", tool, given, None, caller, answers), reply)
+        self.hub.router_ref.request(Exec("s", tool, given, caller=caller, answers=answers), reply)
         return reply
 
     async def result(self, reply: RawReply) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Server:
         if anyio.current_time() >= self.silent_from:
             await anyio.sleep_forever()
 
-    def kill(self):
+    def kill(self, _reason):
         self.killed_at = anyio.current_time()
 
     async def watched(self, seconds=1000, settings=SETTINGS):
@@ -141,8 +141,18 @@ def test_recent_traffic_spares_the_probe(virtual):
     async def main():
         server = Server()
         server.answered_at = anyio.current_time() + 25
-        assert await server.watched(59) is None
+        assert await server.watched(54) is None
         assert server.probes == []
+
+    virtual(main)
+
+
+def test_what_freezes_right_after_an_answer_is_not_given_a_second_interval(virtual):
+    async def main():
+        server = Server(silent_from=0)
+        server.answered_at = anyio.current_time() + 20  # it froze then
+        _, after = await server.watched()
+        assert after == pytest.approx(20 + 30 + 10)
 
     virtual(main)
 

@@ -10,7 +10,7 @@ import time
 import anyio
 import pytest
 
-import mcpx.hub
+import mcpx.fleet
 from mcpx.catalog.model import State
 from mcpx.errors import Code, Outcome
 from supervisors import Parking
@@ -86,17 +86,18 @@ async def test_while_it_is_away_its_catalogue_is_still_there(wanted):
         assert "echo" in info.tools
 
 
-async def test_a_server_that_fails_too_often_is_parked_and_calls_are_refused_at_once(ears, tmp_path):
+async def test_a_server_that_fails_too_often_is_parked_and_tried_once_for_the_calls_that_come(ears, tmp_path):
     async with one_server(ears, settings=FEW, wants=str(tmp_path / "nothing")) as watch:
         await watch.becomes(State.PARKED)
         assert len(ears.of("started")) == 2
-        began = time.monotonic()
-        error = await watch.failure("count")
-        assert time.monotonic() - began < 1.0
-        assert (error.code, error.outcome) == (Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
-        for expected in ("parked", "exited with code 3", "the file that I want is missing"):
-            assert expected in str(error)
-        assert len(ears.of("started")) == 2  # nobody tried it again for this call
+        for _ in range(2):
+            began = time.monotonic()
+            error = await watch.failure("count")
+            assert time.monotonic() - began < 1.0
+            assert (error.code, error.outcome) == (Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
+            for expected in ("parked", "exited with code 3", "the file that I want is missing"):
+                assert expected in str(error)
+            assert len(ears.of("started")) == 3  # once for the first of them, and not for the second
 
 
 async def test_a_call_that_waits_when_it_is_parked_is_refused_then(wanted):
@@ -113,13 +114,22 @@ async def test_a_call_that_waits_when_it_is_parked_is_refused_then(wanted):
 
 async def test_a_parked_server_that_was_mended_answers_the_next_call(ears, tmp_path, monkeypatch):
     """Without the ten seconds in which a parked server is not tried for a caller's sake."""
-    monkeypatch.setattr(mcpx.hub, "Parking", lambda **given: Parking(**given, refusal=0.0))
+    monkeypatch.setattr(mcpx.fleet, "Parking", lambda **given: Parking(**given, refusal=0.0))
     wanted = tmp_path / "wanted"
     async with one_server(ears, settings=FEW, wants=str(wanted)) as watch:
         await watch.becomes(State.PARKED)
-        refused = await watch.failure("echo", {"text": "too early"})
-        assert (refused.code, refused.details["state"]) == (Code.SERVER_UNAVAILABLE, "parked")
-        assert len(ears.of("started")) == 3  # this call had it tried
+        for _ in range(2):
+            refused = await watch.failure("echo", {"text": "too early"})
+            assert (refused.code, refused.details["state"]) == (Code.SERVER_UNAVAILABLE, "parked")
+        assert len(ears.of("started")) == 4  # each of these calls had it tried
+        wanted.touch()
+        assert await watch.text("echo", {"text": "mended"}) == "mended"
+
+
+async def test_a_parked_server_that_was_mended_answers_the_first_call(tmp_path):
+    wanted = tmp_path / "wanted"
+    async with one_server(settings=FEW, wants=str(wanted)) as watch:
+        await watch.becomes(State.PARKED)
         wanted.touch()
         assert await watch.text("echo", {"text": "mended"}) == "mended"
 

@@ -11,14 +11,17 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.shared.dispatcher import CallOptions
 from mcp_types import LOG_LEVEL_META_KEY, ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.gateway.caller import caller
+from mcpx.hub import Hub
 from mcpx.upstream.audience import LOG, Audience
 from mcpx.upstream.caller import JSON, NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
+from mcpx.upstream.private import STATELESS
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 
@@ -40,13 +43,13 @@ def capabilities_of(declared: ClientCapabilities | None) -> Capabilities:
     return read_capabilities(declared.model_dump_json(by_alias=True, exclude_none=True).encode())
 
 
-def client_of(connection: Connection) -> object:
-    """What stays the same from request to request: a client's connection, or its stream at 2026-07-28.
+def client_of(connection: Connection, hub: Hub) -> object:
+    """Who it is, the same from request to request.
 
-    Over HTTP that revision has no sessions: each request is a client of its own.
+    At 2026-07-28 there are no sessions over HTTP: there each request is a client of its own.
     """
-    outbound = connection.outbound
-    return outbound if isinstance(outbound, NotifyOnlyOutbound) else connection
+    known = caller(connection, hub)
+    return connection if known is STATELESS else known
 
 
 def options(on_progress: OnStep | None) -> CallOptions | None:
@@ -65,8 +68,8 @@ class ConnectionMember:
 
     modern: Final = False
 
-    def __init__(self, connection: Connection, post: Post) -> None:
-        self.client: object = connection
+    def __init__(self, connection: Connection, hub: Hub, post: Post) -> None:
+        self.client = client_of(connection, hub)
         self.log_level: str | None = None
         self._connection = connection
         self._post = post
@@ -133,14 +136,16 @@ class StreamCaller:
 class RequestCaller:
     """A client whose request the SDK's server is handling."""
 
-    def __init__(self, ctx: ServerRequestContext[Any, Any], audience: Audience, outbox: Outbox) -> None:
+    def __init__(self, ctx: ServerRequestContext[Any, Any], hub: Hub, outbox: Outbox) -> None:
         session = ctx.session
         connection = session._connection  # noqa: SLF001 - the SDK gives no other name to a client
-        self.client = client_of(connection)
+        self.session_of = caller(connection, hub)
+        """Whose session with a server it takes, where each client has its own."""
+        self.client = client_of(connection, hub)
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.capabilities = capabilities_of(session.client_capabilities)
         self._channel = session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
-        self._audience = audience
+        self._audience = hub.audience
         self._outbox = outbox
         self._level = ((ctx.params or {}).get("_meta") or {}).get(LOG_LEVEL_META_KEY)
 

@@ -1,0 +1,148 @@
+"""`mcpx daemon`: start, stop and look after the daemon of one configuration."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from mcpx.meeting import Meeting
+
+with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
+
+
+@click.group(short_help="One process for all clients: start, stop, status.")
+def daemon() -> None:
+    """One MCPX for all clients of a configuration: mcpx attach joins it, and starts it where none runs."""
+
+
+@daemon.command(short_help="Run it in the foreground.")
+@with_config
+def run(config_path: str | None) -> None:
+    """Run the daemon in the foreground until a signal comes: for systemd, launchd and debugging."""
+    import os
+    from functools import partial
+
+    import anyio
+
+    from mcpx.config import load
+    from mcpx.meeting import take_seat
+    from mcpx.observe.log import configure
+
+    configure()
+    place = _place(config_path)
+    loaded = load(place.config)
+    seat = take_seat(place)  # before the SDK is imported: of many, all but one end quickly
+    try:
+        from mcpx.daemon import serve_daemon
+
+        sys.exit(anyio.run(partial(serve_daemon, loaded, place)))
+    finally:
+        os.close(seat)
+
+
+@daemon.command(short_help="Start it, unless it runs.")
+@with_config
+def start(config_path: str | None) -> None:
+    """Start the daemon in the background, and wait until it answers."""
+    from mcpx.cli import lifetime
+    from mcpx.config import load
+    from mcpx.meeting import holder
+
+    place = _place(config_path)
+    load(place.config)  # a mistake in it is told here, not in the daemon's log
+    told = "started" if lifetime.start(place) else "a daemon runs already:"
+    click.echo(f"{told} pid {holder(place)}, serving {place.config}")
+    click.echo(f"socket {place.socket}\nlog {place.log}", err=True)
+
+
+@daemon.command(short_help="End it.")
+@with_config
+def stop(config_path: str | None) -> None:
+    """End the daemon in order. Clients that are attached start it again with their next request."""
+    from mcpx.cli import lifetime
+
+    place = _place(config_path)
+    pid = lifetime.stop(place, marked=True)
+    click.echo(f"no daemon serves {place.config}" if pid is None else f"stopped pid {pid}")
+
+
+@daemon.command(short_help="End it, and start it again.")
+@with_config
+def restart(config_path: str | None) -> None:
+    """End the daemon in order and start it again: after an upgrade, or a change that reload cannot make.
+
+    Attached clients stay connected. A configuration that cannot be used is refused, and nothing is stopped.
+    """
+    from mcpx.cli import lifetime
+    from mcpx.config import load
+    from mcpx.meeting import holder
+
+    place = _place(config_path)
+    load(place.config)
+    with lifetime.turn_to_start(place) as lock:
+        old = lifetime.stop(place, marked=False)
+        lifetime.start(place, lock=lock)
+    before = "none ran" if old is None else f"was {old}"
+    click.echo(f"restarted: pid {holder(place)} ({before}), serving {place.config}")
+
+
+@daemon.command(short_help="Whether it runs, and where.")
+@with_config
+def status(config_path: str | None) -> None:
+    """Say whether the daemon runs (exit code 0) or not (1), and where its files are."""
+    from mcpx.cli.asking import ask
+
+    place = _place(config_path)
+    told = ask(place, {"mcpx": "status"})
+    if told is None:
+        click.echo(f"no daemon serves {place.config}")
+    else:
+        about = told["daemon"]
+        up = f"up {about['uptime_s']:.0f} s, clients: {about['clients']}"
+        click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {place.config}")
+    click.echo(f"socket {place.socket}\nlog {place.log}")
+    sys.exit(1 if told is None else 0)
+
+
+@daemon.command(short_help="What it has logged.")
+@with_config
+@click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
+@click.option("-n", "--lines", type=click.IntRange(1), default=100, show_default=True, help="How many.")
+def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
+    """Print the end of the daemon's log."""
+    from mcpx.cli.tail import show
+
+    show(_place(config_path).log, lines=lines, follow=follow)
+
+
+@daemon.command(short_help="Have systemd or launchd run it.")
+@with_config
+def install(config_path: str | None) -> None:
+    """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login."""
+    from pathlib import Path
+
+    from mcpx.cli import units
+    from mcpx.config import load
+
+    place = _place(config_path)
+    load(place.config)
+    for line in units.install(Path(place.config)):
+        click.echo(line)
+
+
+@daemon.command(short_help="Take it from systemd or launchd.")
+def uninstall() -> None:
+    """Remove what install has written, and end what it started."""
+    from mcpx.cli import units
+
+    for line in units.uninstall():
+        click.echo(line)
+
+
+def _place(config_path: str | None) -> Meeting:
+    from mcpx.meeting import meeting
+
+    return meeting(config_path)

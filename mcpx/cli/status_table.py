@@ -1,0 +1,123 @@
+"""The table of `mcpx status`: a status as something that rich prints, 80 cells wide at least.
+
+Pure. Colours are styles, so a console that is no terminal prints none. Everything that servers and users
+said (names, causes) is printed as it is, never read as markup; control characters are left out, and what is
+long is cut with an ellipsis.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mcpx.status import ServerStatus, Status
+
+STYLES: Final = {
+    "ready": "green",
+    "starting": "cyan",
+    "waiting": "yellow",
+    "parked": "red",
+    "stopped": "dim",
+    "disabled": "dim",
+}
+LONGEST_NAME: Final = 16  # so that the table fits 80 cells
+MINUTE: Final = 60
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+THOUSANDS_FROM: Final = 10_000
+MILLIONS_FROM: Final = 1_000_000
+PRECISE_MS: Final = 100.0  # from here on nobody asks for a tenth
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def render(status: Status) -> RenderableType:
+    """The daemon in one line, a row a server, and a line for each server that has something to say."""
+    parts: list[RenderableType] = [_daemon(status), Text(), _table(status.servers)]
+    if told := [server for server in status.servers if server.last_error]:
+        parts += [Text(), _causes(told)]
+    return Group(*parts)
+
+
+def _daemon(status: Status) -> Text:
+    daemon = status.daemon
+    ready = sum(server.state == "ready" for server in status.servers)
+    text = Text(f"mcpx {daemon.version}", style="bold")
+    clients = "1 client" if daemon.clients == 1 else f"{daemon.clients} clients"
+    rest = f"  pid {daemon.pid}, up {duration(daemon.uptime_s)}, {clients}"
+    return text.append(f"{rest}, {ready} of {len(status.servers)} servers ready", style="not bold")
+
+
+def _table(servers: list[ServerStatus]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("server", max_width=LONGEST_NAME, no_wrap=True, overflow="ellipsis")
+    table.add_column("state", no_wrap=True)
+    for header in ("pid", "up", "re", "tools", "res", "busy", "calls", "p50", "p99 ms"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for server in servers:
+        table.add_row(*_row(server))
+    return table
+
+
+def _row(server: ServerStatus) -> list[Text]:
+    latency = server.latency_ms
+    cells = (
+        "-" if server.pid is None else str(server.pid),
+        "-" if server.uptime_s is None else duration(server.uptime_s),
+        _count(server.restarts),
+        _count(server.tools),
+        _count(server.resources),
+        _count(server.in_flight) + (f"+{_count(server.queued)}" if server.queued else ""),
+        _count(server.calls),
+        _latency(latency.p50),
+        _latency(latency.p99),
+    )
+    state = Text(server.state, style=STYLES.get(server.state, ""))
+    return [Text(plain(server.name)), state, *map(Text, cells)]
+
+
+def _causes(servers: list[ServerStatus]) -> Table:
+    """Why servers are not ready, and what the ready ones failed with last."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
+    table.add_column(max_width=LONGEST_NAME, no_wrap=True, overflow="ellipsis")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for server in servers:
+        is_past = server.state == "ready"
+        lead = "earlier: " if is_past else ""
+        if server.next_attempt_in_s is not None:
+            lead = f"next attempt in {duration(server.next_attempt_in_s)}: "
+        style = "dim" if is_past else STYLES.get(server.state, "")
+        table.add_row(Text(plain(server.name)), Text(lead + plain(server.last_error or ""), style=style))
+    return table
+
+
+def plain(text: str) -> str:
+    """One line without control characters: a terminal would obey them."""
+    return _CONTROL.sub(" ", text).strip()
+
+
+def duration(seconds: float) -> str:
+    """`8s`, `12m`, `3h`, `3h05`, `9d`: at most five cells for what lives less than three years."""
+    if seconds < MINUTE:
+        return f"{seconds:.0f}s"
+    if seconds < HOUR:
+        return f"{seconds // MINUTE:.0f}m"
+    if seconds < DAY:
+        return f"{seconds // HOUR:.0f}h{seconds % HOUR // MINUTE:02.0f}"
+    return f"{seconds // DAY:.0f}d"
+
+
+def _count(number: int) -> str:
+    """A number in at most four cells, up to a billion: `9999`, `123k`, `45M`."""
+    if number < THOUSANDS_FROM:
+        return str(number)
+    return f"{number // 1000}k" if number < MILLIONS_FROM else f"{number // 1_000_000}M"
+
+
+def _latency(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "-"
+    return f"{milliseconds:.1f}" if milliseconds < PRECISE_MS else f"{milliseconds:.0f}"

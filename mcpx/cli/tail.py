@@ -1,0 +1,57 @@
+"""The end of a log file on standard output, and what is added to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from mcpx.errors import MCPXError
+
+LINES: Final = 100  # shown unless told otherwise
+FURTHEST: Final = 1 << 20  # bytes from the end in which those lines are looked for
+FOLLOW_S: Final = 0.2  # between two looks for more
+
+
+def show(path: Path, *, lines: int, follow: bool) -> None:
+    """Print the last lines; with `follow`, go on until interrupted. A file that was rotated is opened anew.
+
+    Raises:
+        MCPXError: It cannot be read.
+    """
+    try:
+        with path.open("rb") as log:
+            _last(log, lines)
+            identity = _identity(path)
+            while follow:
+                _rest(log)
+                time.sleep(FOLLOW_S)
+                if _identity(path) not in {identity, None}:
+                    break
+            else:
+                return
+    except OSError as error:
+        raise MCPXError(f"{path}: {error.strerror}") from None
+    show(path, lines=sys.maxsize, follow=True)
+
+
+def _last(log: BinaryIO, lines: int) -> None:
+    size = os.fstat(log.fileno()).st_size
+    log.seek(max(0, size - FURTHEST))
+    sys.stdout.buffer.write(b"".join(log.readlines()[-lines:]))
+    sys.stdout.buffer.flush()
+
+
+def _rest(log: BinaryIO) -> None:
+    if more := log.read():
+        sys.stdout.buffer.write(more)
+        sys.stdout.buffer.flush()
+
+
+def _identity(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

@@ -1,0 +1,90 @@
+"""The files that make a service manager run MCPX: a systemd user unit, a launchd agent. Pure text.
+
+Quoting follows systemd.syntax(7), systemd.service(5) and systemd.exec(5): a word stands in double quotes with
+C escapes, `%` is doubled everywhere, and a command line that holds a `$` is marked with `:` so that it is
+taken as it is written.
+"""
+
+from __future__ import annotations
+
+import plistlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+MARK: Final = "Written by `mcpx daemon install`; `mcpx daemon uninstall` removes it."
+"""Stands in every file that is ours to replace or to remove."""
+LABEL: Final = "mcpx.daemon"
+WATCHDOG_S: Final = 30
+BAD_CONFIG: Final = 2  # the exit code that starting again cannot mend
+_SPACE: Final = 0x20
+_DELETE: Final = 0x7F
+
+_SYSTEMD: Final = """\
+# {mark}
+[Unit]
+Description=MCPX, one gateway between AI clients and their MCP servers
+
+[Service]
+Type=notify
+ExecStart={command}
+{environment}WatchdogSec={watchdog}
+Restart=on-failure
+RestartSec=1
+RestartPreventExitStatus={bad_config}
+KillMode=mixed
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def systemd_unit(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """A user unit that runs `command` (its first word an absolute path) with these variables.
+
+    KillMode is mixed: at a stop MCPX sees its servers off itself, and only what is left then is killed.
+    """
+    variables = [f"Environment={_word(f'{name}={value}')}\n" for name, value in environment.items()]
+    return _SYSTEMD.format(
+        mark=MARK,
+        command=_command_line(command),
+        environment="".join(variables),
+        watchdog=WATCHDOG_S,
+        bad_config=BAD_CONFIG,
+    )
+
+
+def _command_line(command: Sequence[str]) -> str:
+    as_written = ":" if any("$" in word for word in command) else ""
+    return as_written + " ".join(map(_word, command))
+
+
+def _word(text: str) -> str:
+    """One word of a unit file, whatever is in it."""
+    return '"' + "".join(map(_character, text)) + '"'
+
+
+def _character(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    if char == "%":
+        return "%%"
+    return f"\\x{ord(char):02x}" if ord(char) < _SPACE or ord(char) == _DELETE else char
+
+
+def launchd_agent(command: Sequence[str], environment: Mapping[str, str], *, log: Path) -> str:
+    """An agent that runs `command` with these variables at login and whenever it ends.
+
+    What it says on standard error, and should it print anything, goes to `log`.
+    """
+    agent = {
+        "Label": LABEL,
+        "ProgramArguments": list(command),
+        "EnvironmentVariables": dict(environment),
+        "RunAtLoad": True,
+        "KeepAlive": True,
+        "StandardOutPath": str(log),
+        "StandardErrorPath": str(log),
+    }
+    text = plistlib.dumps(agent, sort_keys=False).decode()
+    return text.replace("<plist", f"<!-- {MARK} -->\n<plist", 1)

@@ -1,0 +1,91 @@
+"""Control of the daemon over its socket: one line of JSON in, one out.
+
+A connection that begins with `{"mcpx"` asks one thing and gets one answer:
+
+    {"mcpx": "status"}                                     the state of the daemon and its servers
+    {"mcpx": "reload"}                                     read the configuration again
+    {"mcpx": "restart", "server": NAME}                    end a server and start it again
+    {"mcpx": "stop"}                                       end the daemon; answered before it does
+    {"mcpx": "inspect" | "exec" | "resources", ...}        see `mcpx.gateway.operations`
+    {"mcpx": "attach"}                                     from now on this is an MCP client, which knows that
+                                                           the daemon lives: nothing is sent to a dying one
+
+A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller
+sends ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from mcpx.catalog.model import JSON
+from mcpx.config import load
+from mcpx.errors import CallError, ConfigError, MCPXError
+from mcpx.gateway.operations import Asked, perform
+from mcpx.hub import Hub
+from mcpx.status import snapshot
+from mcpx.version import __version__
+
+log = structlog.get_logger()
+STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
+OPERATIONS: Final = ("inspect", "exec", "resources")
+
+
+class Control:
+    """Answers control requests. `clients` counts the MCP clients; `config` is the file to reload."""
+
+    def __init__(self, hub: Hub, config: str, clients: Callable[[], int]) -> None:
+        self._hub = hub
+        self._config = config
+        self._clients = clients
+        self._started = anyio.current_time()
+
+    async def answer(self, line: bytes) -> bytes:
+        """The line that answers a line. Never raises, but when cancelled."""
+        try:
+            told = await self._obey(msgspec.json.decode(line, type=Asked))
+        except msgspec.DecodeError as error:
+            told = {"error": f"not a control request: {error}", "usage": True}
+        except CallError as error:
+            told = error.to_dict()
+        except MCPXError as error:
+            told = {"error": str(error), "usage": isinstance(error, ConfigError)}
+        except Exception as error:  # the boundary to a caller that is not ours to judge
+            log.exception("control.failed")
+            told = {"error": f"{type(error).__name__}: {error}"}
+        return msgspec.json.encode(told) + b"\n"
+
+    async def _obey(self, asked: Asked) -> JSON:
+        match asked.mcpx:
+            case "status":
+                status = snapshot(self._hub, clients=self._clients(), started=self._started)
+                told: JSON = msgspec.to_builtins(status)
+                return told
+            case "reload":
+                reloaded: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
+                return reloaded
+            case "restart":
+                info = await self._hub.restart(asked.server or "")
+                return {"restarted": info.name, "state": info.describe_state()}
+            case "stop":
+                return {"stopping": os.getpid()}
+            case "attach":
+                return {"attached": os.getpid(), "version": __version__}
+            case method if method in OPERATIONS:
+                await self._hub.settled(STARTING_S)
+                return await perform(self._hub, asked)
+        return {"error": f"no such control request: {asked.mcpx}", "usage": True}
+
+
+def asks_to(what: str, line: bytes) -> bool:
+    """Whether this line asks for that, which the door does once it has been answered."""
+    try:
+        return msgspec.json.decode(line, type=Asked).mcpx == what
+    except msgspec.DecodeError:
+        return False

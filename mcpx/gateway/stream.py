@@ -1,0 +1,83 @@
+"""One client on a pair of descriptors: what the stdio door and the socket door share.
+
+When the client closes its end, what it has asked is still answered, within the grace time; so it is when the
+supervisor asks the door to leave. A client that has vanished altogether is owed nothing: what it has asked is
+cancelled upstream at once. A client that does not read what it is sent is not read either, until it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from mcpx.gateway.eras import EraServer
+from mcpx.gateway.fast_lane import FastLane
+from mcpx.gateway.server import GatewayServer
+from mcpx.gateway.shaping import Shaper
+from mcpx.hub import Hub
+from mcpx.wire.channel import Channel
+from mcpx.wire.dispatcher import WireDispatcher
+from supervisors import Incarnation
+
+log = structlog.get_logger()
+ANSWERED_POLL_S: Final = 0.01  # between looks for open requests, once the client has closed its end
+
+
+class StreamClient:
+    """Serves one connection. `vanished` tells whether a client that sends no more reads no more either."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        server: GatewayServer,
+        channel: Channel,
+        *,
+        vanished: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._hub = hub
+        self._vanished = vanished
+        self._input_ended = anyio.Event()
+        self._wire = WireDispatcher(
+            channel,
+            limit=hub.config.max_message_bytes,
+            on_rubbish=_rubbish,
+            on_end=self._input_ended.set,
+        )
+        channel.on_broken = self._gone
+        self._connection = EraServer(server, self._wire)
+        self._wire.fast = self._fast_lane(server).take
+
+    def _fast_lane(self, server: GatewayServer) -> FastLane:
+        config = self._hub.config
+        shaper = Shaper(toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size)
+        return FastLane(self._hub, self._connection, shaper, msgspec.json.encode(server.server_info_stamp))
+
+    async def serve(self, incarnation: Incarnation) -> None:
+        """Serve until the client is done, or the supervisor asks to leave."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._end_in_order, incarnation)
+            await self._connection.run()
+            tasks.cancel_scope.cancel()
+
+    async def _end_in_order(self, incarnation: Incarnation) -> None:
+        """After the last message, wait for the answers that are due, and end the session."""
+        await incarnation.while_wanted(self._input_ended.wait)
+        wire = self._wire
+        wire.channel.pause_reading()
+        with anyio.move_on_after(self._hub.config.shutdown_grace):
+            while (wire.busy or wire.channel.unsent) and not self._vanished():  # noqa: ASYNC110 - at the end only
+                await anyio.sleep(ANSWERED_POLL_S)
+        wire.end()
+
+    def _gone(self, error: OSError) -> None:
+        """The client reads no more: it has left."""
+        log.warning("client.gone", reason=error.strerror)
+        self._wire.end()
+
+
+def _rubbish(line: bytes, problem: str) -> None:
+    log.warning("client.rubbish", problem=problem, line=line.decode(errors="replace"))

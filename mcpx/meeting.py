@@ -1,0 +1,174 @@
+"""Where a daemon and its clients meet: one socket, lock and log for each user and configuration.
+
+Imported by `mcpx attach`, so standard library only. A digest of the configuration's absolute path names the
+files. Who holds the lock (`take_seat`) is the daemon, for as long as it holds it, whatever else lies about.
+The socket's folder must be ours and closed to others; every function that cannot vouch for that raises.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import stat
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mcpx.errors import MCPXError
+from mcpx.state import config_file, ensure_folder, runtime_folder, state_folder
+
+LONGEST_PATH: Final = 100  # bytes of a socket's path; macOS takes 103, Linux 107
+SEAT_S: Final = 25.0  # for the daemon before this one to leave: its grace time and its servers' teardown
+POLL_S: Final = 0.02  # between two looks for something that is on its way
+CONTROL: Final = b'{"mcpx"'
+"""How a connection begins that asks the daemon something, instead of being an MCP client's."""
+
+
+class MeetingError(MCPXError):
+    """The daemon cannot be reached, started, or be one; the text says what to do."""
+
+
+class Meeting(NamedTuple):
+    """The files of one daemon. `config` is absolute."""
+
+    config: str
+    socket: Path
+    lock: Path
+    """Held by the daemon for its life; holds its process id."""
+    starting: Path
+    """Held by whoever starts the daemon, so that of many one does."""
+    stopped: Path
+    """There if the daemon was stopped on purpose: shims wait for their client's next word."""
+    log: Path
+
+
+def meeting(config: str | os.PathLike[str] | None = None) -> Meeting:
+    """The meeting place for the configuration in that file, or in the usual one. Makes nothing.
+
+    Raises:
+        MeetingError: The folder's name is too long for a socket.
+    """
+    absolute = os.path.abspath(config_file(None if config is None else os.fspath(config)))  # noqa: PTH100 - `..` goes too
+    name = digest(absolute)
+    folder = runtime_folder()
+    path = folder / f"{name}.sock"
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise MeetingError(f"{path}: too long for a socket; name a shorter folder with MCPX_STATE_DIR")
+    return Meeting(
+        config=absolute,
+        socket=path,
+        lock=path.with_suffix(".lock"),
+        starting=path.with_suffix(".starting"),
+        stopped=path.with_suffix(".stopped"),
+        log=state_folder() / f"daemon-{name}.log",
+    )
+
+
+def digest(text: str) -> str:
+    """Sixteen hexadecimal digits of FNV-1a: enough for one user's files, and nothing to import."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(text):
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return f"{value:016x}"
+
+
+def claim_folder(place: Meeting) -> None:
+    """Make the socket's folder, or check that it is ours alone.
+
+    Raises:
+        MeetingError: It cannot be made, belongs to somebody else, or others may enter it.
+    """
+    folder = place.socket.parent
+    try:
+        ensure_folder(folder.parent)
+        ensure_folder(folder)
+        above, found = folder.parent.stat(), folder.lstat()
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise MeetingError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR") from None
+    if above.st_uid not in {os.getuid(), 0} or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
+        raise MeetingError(f"{folder.parent}: others may change it; name another folder with MCPX_STATE_DIR")
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise MeetingError(f"{folder}: not a folder of yours; name another with MCPX_STATE_DIR")
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        raise MeetingError(f"{folder}: open to others (mode {mode:o}); run: chmod 700 {folder}")
+
+
+def connect(place: Meeting) -> socket.socket | None:
+    """A connection to the daemon; None where nobody listens.
+
+    Raises:
+        MeetingError: The socket is somebody else's, or out of our reach.
+    """
+    try:
+        if place.socket.lstat().st_uid != os.getuid():
+            raise MeetingError(f"{place.socket}: belongs to another user; name a folder with MCPX_STATE_DIR")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MeetingError(f"{place.socket}: {error.strerror}") from None
+    joined = socket.socket(socket.AF_UNIX)
+    try:
+        joined.connect(str(place.socket))
+    except OSError:  # refused: its daemon is gone
+        joined.close()
+        return None
+    return joined
+
+
+def open_lock(path: Path) -> int:
+    """A descriptor to lock, made if need be; never removed, for a lock on a removed file holds nobody off."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise MeetingError(f"{path}: {error.strerror}; name another folder with MCPX_STATE_DIR") from None
+
+
+def try_lock(lock: int) -> bool:
+    """Take the lock if nobody holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def take_seat(place: Meeting) -> int:
+    """Become the daemon: the lock, held until the descriptor is closed. Waits for one that is leaving.
+
+    Raises:
+        MeetingError: Another daemon serves, or does not leave; or the folder cannot be used.
+    """
+    claim_folder(place)
+    lock = open_lock(place.lock)
+    deadline = time.monotonic() + SEAT_S
+    while not try_lock(lock):
+        other = connect(place)
+        if other is not None or time.monotonic() > deadline:
+            pid = holder(place)
+            os.close(lock)
+            if other is None:
+                raise MeetingError(f"the daemon before this one (pid {pid}) does not leave; end it first")
+            other.close()
+            raise MeetingError(f"a daemon serves {place.config} already (pid {pid})")
+        time.sleep(POLL_S)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def holder(place: Meeting) -> int | None:
+    """The process id of the daemon that holds the seat; None where nobody does."""
+    try:
+        lock = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if try_lock(lock):
+            return None
+        told = os.pread(lock, 32, 0)
+        return int(told) if told.isdigit() else None
+    finally:
+        os.close(lock)

@@ -1,0 +1,79 @@
+"""What a new configuration changes in a running MCPX: decided here, carried out by the hub and its fleet.
+
+Pure. Servers are compared one by one, by everything their entry says once it is read, and by the global
+settings that reach a server. Of the other settings most are looked up when they are used, and are in force
+at once; those that are used at the start only are named, and keep their old values until MCPX is restarted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.config import Config
+
+FOR_SERVERS: Final = ("max_message_bytes",)
+"""Global settings that a server is started with: a new value restarts them all."""
+AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served")
+"""Settings that the tree and its doors are built with."""
+_NO_SETTINGS: Final = frozenset({"source", "servers", "notices"})
+
+
+class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reload did, by the names of the servers, in the order of their configuration.
+
+    `settings` are the global settings whose new values are in force. `needs_restart` are those that MCPX must
+    be restarted for (`http.port`): it goes on with the old ones.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    untouched: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    needs_restart: tuple[str, ...] = ()
+
+    @property
+    def touches_servers(self) -> bool:
+        """Whether any server is started, stopped or restarted."""
+        return bool(self.added or self.removed or self.changed)
+
+
+def compare(old: Config, new: Config) -> Reloaded:
+    """What is different in `new`. `old` is the configuration in force, as `in_force` made it."""
+    settings = [name for name in _settings(new) if getattr(old, name) != getattr(new, name)]
+    all_again = any(name in FOR_SERVERS for name in settings)
+    same = {
+        name
+        for name, server in new.servers.items()
+        if old.servers.get(name) == server and (server.disabled is not None or not all_again)
+    }
+    return Reloaded(
+        added=tuple(name for name in new.servers if name not in old.servers),
+        removed=tuple(name for name in old.servers if name not in new.servers),
+        changed=tuple(name for name in new.servers if name in old.servers and name not in same),
+        untouched=tuple(name for name in new.servers if name in same),
+        settings=tuple(name for name in settings if name not in AT_START),
+        needs_restart=tuple(part for name in settings if name in AT_START for part in _parts(name, old, new)),
+    )
+
+
+def in_force(old: Config, new: Config) -> Config:
+    """`new`, with the settings that only a restart of MCPX can change as they are."""
+    kept: dict[str, Any] = {name: getattr(old, name) for name in AT_START}
+    return replace(new, **kept)
+
+
+def _settings(config: Config) -> list[str]:
+    return [name for name in config.__struct_fields__ if name not in _NO_SETTINGS]
+
+
+def _parts(name: str, old: Config, new: Config) -> list[str]:
+    """A setting by its name, one in a group by both names."""
+    before, after = getattr(old, name), getattr(new, name)
+    if not isinstance(after, msgspec.Struct):
+        return [name]
+    fields = after.__struct_fields__
+    return [f"{name}.{field}" for field in fields if getattr(before, field) != getattr(after, field)]

@@ -1,0 +1,269 @@
+"""The stage on which a fault is played: a hub with a wicked server and a good neighbour, and what was seen.
+
+`stage` opens one; a row of the table plays on it, and notes with `caught`, `answered`, `recovered` and
+`check` what its caller saw, when, and what falls short. The neighbour is called all the while: it must not
+notice. Limits are generous (a loaded machine is no fault of MCPX); what was measured is in the result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+
+from mcpx.catalog.model import State
+from mcpx.errors import CallError, Code
+from tests.faults import traces
+from tests.mcpx.scripted import Ears, Watch, config_of, open_watched
+
+SERVER = Path(__file__).with_name("wicked_server.py")
+PATIENCE_S = 15.0
+SOON_S = 5.0  # for what takes milliseconds
+PACE_S = 0.02  # between two calls of the neighbour
+PROBING = {"health_check_interval": 0.4, "health_check_timeout": 0.2}
+RESTART = {"initial": 0.05, "cap": 0.2}
+
+
+@dataclass
+class Seen:
+    """What one row has shown; without problems it holds."""
+
+    fault: str
+    caller_saw: str = ""
+    error_s: float | None = None
+    """From the fault to the caller's error or answer."""
+    recovery_s: float | None = None
+    """From the fault to the next `ready`."""
+    ended: str = ""
+    neighbour_s: float = 0.0
+    """The neighbour's slowest call."""
+    left: int = 0
+    """Processes, zombies."""
+    error_within_s: float | None = None
+    """What is promised, on a machine that is not loaded: for `error_s`."""
+    recovery_within_s: float | None = None
+    """The same for `recovery_s`."""
+    problems: list[str] = field(default_factory=list)
+
+    def late(self) -> list[str]:
+        """Where it took longer than is promised."""
+        found = []
+        for what, took, promised in (
+            ("the error", self.error_s, self.error_within_s),
+            ("the recovery", self.recovery_s, self.recovery_within_s),
+        ):
+            if promised is not None and (took is None or took > promised):
+                found.append(f"{what} took longer than {promised * 1000:.0f} ms")
+        return found
+
+    def check(self, holds: object, problem: str) -> None:
+        """Note a problem unless something holds."""
+        if not holds:
+            self.problems.append(problem)
+
+
+def wicked(mode: str, folder: Path, mark: str, *, times: int = 1, **settings: Any) -> dict[str, Any]:
+    """A config entry for the wicked server."""
+    args = ["-S", "-E", str(SERVER), mode, str(folder), str(times)]
+    env = {traces.MARK: mark}
+    return {"command": sys.executable, "args": args, "env": env, "restart": RESTART, **settings}
+
+
+class Stage:
+    """One fault being played on the server `s`."""
+
+    def __init__(self, watch: Watch, ears: Ears, folder: Path, mark: str, seen: Seen) -> None:
+        self.watch = watch
+        self.ears = ears
+        self.folder = folder
+        self.mark = mark
+        self.seen = seen
+        self.check = seen.check
+        self.fault_at = time.monotonic()
+        self._fault_incarnation = 0
+        self.notices = 0
+        watch.hub.observe(self._noticed)
+
+    def _noticed(self, name: str, _diff: object) -> None:
+        self.notices += name == "s"
+
+    @property
+    def upstream(self) -> Any:
+        return self.watch.hub.upstreams["s"]
+
+    # --- doing
+
+    def now(self) -> None:
+        """The fault happens now."""
+        self.fault_at = time.monotonic()
+        self._fault_incarnation = self._incarnation()
+
+    def _incarnation(self) -> int:
+        return self.watch.hub.supervisor.state("s").generation
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the server's process a signal: the fault."""
+        self.now()
+        os.kill(self.upstream.pid, number)
+
+    def cure(self) -> None:
+        """Let the server behave from its next start on."""
+        (self.folder / "cured").touch()
+
+    # --- seeing
+
+    async def answered(self, tool: str = "act", *, contains: str = "", **arguments: Any) -> None:
+        """A call is answered."""
+        try:
+            text = await self.watch.text(tool, arguments)
+        except CallError as error:
+            self._saw(f"{error.code}, {error.outcome}")
+            self.check(False, f"{tool} was not answered: {error}")
+            return
+        self._saw("the answer")
+        self.check(contains in text, f"the answer of {tool} is {text[:200]!r}")
+
+    async def caught(self, code: Code, *contains: str, tool: str = "act", **arguments: Any) -> CallError:
+        """A call fails, with this code, its outcome, and a text that says these things."""
+        error = await self.watch.failure(tool, arguments)
+        self._saw(f"{error.code}, {error.outcome}")
+        self.check(error.code is code, f"the code is {error.code}, not {code}: {error}")
+        for text in contains:
+            self.check(text in str(error), f"the error does not say {text!r}: {error}")
+        return error
+
+    def _saw(self, what: str) -> None:
+        self.seen.caller_saw = self.seen.caller_saw or what
+        if self.seen.error_s is None:
+            self.seen.error_s = time.monotonic() - self.fault_at
+
+    async def during(self, call: Callable[[], Awaitable[Any]], fault: Callable[[], None]) -> None:
+        """Do `fault` once the server has read the next call, which `call` makes and judges."""
+        before = len(self.ears.of("call"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await self.ears.hear("call", count=before + 1)
+            fault()
+
+    async def recovered(self) -> None:
+        """Another incarnation is ready, and answers."""
+        await self.watch.until(
+            lambda: self.watch.state() is State.READY and self._incarnation() > self._fault_incarnation
+        )
+        self.seen.recovery_s = time.monotonic() - self.fault_at
+        self.seen.ended = "ready"
+        text = await self.watch.text("echo")
+        self.check(text.startswith("echo"), f"after the fault it says {text!r}")
+
+    async def untouched(self) -> None:
+        """The same incarnation goes on, and answers."""
+        self.check(self._incarnation() == 1, "it was restarted")
+        self.check((await self.watch.text("echo")).startswith("echo"), "it does not answer any more")
+        self.seen.ended = "untouched"
+
+    async def parked(self, *contains: str) -> None:
+        """It is given up for now, and says why and when it is tried again."""
+        await self.watch.becomes(State.PARKED)
+        self.seen.ended = "parked"
+        info = self.upstream.info()
+        for text in contains:
+            self.check(text in (info.cause or ""), f"the cause does not say {text!r}: {info.cause}")
+        self.check(info.retry_in_s is not None, "there is no next probe")
+        self.check("parked" in info.describe_state(), f"it is shown as {info.describe_state()}")
+
+    def starts(self) -> int:
+        """How many incarnations there have been."""
+        return (self.folder / "starts").stat().st_size
+
+    def counted(self) -> list[str]:
+        """The keys of the counting tool's effects, in order."""
+        file = self.folder / "counted"
+        return file.read_text().split() if file.exists() else []
+
+
+class Neighbour:
+    """The good server next door, called all the while."""
+
+    def __init__(self, watch: Watch, seen: Seen) -> None:
+        self.watch = watch
+        self.seen = seen
+        self.calls = 0
+
+    async def call_on(self) -> None:
+        while await self.call():  # noqa: ASYNC110 - a caller with a pace, not a wait
+            await anyio.sleep(PACE_S)
+
+    async def call(self) -> bool:
+        """Call it once; whether it answered."""
+        begun = time.monotonic()
+        try:
+            await self.watch.text("echo", server="neighbour")
+        except CallError as error:
+            self.seen.problems.append(f"the neighbour noticed: {error}")
+            return False
+        self.seen.neighbour_s = max(self.seen.neighbour_s, time.monotonic() - begun)
+        self.calls += 1
+        return True
+
+    async def judge(self) -> None:
+        await self.call()
+        incarnation = self.watch.hub.supervisor.state("neighbour").generation
+        self.seen.check(incarnation == 1, "the neighbour was restarted")
+        self.seen.check(self.calls, "the neighbour was never called")
+        self.seen.check(self.seen.neighbour_s < SOON_S, "the neighbour had to wait")
+
+
+@asynccontextmanager
+async def stage(
+    seen: Seen, mode: str = "good", *, times: int = 1, entry: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Stage]:
+    """A running stage; `settings` of MCPX for both servers, `entry` more for the wicked one."""
+    mark = uuid.uuid4().hex
+    before = traces.descriptors()
+    with TemporaryDirectory(prefix="mcpx-fault-") as name:
+        folder, next_door = Path(name, "s"), Path(name, "neighbour")
+        for each in (folder, next_door):
+            each.mkdir()
+        servers = {
+            "s": {**wicked(mode, folder, mark, times=times), **(entry or {})},
+            "neighbour": wicked("good", next_door, mark),
+        }
+        with Ears(folder / "ears") as ears:
+            seen_at = time.monotonic()
+            async with open_watched(config_of(servers, **settings), settled=False) as watch:
+                played = Stage(watch, ears, folder, mark, seen)
+                played.fault_at = seen_at
+                neighbour = Neighbour(watch, seen)
+                async with anyio.create_task_group() as tasks:
+                    await watch.becomes(State.READY, "neighbour")
+                    tasks.start_soon(neighbour.call_on)
+                    yield played
+                    tasks.cancel_scope.cancel()
+                await neighbour.judge()
+    await _nothing_left(seen, mark, before)
+
+
+async def _nothing_left(seen: Seen, mark: str, descriptors: int) -> None:
+    left = await traces.left_over(mark)
+    dead = traces.zombies(os.getpid())
+    seen.left = len(left) + len(dead)
+    seen.check(not left, f"processes are left: {left}")
+    seen.check(not dead, f"zombies are left: {dead}")
+    grown = traces.descriptors() - descriptors
+    seen.check(grown <= 0, f"{grown} file descriptors are left")
+
+
+def show(seen: Seen) -> str:
+    """For the message of a test that fails."""
+    return json.dumps(seen.__dict__, indent=2)

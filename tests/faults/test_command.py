@@ -1,0 +1,57 @@
+"""`scripts/faults` as its users run it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.rows import ROWS
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is left over is read from /proc")
+
+
+def faults(*arguments):
+    command = [sys.executable, "-m", "tests.faults", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_a_row_as_json():
+    done = faults("--only", "command not found", "--json")
+    assert done.returncode == 0
+    (row,) = json.loads(done.stdout)
+    assert row["fault"] == "command not found"
+    assert (row["caller_saw"], row["ended"]) == ("server_unavailable, not_sent", "parked")
+    assert (row["left"], row["problems"]) == (0, [])
+    assert done.stderr == "1/1 command not found\n"
+
+
+def test_a_row_as_a_table():
+    done = faults("--only", "exits mid-call")
+    assert done.returncode == 0
+    assert "server_died, unknown" in done.stdout
+    assert "ok" in done.stdout
+
+
+def test_deaths_as_json():
+    done = faults("--kills", "10", "--json")
+    seen = json.loads(done.stdout)
+    assert seen["load"]["kills"] == 10
+    assert seen["load"]["problems"] == []
+    assert done.returncode == int(bool(seen["late"]))  # a loaded machine may be late, and then it says so
+
+
+def test_the_rows_are_named_and_a_wrong_name_is_told():
+    assert faults("--list").stdout.splitlines() == list(ROWS)
+    done = faults("--only", "no such fault")
+    assert done.returncode == 2
+    assert "no fault's name contains 'no such fault'; --list names them" in done.stderr
+
+
+def test_the_readme_shows_every_row():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [fault for fault in ROWS if f"| {fault} |" not in readme] == []

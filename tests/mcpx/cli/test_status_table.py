@@ -1,0 +1,115 @@
+"""The table of `mcpx status`, as text."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from mcpx.cli.status_table import duration, render
+from mcpx.status import DaemonStatus, Latency, ServerStatus, Status
+
+LONG = "the server process exited with code 1; its last words: " + "x" * 300
+
+
+def server(name="files", state="ready", **fields):
+    given = {
+        "pid": 4_194_303,
+        "transport": "stdio",
+        "protocol_version": "2025-06-18",
+        "uptime_s": 86399.0,
+        "restarts": 120,
+        "failures": 0,
+        "next_attempt_in_s": None,
+        "last_error": None,
+        "tools": 1200,
+        "resources": 9999,
+        "templates": 0,
+        "prompts": 0,
+        "in_flight": 64,
+        "queued": 0,
+        "calls": 1_234_567,
+        "errors": 3,
+        "latency_ms": Latency(p50=99.94, p99=123456.7),
+    }
+    return ServerStatus(name=name, state=state, **{**given, **fields})
+
+
+def printed(*servers, width=80, terminal=False, clients=2):
+    daemon = DaemonStatus(pid=1, version="9.9", uptime_s=3 * 3600 + 300, clients=clients)
+    status = Status(daemon=daemon, servers=list(servers))
+    file = io.StringIO()
+    surroundings = {"TERM": "xterm-256color"}  # what the environment of the tests says must not count
+    console = Console(file=file, width=width, force_terminal=terminal, _environ=surroundings)
+    console.print(render(status))
+    return file.getvalue()
+
+
+def quiet(name, state, **fields):
+    nothing = {"pid": None, "uptime_s": None, "calls": 0, "in_flight": 0, "restarts": 0}
+    return server(name, state, **{**nothing, "latency_ms": Latency(p50=None, p99=None), **fields})
+
+
+def test_it_reads_like_this():
+    text = printed(
+        server(pid=812, tools=14, resources=3, calls=2044, in_flight=1, latency_ms=Latency(p50=1.25, p99=40)),
+        quiet("web", "waiting", last_error="connection refused", next_attempt_in_s=3.9, queued=2),
+        quiet("old", "parked", last_error="command not found: old"),
+    )
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert lines == [
+        "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 3 servers ready",
+        "",
+        "server state   pid    up  re tools  res busy calls p50 p99 ms",
+        "files  ready   812 23h59 120    14    3    1  2044 1.2   40.0",
+        "web    waiting   -     -   0  1200 9999  0+2     0   -      -",
+        "old    parked    -     -   0  1200 9999    0     0   -      -",
+        "",
+        "web  next attempt in 4s: connection refused",
+        "old  command not found: old",
+    ]
+
+
+def test_the_widest_row_fits_80_cells():
+    widest = server("a name that is much too long for any table", last_error=LONG)
+    lines = printed(widest, quiet("w" * 40, "disabled", last_error=LONG)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "4194303" in lines[3]
+    assert "123457" in lines[3]
+    assert lines[3].startswith("a name that is …")
+
+
+def test_a_long_cause_is_one_line_cut_at_the_end():
+    for width in (80, 132):
+        told = [
+            line for line in printed(server(last_error=LONG), width=width).splitlines() if "exited" in line
+        ]
+        assert len(told) == 1
+        assert told[0].rstrip().endswith("…")
+        assert told[0].startswith("files  earlier: ")
+
+
+def test_there_are_colours_on_a_terminal_only():
+    assert "\x1b[" in printed(server(), terminal=True)
+    assert "\x1b" not in printed(server(), quiet("p", "parked", last_error="no"))
+
+
+def test_what_servers_say_is_neither_obeyed_nor_read_as_markup():
+    text = printed(quiet("[bold]x", "parked", last_error="\x1b[2Jgone\n[red]not red[/red]"))
+    assert "\x1b" not in text
+    assert "[bold]x" in text
+    assert "[2Jgone [red]not red[/red]" in text
+
+
+def test_without_servers_that_have_anything_to_say_there_is_nothing_below_the_table():
+    assert printed(server(), clients=1).splitlines()[-1].startswith("files")
+    assert "1 client," in printed(server(), clients=1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.4, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h00"), (86399, "23h59"), (864000, "10d")],
+)
+def test_durations_are_short(seconds, text):
+    assert duration(seconds) == text

@@ -1,0 +1,334 @@
+"""`mcpx daemon install`: the files for systemd and launchd, and what is done with them.
+
+The service managers are scripts that note how they were called; the unit is also read by the real
+systemd-analyze, where there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from mcpx.cli.service import COMMANDS
+from mcpx.cli.unit_texts import MARK, launchd_agent, systemd_unit
+from mcpx.cli.units import UnitError, install, service, uninstall
+
+AWKWARD = [
+    "/plain",
+    "/with space/and  two",
+    "/100%/%h/%%",
+    '/say "hi"',
+    "/it's",
+    "/back\\slash/\\n",
+    "/$HOME/${X}/$$",
+    "/a;b",
+    ";",
+    "/#hash",
+    "/tab\there",
+    "/line\nbreak",
+    "/ünïcödé/文",
+    "/ends with \\",
+    "",
+    "@x",
+    "-x",
+    "/€{}[]()*?!&|<>`~",
+]
+ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "s": " "}
+
+
+def unquoted(line):
+    """The words of a line by the rules of systemd.syntax(7) and the specifiers of systemd.unit(5). Strict."""
+    words, position = [], 0
+    while position < len(line):
+        assert line[position] == '"', line[position:]
+        position += 1
+        word = ""
+        while line[position] != '"':
+            char = line[position]
+            assert char not in "\n\r\0"
+            if char == "\\" and line[position + 1] == "x":
+                word += chr(int(line[position + 2 : position + 4], 16))
+                position += 4
+            elif char == "\\":
+                word += ESCAPES[line[position + 1]]
+                position += 2
+            elif char == "%":
+                assert line[position + 1] == "%", "a specifier"
+                word += "%"
+                position += 2
+            else:
+                word += char
+                position += 1
+        position += 1
+        assert line[position : position + 1] in {"", " "}
+        position += 1
+        words.append(word)
+    return words
+
+
+def assignments(unit):
+    """The unit as (section, key, value), in order."""
+    section, found = None, []
+    for line in unit.splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            assert section
+            assert key.isalpha()
+            found.append((section, key, value))
+    return found
+
+
+def values(unit, key):
+    return [value for _, name, value in assignments(unit) if name == key]
+
+
+# --- the texts
+
+
+@pytest.mark.parametrize("awkward", AWKWARD)
+def test_a_systemd_unit_says_the_command_and_the_variables_as_they_are(awkward):
+    command = ("/usr/bin/python3", "-m", "mcpx", awkward, "last")
+    unit = systemd_unit(command, {"PATH": awkward, "B": "two words"})
+    (line,) = values(unit, "ExecStart")
+    # without the colon systemd would look for variables
+    assert line.startswith(":") is ("$" in awkward)
+    assert unquoted(line.removeprefix(":")) == list(command)
+    assert [unquoted(each) for each in values(unit, "Environment")] == [[f"PATH={awkward}"], ["B=two words"]]
+
+
+def test_a_systemd_unit_is_kept_alive_and_watched():
+    unit = systemd_unit(("/x",), {})
+    expected = {
+        ("Service", "Type", "notify"),
+        ("Service", "Restart", "on-failure"),
+        ("Service", "WatchdogSec", "30"),
+        ("Install", "WantedBy", "default.target"),
+    }
+    assert expected <= set(assignments(unit))
+    assert len({(section, key) for section, key, _ in assignments(unit)}) == len(assignments(unit))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+@pytest.mark.parametrize("awkward", [each for each in AWKWARD if each])
+def test_the_real_systemd_finds_nothing_wrong_with_it(tmp_path, awkward):
+    command = (sys.executable, "-m", "mcpx", "daemon", "run", "--config", awkward)
+    unit = systemd_unit(command, {"PATH": awkward})
+    assert verified(tmp_path, unit) == (0, "")
+    assert verified(tmp_path, unit.replace("Restart=", "Restrat="))[1]  # it does look
+
+
+def verified(folder, unit):
+    file = folder / "mcpx.service"
+    file.write_text(unit, "utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "--user", "--man=no", "verify", str(file)],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(folder), "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("awkward", [each for each in AWKWARD if each])
+def test_a_launchd_agent_says_the_command_and_the_variables_as_they_are(awkward):
+    text = launchd_agent(("/usr/bin/python3", awkward), {"PATH": awkward}, log=Path("/tmp/log"))
+    agent = plistlib.loads(text.encode())
+    assert agent["ProgramArguments"] == ["/usr/bin/python3", awkward]
+    assert agent["EnvironmentVariables"] == {"PATH": awkward}
+    assert agent["RunAtLoad"] is agent["KeepAlive"] is True
+    assert MARK in text
+
+
+# --- the deeds
+
+
+class Home:
+    """A user with a service manager that notes what it is asked."""
+
+    def __init__(self, folder, tool):
+        self.folder = folder
+        self.noted = folder / "noted"
+        self.tool = folder / "bin" / tool
+        self.tool.parent.mkdir()
+        self.works()
+        self.environ = {"HOME": str(folder / "home of mine"), "PATH": f"{self.tool.parent}:/usr/bin:/bin"}
+        self.config = folder / "my config.json"
+
+    def works(self):
+        self._script(f'echo "$@" >> "{self.noted}"')
+
+    def fails(self, said):
+        self._script(f'echo "{said}" >&2; exit 1')
+
+    def _script(self, body):
+        self.tool.write_text(f"#!/bin/sh\n{body}\n")
+        self.tool.chmod(0o755)
+
+    def asked(self):
+        """What it was asked since the last time."""
+        text = self.noted.read_text() if self.noted.exists() else ""
+        self.noted.unlink(missing_ok=True)
+        return text.splitlines()
+
+
+@pytest.fixture
+def linux(tmp_path):
+    home = Home(tmp_path, "systemctl")
+    return home, {"platform": "linux", "environ": home.environ}
+
+
+@pytest.fixture
+def mac(tmp_path):
+    home = Home(tmp_path, "launchctl")
+    return home, {"platform": "darwin", "environ": home.environ}
+
+
+def test_on_linux_it_is_written_started_and_said(linux):
+    home, given = linux
+    lines = install(home.config, **given)
+    file = Path(home.environ["HOME"]) / ".config/systemd/user/mcpx.service"
+    assert lines[0] == f"wrote {file}"
+    assert home.asked() == ["--user daemon-reload", "--user enable --now mcpx.service"]
+    unit = file.read_text()
+    command = [sys.executable, "-m", "mcpx", "daemon", "run", "--config", str(home.config)]
+    assert unquoted(values(unit, "ExecStart")[0]) == command
+    assert unquoted(values(unit, "Environment")[0]) == [f"PATH={home.environ['PATH']}"]
+    assert [each.name for each in file.parent.iterdir()] == ["mcpx.service"]
+
+
+def test_a_folder_for_configurations_of_the_users_own_is_respected(linux, tmp_path):
+    home, given = linux
+    home.environ["XDG_CONFIG_HOME"] = str(tmp_path / "xdg")
+    install(home.config, **given)
+    assert (tmp_path / "xdg/systemd/user/mcpx.service").exists()
+
+
+def test_again_it_changes_nothing_and_with_another_configuration_it_starts_anew(linux):
+    home, given = linux
+    install(home.config, **given)
+    home.asked()
+    assert install(home.config, **given)[0].endswith("mcpx.service is there already")
+    assert home.asked() == ["--user daemon-reload", "--user enable --now mcpx.service"]
+    lines = install(home.folder / "other.json", **given)
+    assert lines[0].startswith("replaced ")
+    assert home.asked() == [
+        "--user daemon-reload",
+        "--user enable mcpx.service",
+        "--user restart mcpx.service",
+    ]
+
+
+def test_it_is_removed_and_removing_it_again_is_well(linux):
+    home, given = linux
+    install(home.config, **given)
+    home.asked()
+    file = service(**given).file
+    assert f"removed {file}" in uninstall(**given)
+    assert not file.exists()
+    assert home.asked() == ["--user disable --now mcpx.service", "--user daemon-reload"]
+    assert uninstall(**given) == [f"{file} is not there; nothing to remove"]
+    assert home.asked() == []
+
+
+def test_where_the_service_manager_does_not_work_it_says_what_to_run(linux):
+    home, given = linux
+    home.fails("Failed to connect to bus: No medium found")
+    lines = install(home.config, **given)
+    assert service(**given).file.exists()
+    assert "systemctl --user daemon-reload did not work: Failed to connect to bus: No medium found" in lines
+    assert "then run: systemctl --user daemon-reload && systemctl --user enable --now mcpx.service" in lines
+    home.tool.unlink()
+    home.environ["PATH"] = str(home.tool.parent)  # where there is none at all
+    lines = uninstall(**given)
+    assert any("did not work: No such file or directory" in line for line in lines)
+    assert not service(**given).file.exists()
+
+
+@pytest.mark.parametrize(
+    "deed", [lambda home, given: install(home.config, **given), lambda _, given: uninstall(**given)]
+)
+def test_a_file_of_somebody_else_is_left_as_it_is(linux, deed):
+    home, given = linux
+    file = service(**given).file
+    file.parent.mkdir(parents=True)
+    file.write_text("[Service]\nExecStart=/usr/bin/mine\n")
+    with pytest.raises(UnitError, match="not written by MCPX"):
+        deed(home, given)
+    assert file.read_text() == "[Service]\nExecStart=/usr/bin/mine\n"
+    assert home.asked() == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(linux):
+    home, given = linux
+    Path(home.environ["HOME"]).write_text("a file where the home should be")
+    with pytest.raises(UnitError, match=r"mcpx\.service cannot be (read|written): Not a directory"):
+        install(home.config, **given)
+
+
+def test_on_macos_it_is_an_agent(mac):
+    home, given = mac
+    lines = install(home.config, **given)
+    file = Path(home.environ["HOME"]) / "Library/LaunchAgents/mcpx.daemon.plist"
+    assert lines[0] == f"wrote {file}"
+    domain = f"gui/{os.getuid()}"
+    loaded = [f"bootout {domain}/mcpx.daemon", f"bootstrap {domain} {file}"]
+    assert home.asked() == loaded
+    agent = plistlib.loads(file.read_bytes())
+    assert agent["ProgramArguments"][-2:] == ["--config", str(home.config)]
+    install(home.config, **given)
+    assert home.asked() == loaded
+    assert f"removed {file}" in uninstall(**given)
+    assert not file.exists()
+
+
+def test_another_system_is_told_what_to_do(linux):
+    _, given = linux
+    with pytest.raises(UnitError, match="mcpx daemon run"):
+        service(platform="freebsd14", environ=given["environ"])
+
+
+# --- the commands
+
+
+@pytest.fixture
+def group():
+    made = click.Group("daemon")
+    for command in COMMANDS:
+        made.add_command(command)
+    return made
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its service manager is systemd's")
+def test_the_commands_print_what_was_done(linux, group, monkeypatch):
+    home, given = linux
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name, value in home.environ.items():
+        monkeypatch.setenv(name, value)
+    home.config.write_text('{"mcpServers": {"x": {"command": "x"}}}')
+    done = CliRunner().invoke(group, ["install", "--config", str(home.config)], catch_exceptions=False)
+    file = service(**given).file
+    assert done.output.splitlines()[0] == f"wrote {file}"
+    done = CliRunner().invoke(group, ["uninstall"], catch_exceptions=False)
+    assert f"removed {file}" in done.output
+
+
+def test_a_configuration_that_cannot_be_used_is_not_installed(linux, group, monkeypatch):
+    home, given = linux
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name, value in home.environ.items():
+        monkeypatch.setenv(name, value)
+    done = CliRunner().invoke(group, ["install", "--config", str(home.config)])
+    assert "no such file" in str(done.exception)
+    assert not service(**given).file.exists()

@@ -1,0 +1,81 @@
+"""A raw client at a stream door of this process: lines through pipes, in the fast lane or in the slow one."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import asynccontextmanager
+
+import anyio
+
+from mcpx.gateway.eras import EraServer
+from mcpx.gateway.fast_lane import FastLane
+from mcpx.gateway.shaping import Shaper
+from mcpx.wire.channel import Channel
+from mcpx.wire.dispatcher import WireDispatcher
+from tests.mcpx.scripted import PATIENCE_S
+from tests.mcpx.serving import LEGACY
+
+
+class Line:
+    """A client at a stream door, in both lanes: `slow` asks for an answer in the way that the SDK serves."""
+
+    def __init__(self, hub):
+        self.hub = hub
+        self.slow = False
+        self.fast = 0  # requests that the fast lane took
+        self.notifications = []
+        self._last = 0
+        self._rest = b""
+
+    @asynccontextmanager
+    async def connected(self, server):
+        fds = [*os.pipe(), *os.pipe()]
+        for fd in fds:
+            os.set_blocking(fd, False)
+        self._in, self._out = fds[2], fds[1]
+        channel = Channel(fds[0], fds[3])
+        wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
+        connection = EraServer(server, wire)
+        lane = FastLane(self.hub, connection, Shaper(toon=True, toon_min_size=0), b"{}")
+        wire.fast = lambda *given: self._took(not self.slow and lane.take(*given))
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(connection.run)
+                yield self
+                wire.end()  # the client leaves
+        finally:
+            channel.close()
+            for fd in fds:
+                os.close(fd)
+
+    def _took(self, taken):
+        self.fast += taken
+        return taken
+
+    async def ask(self, method, params):
+        self._last += 1
+        message = {"jsonrpc": "2.0", "id": self._last, "method": method, "params": params}
+        os.write(self._out, json.dumps(message).encode() + b"\n")
+        while (answer := await self._next()).get("id") != self._last:
+            self.notifications.append(answer["method"])
+        return answer["result"]
+
+    async def hear(self, method):
+        """Wait for a notification."""
+        while method not in self.notifications:
+            self.notifications.append((await self._next())["method"])
+        self.notifications.remove(method)
+
+    async def _next(self):
+        with anyio.fail_after(PATIENCE_S):
+            while b"\n" not in self._rest:
+                await anyio.wait_readable(self._in)
+                self._rest += os.read(self._in, 65536)
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line)
+
+    async def initialize(self):
+        client = {"name": "test", "version": "1"}
+        await self.ask("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client})
+        os.write(self._out, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
