@@ -131,3 +131,30 @@ def _assert_own(talker: Talker, other: Talker) -> None:
     assert not [each for each in heard if theirs in str(each)]
     assert all(mine.name in each for each in talker.progress)
     assert all(mine.name in str(each["data"]) for each in mine.logged)
+
+
+async def test_with_sessions_of_their_own_nothing_is_refused_or_withheld(tmp_path):
+    """A process for each client: what one of them says is never another's, on stdio too."""
+    async with asking_server("stdio-handshake") as entry:
+        own = {**entry, "sessions": "per_client"}
+        config = gateways.write_config(tmp_path, {"s": own}, startup_wait=20)
+        people = [Person("ann"), Person("bob")]
+        with anyio.fail_after(55):
+            async with (
+                gateways.http_door(config) as door,
+                gateways.http_client(door, mode="legacy", **people[0].options()) as one,
+                gateways.http_client(door, mode="legacy", **people[1].options()) as two,
+            ):
+                talkers = [Talker(people[0], one, "own"), Talker(people[1], two, "own")]
+                for talker in talkers:
+                    await set_level(talker.client, "info")
+                for number in range(ROUNDS):
+                    async with anyio.create_task_group() as tasks:
+                        for talker in talkers:
+                            tasks.start_soon(talker.call, f"round {number}", 1, number % 3)
+                await _last_words(talkers)
+    for talker, other in (talkers, reversed(talkers)):
+        _assert_own(talker, other)
+        assert (talker.got, talker.refused) == (ROUNDS, 0)
+        assert len(talker.person.logged) == ROUNDS + 1
+        assert len(talker.progress) == ROUNDS
