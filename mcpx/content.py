@@ -36,8 +36,28 @@ class Shaped(msgspec.Struct, frozen=True, kw_only=True):
     meta: JSON | None = None
 
 
+class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condition
+    """The server wants input from its client before it goes on; an error for whoever cannot give any.
+
+    `result` is `{resultType, inputRequests?, requestState?}`.
+    """
+
+    def __init__(self, result: JSON, server: str) -> None:
+        asked = result.get("inputRequests") or {}
+        methods = sorted({str(each.get("method")) for each in asked.values() if isinstance(each, dict)})
+        wanted = ", ".join(methods) or "another try"
+        text = f"{server} wants input before it goes on ({wanted}), and this caller cannot be asked for any"
+        super().__init__(Code.UPSTREAM_ERROR, text, server=server)
+        self.result = result
+
+
 def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
-    """The JSON of a result, decoded. Raises CallError (`protocol_error`) where it is no object."""
+    """The JSON of a result, decoded.
+
+    Raises:
+        CallError: `protocol_error`: it is no object.
+        InputRequired: It is no result but questions (2026-07-28).
+    """
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -45,7 +65,7 @@ def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
     if not isinstance(value, dict):
         raise _not_protocol("the result is no object", server)
     if value.get("resultType") == "input_required":
-        raise _not_protocol("the server wants input from a person, which MCPX does not pass on yet", server)
+        raise InputRequired(value, server)
     return value
 
 

@@ -23,6 +23,7 @@ from mcpx.ledger import Ledger
 from mcpx.observe.server_log import ServerLog
 from mcpx.reloading import Reloaded
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.audience import Audience
 from mcpx.upstream.faults import cause_of
 from mcpx.upstream.private import Client, PrivateSessions
 from mcpx.upstream.told import log_upstream
@@ -54,8 +55,11 @@ Observer = Callable[[str, Diff], None]
 class Fleet:
     """The servers of a configuration. `state` is where the ledger and the logs are, if not as usual."""
 
-    def __init__(self, config: Config, *, state: Path | None = None) -> None:
+    def __init__(
+        self, config: Config, *, state: Path | None = None, audience: Audience | None = None
+    ) -> None:
         self._config = config
+        self._audience = audience or Audience()
         self._state = state
         self.ledger = Ledger(state)
         self.supervisor = Supervisor(
@@ -83,6 +87,7 @@ class Fleet:
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
             on_catalogue=self._tell,
+            audience=self._audience,
         )
         if server.sessions == "per_client" and server.disabled is None:
             upstream.private = PrivateSessions(server.name, lambda client: self._open_for(client, upstream))
@@ -99,6 +104,7 @@ class Fleet:
             child=self._child_name(shared.name),
             counters=shared.counters,
             client=client,
+            audience=self._audience,
         )
         self._start(own)
         return own

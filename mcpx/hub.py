@@ -28,6 +28,7 @@ from mcpx.observe.log import configure
 from mcpx.registry import Registry
 from mcpx.reloading import Reloaded, compare, in_force
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
+from mcpx.upstream.audience import Audience
 from mcpx.upstream.private import Client
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
@@ -47,7 +48,8 @@ class Hub:
     def __init__(self, config: Config, *, state: Path | None = None) -> None:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
-        self.fleet = Fleet(config, state=state)
+        self.audience = Audience()
+        self.fleet = Fleet(config, state=state, audience=self.audience)
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.registry = Registry(self.upstreams)
@@ -113,8 +115,9 @@ class Hub:
         return self.fleet.observe(observer)
 
     def client_left(self, client: Client) -> None:
-        """End the sessions that belong to this client alone."""
+        """End what belongs to this client alone: sessions, and calls that wait for it to come back."""
         self.fleet.leave(client)
+        self.audience.leave(client)
 
     # --- its changes
 

@@ -16,6 +16,7 @@ from mcpx.catalog.uris import problem_with
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.caller import Caller, InputAnswers
 from mcpx.upstream.private import Client
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import ReadResource
@@ -104,7 +105,14 @@ class Registry:
     # --- reading
 
     def submit_read(
-        self, server_name: str, uri: str, reply: RawReply, *, client: Client | None = None
+        self,
+        server_name: str,
+        uri: str,
+        reply: RawReply,
+        *,
+        client: Client | None = None,
+        caller: Caller | None = None,
+        answers: InputAnswers | None = None,
     ) -> None:
         """Ask an upstream for a resource; `reply` gets the raw result.
 
@@ -112,7 +120,7 @@ class Registry:
             CallError: `unknown_server`, `unknown_resource`, `server_unavailable`, `overloaded`.
         """
         upstream = self.upstream(server_name)
-        request = ReadResource(self.admit(upstream, uri))
+        request = ReadResource(self.admit(upstream, uri), caller=caller, answers=answers)
         self.session(server_name, client).submit(request, reply)
 
     def admit(self, upstream: Upstream, uri: str) -> str:

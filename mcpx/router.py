@@ -17,6 +17,7 @@ from mcpx.errors import CallError
 from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
 from mcpx.registry import Registry
+from mcpx.upstream.caller import Caller, InputAnswers
 from mcpx.upstream.private import Client
 from mcpx.upstream.requests import OnProgress
 from supervisors import Actor, ActorRef, Reply
@@ -39,6 +40,8 @@ class Exec(msgspec.Struct, frozen=True):
     arguments: msgspec.Raw | bytes
     on_progress: OnProgress | None = None
     client: Client | None = None
+    caller: Caller | None = None
+    answers: InputAnswers | None = None
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -47,6 +50,8 @@ class Read(msgspec.Struct, frozen=True):
     server_name: str
     uri: str
     client: Client | None = None
+    caller: Caller | None = None
+    answers: InputAnswers | None = None
 
 
 Message = Inspect | Exec | Read
@@ -75,10 +80,19 @@ class RouterActor(Actor[Message]):
         match message:
             case Inspect(server, tool):
                 reply.resolve(self._inspector.inspect(server, tool))
-            case Exec(server, tool, arguments, on_progress, client=client):
-                self._executor.dispatch(server, tool, arguments, reply, on_progress, client=client)
-            case Read(server, uri, client=client):
-                self._registry.submit_read(server, uri, reply, client=client)
+            case Exec(server, tool, arguments, on_progress, client=client, caller=caller, answers=answers):
+                self._executor.dispatch(
+                    server,
+                    tool,
+                    arguments,
+                    reply,
+                    on_progress,
+                    client=client,
+                    caller=caller,
+                    answers=answers,
+                )
+            case Read(server, uri, client=client, caller=caller, answers=answers):
+                self._registry.submit_read(server, uri, reply, client=client, caller=caller, answers=answers)
 
 
 class Router:
@@ -110,6 +124,12 @@ class Router:
             Exec(server_name, tool_name, encoded, on_progress, client=client)
         )
         return self._executor.shape(server_name, tool_name, raw)
+
+    async def raw(self, message: Exec | Read) -> msgspec.Raw:
+        """The upstream's own answer to a call or a read, for whoever shapes it himself."""
+        await self._registry.upstream(message.server_name).await_catalogue()
+        raw: msgspec.Raw = await self._ref.ask(message)
+        return raw
 
     async def read(self, server_name: str, uri: str, *, client: Client | None = None) -> Shaped:
         """Read a resource."""

@@ -128,7 +128,7 @@ def _resource(name: str, text: str) -> Resource:
 
 
 async def _main() -> None:
-    await serve(build(), lists_change=True)
+    await serve(build(), tools_change=True, resources_change=True)
 
 
 if __name__ == "__main__":

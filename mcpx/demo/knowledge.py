@@ -1,15 +1,17 @@
 """The knowledge base: a folder of text documents offered as `file://` resources, over stdio.
 
-Run as `python -m mcpx.demo.knowledge [--folder PATH]`; without a folder it serves the three medical leaflets
-in Chinese that ship with it (diabetes, heart disease, hypertension). Resources carry name, MIME type and size
-and, on purpose, no description: a gateway makes one from the content. Whatever is not a visible file inside
-the folder does not exist for it. The folder is read afresh at every request.
+Run as `python -m mcpx.demo.knowledge [--folder PATH] [--poll SECONDS]`; without a folder it serves the three
+medical leaflets in Chinese that ship with it (diabetes, heart disease, hypertension). Resources carry name,
+MIME type and size and, on purpose, no description: a gateway makes one from the content. Whatever is not a
+visible file inside the folder does not exist for it. The folder is read afresh at every request, and watched:
+the client is told when documents come or go, and, if it subscribed to one, when that one is edited.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +20,7 @@ import anyio.to_thread
 import click
 import msgspec
 from mcp.server import Server
+from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -37,6 +40,7 @@ from mcp_types import (
 
 from mcpx.demo import folder
 from mcpx.demo.serving import answer, resource_not_found, serve
+from mcpx.demo.watching import Watch
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     Request = ServerRequestContext[Any, Any]
 
 BUNDLED: Final = Path(__file__).parent / "documents"
+POLL_S: Final = 1.0  # a look costs a listing of the folder
 INSTRUCTIONS: Final = (
     "A folder of documents. Find the right one with search_documents or in the list of resources, "
     "then read it by its URI."
@@ -64,8 +69,9 @@ _SEARCH: Final = Tool(
 )
 
 
-def build(root: Path) -> Server[Any]:
-    """A server of the documents under `root`."""
+def build(root: Path, *, poll: float = POLL_S) -> Server[Any]:
+    """A server of the documents under `root`, which is looked at every `poll` seconds."""
+    watch = Watch(root, poll)
 
     async def list_resources(_: Request, __: PaginatedRequestParams | None) -> ListResourcesResult:
         found = await anyio.to_thread.run_sync(folder.documents, root)
@@ -93,7 +99,7 @@ def build(root: Path) -> Server[Any]:
             return answer("query must be a text of at least one character", failed=True)
         return _found(await anyio.to_thread.run_sync(folder.search, root, query))
 
-    return Server(
+    server: Server[Any] = Server(
         "mcpx-demo-knowledge",
         title="Demo knowledge base",
         version="1.0.0",
@@ -102,7 +108,13 @@ def build(root: Path) -> Server[Any]:
         on_read_resource=read_resource,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_subscribe_resource=watch.subscribe,
+        on_unsubscribe_resource=watch.unsubscribe,
+        on_subscriptions_listen=ListenHandler(watch.bus),
+        lifespan=watch.lifespan,
     )
+    server.middleware = [watch.meet]
+    return server
 
 
 def _resource(document: folder.Document) -> Resource:
@@ -129,9 +141,16 @@ def _found(matches: list[folder.Match]) -> CallToolResult:
     default=BUNDLED,
     help="The folder to serve, in place of the bundled leaflets.",
 )
-def main(root: Path) -> None:
+@click.option(
+    "--poll",
+    type=click.FloatRange(min=0.01),
+    default=POLL_S,
+    show_default=True,
+    help="Seconds between two looks at the folder.",
+)
+def main(root: Path, poll: float) -> None:
     """Serve a folder of documents as an MCP server over stdio."""
-    anyio.run(serve, build(root))
+    anyio.run(partial(serve, build(root, poll=poll), resources_change=True))
 
 
 if __name__ == "__main__":

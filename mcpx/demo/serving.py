@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 RESOURCE_NOT_FOUND: Final = -32002  # as revisions up to 2025-11-25 name it; 2026-07-28 says invalid params
 
 
-async def serve(server: Server[Any], *, lists_change: bool = False) -> None:
-    """Serve on stdin and stdout until stdin ends. `lists_change` announces list-changed notifications."""
-    options = NotificationOptions(tools_changed=lists_change, resources_changed=lists_change)
+async def serve(server: Server[Any], *, tools_change: bool = False, resources_change: bool = False) -> None:
+    """Serve on stdin and stdout until stdin ends. The flags announce list-changed notifications."""
+    options = NotificationOptions(tools_changed=tools_change, resources_changed=resources_change)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options(options))
 

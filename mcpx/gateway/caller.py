@@ -24,9 +24,13 @@ def mark(connection: Connection, client: Client) -> None:
     connection.state[_KEY] = client
 
 
-def caller(session: ServerSession, hub: Hub) -> Client:
-    """The client behind a session; the hub is told when an HTTP session that was asked for ends."""
-    connection = session._connection  # noqa: SLF001 - the SDK has no other way to it
+def connection_of(session: ServerSession) -> Connection:
+    """The connection that a request came over."""
+    return session._connection  # noqa: SLF001 - the SDK has no other way to it
+
+
+def caller(connection: Connection, hub: Hub) -> Client:
+    """The client behind a connection; the hub is told when an HTTP session that was asked for ends."""
     known = cast("Client | None", connection.state.get(_KEY))
     if known is None:
         if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:

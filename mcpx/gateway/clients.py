@@ -21,6 +21,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
 from mcpx.config import StructuredContent
+from mcpx.gateway.askable import ConnectionMember, client_of
+from mcpx.gateway.post import PostOffice
 from mcpx.gateway.subscribers import Subscribers
 from mcpx.hub import Hub
 from supervisors import Incarnation
@@ -55,6 +57,7 @@ class Clients:
         self.bus = InMemorySubscriptionBus()
         self.subscribers = Subscribers(self.bus)
         self._hub = hub
+        self.post = PostOffice()
         self._sessions: dict[Connection, ServerSession] = {}
         self._changed = anyio.Event()
         self._due: dict[ServerEvent, None] = {}
@@ -64,11 +67,13 @@ class Clients:
         connection = ctx.session._connection  # noqa: SLF001 - the SDK gives no other way to a session's end
         if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS and connection not in self._sessions:
             self._sessions[connection] = ctx.session
+            self._hub.audience.join(ConnectionMember(connection, self._hub, self.post))
             connection.exit_stack.callback(self._part, connection)
         return await call_next(ctx)
 
     def _part(self, connection: Connection) -> None:
         self._sessions.pop(connection, None)
+        self._hub.audience.leave(client_of(connection, self._hub))
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -78,7 +83,7 @@ class Clients:
         unobserve = self._hub.observe(self._note)
         incarnation.ready()
         try:
-            await incarnation.while_wanted(self._tell_for_ever)
+            await incarnation.while_wanted(self._reach_them_for_ever)
         finally:
             unobserve()
 
@@ -95,9 +100,10 @@ class Clients:
         if self._due:
             self._changed.set()
 
-    async def _tell_for_ever(self) -> None:
+    async def _reach_them_for_ever(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.subscribers.deliver_for_ever)
+            tasks.start_soon(self.post.run)
             await self._announce_for_ever()
 
     async def _announce_for_ever(self) -> None:

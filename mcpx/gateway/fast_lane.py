@@ -10,20 +10,24 @@ from __future__ import annotations
 
 from typing import Final
 
+import anyio
 import msgspec
 import structlog
 from mcp.shared.dispatcher import coerce_request_id
-from mcp_types import PROTOCOL_VERSION_META_KEY, SERVER_INFO_META_KEY
+from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY, SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.config import Config
+from mcpx.content import InputRequired
 from mcpx.errors import CallError, Code
-from mcpx.gateway import tools
+from mcpx.gateway import inputs, tools
+from mcpx.gateway.askable import StreamCaller, capabilities_of
 from mcpx.gateway.clients import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.shaping import Shaper
 from mcpx.hub import Hub
-from mcpx.router import Exec, Message, Read
+from mcpx.router import Exec, Read
+from mcpx.upstream.caller import InputAnswers, read_capabilities
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import OnProgress
 from mcpx.wire import envelope
@@ -53,12 +57,15 @@ class _Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_K
     capabilities: msgspec.Raw = msgspec.field(
         name="io.modelcontextprotocol/clientCapabilities", default=_NOTHING
     )
+    log_level: str | None = msgspec.field(name=LOG_LEVEL_META_KEY, default=None)
 
 
 class _Params(msgspec.Struct, gc=False):
     name: str
     arguments: _Arguments = msgspec.field(default_factory=_Arguments)
     meta: _Meta | None = msgspec.field(name="_meta", default=None)
+    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=_NOTHING)
+    state: str | None = msgspec.field(name="requestState", default=None)
 
 
 _decode = msgspec.json.Decoder(_Params).decode
@@ -69,6 +76,8 @@ class FastLane:
 
     def __init__(self, hub: Hub, connection: EraServer, shaper: Shaper, server_info: bytes) -> None:
         self._router = hub.router_ref
+        self._audience = hub.audience
+        self._caller: StreamCaller | None = None  # the same for all calls, before 2026-07-28
         self._upstreams = hub.upstreams
         self._hub = hub
         self._config = hub.config
@@ -102,17 +111,30 @@ class FastLane:
             return bool(meta and meta.version in MODERN_PROTOCOL_VERSIONS and meta.capabilities)
         return False
 
-    def _message(self, wire: WireDispatcher, params: _Params) -> Message | None:
+    def _message(self, wire: WireDispatcher, params: _Params) -> Exec | Read | None:
         given = params.arguments
         upstream = self._upstreams.get(given.server_name)
         if upstream is None or upstream.catalogue is None:
             return None
         if params.name == tools.EXEC and given.tool_name:
-            progress = self._progress(wire, params.meta)
-            return Exec(given.server_name, given.tool_name, given.arguments, progress, client=self._client)
+            progress, caller = self._progress(wire, params.meta), self._caller_of(wire, params.meta)
+            answers = _answers(params)
+            names = (given.server_name, given.tool_name, given.arguments)
+            return Exec(*names, progress, client=self._client, caller=caller, answers=answers)
         if params.name == tools.RESOURCES and given.uri:
-            return Read(given.server_name, given.uri, client=self._client)
+            caller, answers = self._caller_of(wire, params.meta), _answers(params)
+            return Read(given.server_name, given.uri, client=self._client, caller=caller, answers=answers)
         return None
+
+    def _caller_of(self, wire: WireDispatcher, meta: _Meta | None) -> StreamCaller:
+        if self._connection.era is Era.MODERN and meta is not None:
+            capabilities = read_capabilities(bytes(meta.capabilities))
+            self._audience.pass_by(meta.log_level)
+            return StreamCaller(wire, self._client, capabilities, level=meta.log_level)
+        if self._caller is None:
+            capabilities = capabilities_of(self._connection.connection.client_capabilities)
+            self._caller = StreamCaller(wire, self._client, capabilities, audience=self._audience)
+        return self._caller
 
     def _progress(self, wire: WireDispatcher, meta: _Meta | None) -> OnProgress | None:
         if meta is None or meta.progressToken is None:
@@ -126,26 +148,31 @@ class FastLane:
 
         return progressed
 
-    def _send(self, wire: WireDispatcher, request_id: RequestId, message: Message, params: _Params) -> None:
+    def _send(
+        self, wire: WireDispatcher, request_id: RequestId, message: Exec | Read, params: _Params
+    ) -> None:
         if self._config is not self._hub.config:
             self._reconfigure(self._hub.config)
-        policy = self._config.include_structured_content
-        structured = wants_structured_content(policy, self._client_name(params.meta))
-        key = coerce_request_id(request_id)
+        call = _Call(wire, request_id, message, structured=self._wants_structured(params.meta))
 
         def answer(reply: RawReply) -> None:
-            wire.fast_cancels.pop(key, None)
-            wire.channel.write(
-                *envelope.answer(request_id, self._result(reply, message, structured=structured))
-            )
+            try:
+                call.answer(self._result(reply, call))
+            except InputRequired as need:
+                scope = anyio.CancelScope()
+                wire.fast_cancels[call.key] = scope.cancel
+                wire.spawn(self._settle, call, need, scope)
 
         reply: RawReply = Reply(answer)
-        wire.fast_cancels[key] = reply.abandon
+        wire.fast_cancels[call.key] = reply.abandon
         try:
             self._router.request(message, reply)
         except SupervisorError as error:  # flooded, or on its way out
             text = f"MCPX takes no more requests ({error}); nothing was sent, try again later"
             reply.reject(CallError(Code.OVERLOADED, text, server=message.server_name))
+
+    def _wants_structured(self, meta: _Meta | None) -> bool:
+        return wants_structured_content(self._config.include_structured_content, self._client_name(meta))
 
     def _reconfigure(self, config: Config) -> None:
         """The configuration was reloaded: shape answers by the new one."""
@@ -160,19 +187,76 @@ class FastLane:
         params = self._connection.connection.client_params
         return params.client_info.name if params else None
 
-    def _result(self, reply: RawReply, message: Message, *, structured: bool) -> list[Bytes]:
-        modern = self._connection.era is Era.MODERN
-        stamp = self._stamp if modern else None
+    def _result(self, reply: RawReply, call: _Call) -> list[Bytes]:
+        """The result for the wire. Raises InputRequired: the client has to be asked (before 2026-07-28)."""
+        stamp = self._stamp if self._connection.era is Era.MODERN else None
         try:
-            raw = _value(reply)
-            if isinstance(message, Read):
-                return self._shaper.resource(message, raw, structured=structured, stamp=stamp)
-            return self._shaper.tool(message, raw, structured=structured, stamp=stamp)
+            return self._shape(_value(reply), call, stamp)
+        except InputRequired:
+            raise
         except CallError as error:
-            return self._shaper.failure(error, structured=structured, stamp=stamp)
+            return self._shaper.failure(error, structured=call.structured, stamp=stamp)
         except Exception as error:
-            log.exception("answer.failed", server=message.server_name)
-            return self._shaper.broken(error, message, structured=structured, stamp=stamp)
+            log.exception("answer.failed", server=call.message.server_name)
+            return self._shaper.broken(error, call.message, structured=call.structured, stamp=stamp)
+
+    def _shape(self, raw: msgspec.Raw, call: _Call, stamp: bytes | None) -> list[Bytes]:
+        shape = self._shaper.resource if isinstance(call.message, Read) else self._shaper.tool
+        try:
+            return shape(call.message, raw, structured=call.structured, stamp=stamp)  # type: ignore[arg-type]
+        except InputRequired as need:
+            if stamp is None or call.caller is None:
+                raise
+            return self._shaper.questions(inputs.as_result(need, call.caller), stamp=stamp)
+
+    async def _settle(self, call: _Call, need: InputRequired, scope: anyio.CancelScope) -> None:
+        """Ask the client, repeat the call with its answers, and answer its request at last."""
+        reply = RawReply()
+        with scope:
+            try:
+                call.answer(
+                    await inputs.settle(
+                        need,
+                        call.caller,
+                        call.message,
+                        send=self._router.ask,
+                        shape=lambda raw: self._shape(raw, call, None),
+                        seconds=self._upstreams[call.message.server_name].config.limits.call_timeout,
+                    )
+                )
+            except Exception as error:  # noqa: BLE001 - as in `_result`, which words it
+                reply.reject(error)
+                call.answer(self._result(reply, call))
+
+
+class _Call:
+    """One request that the fast lane has taken."""
+
+    __slots__ = ("caller", "key", "message", "request_id", "structured", "wire")
+
+    def __init__(
+        self, wire: WireDispatcher, request_id: RequestId, message: Exec | Read, *, structured: bool
+    ) -> None:
+        self.wire = wire
+        self.request_id = request_id
+        self.key = coerce_request_id(request_id)
+        self.message = message
+        self.structured = structured
+        self.caller = message.caller
+
+    def answer(self, pieces: list[Bytes]) -> None:
+        """It is over."""
+        self.wire.fast_cancels.pop(self.key, None)
+        if isinstance(self.caller, StreamCaller):
+            self.caller.close()
+        self.wire.channel.write(*envelope.answer(self.request_id, pieces))
+
+
+def _answers(params: _Params) -> InputAnswers | None:
+    """What a request brings that repeats an earlier one."""
+    if params.state is None and not params.responses:
+        return None
+    return InputAnswers(params.responses, params.state)
 
 
 def _value(reply: RawReply) -> msgspec.Raw:

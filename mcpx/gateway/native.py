@@ -29,7 +29,7 @@ from mcpx.catalog.uris import fits
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError
 from mcpx.gateway import native_forms as forms
-from mcpx.gateway.caller import caller
+from mcpx.gateway.caller import caller, connection_of
 from mcpx.gateway.native_errors import about_prompt, about_resource, no_such_resource
 from mcpx.gateway.pages import BadCursorError, page_of
 from mcpx.gateway.subscribers import Subscribers, Target
@@ -118,7 +118,7 @@ class Native:
         server = target.upstream.name
         try:
             raw: msgspec.Raw = await self._hub.router_ref.ask(
-                Read(server, target.own, client=caller(ctx.session, self._hub))
+                Read(server, target.own, client=caller(connection_of(ctx.session), self._hub))
             )
             read = read_result(raw, server=server)
             resource_value(read, uri=target.own, server=server)  # every item has text, or valid base64
@@ -224,7 +224,7 @@ class Native:
         """The result of a request about a prompt. Raises MCPError."""
         reply = RawReply()
         try:
-            session = self._hub.registry.session(upstream.name, caller(ctx.session, self._hub))
+            session = self._hub.registry.session(upstream.name, caller(connection_of(ctx.session), self._hub))
             session.submit(request, reply)
             return read_result(await reply.wait(), server=upstream.name)
         except CallError as error:

@@ -6,11 +6,11 @@ first `tools/list` waits for the servers, up to `startup_wait` from the start of
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 import anyio
 import mcp_types
+import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
@@ -22,11 +22,13 @@ from mcpx.catalog.model import JSON
 from mcpx.catalog.suggest import nearest
 from mcpx.content import Shaped
 from mcpx.errors import CallError
-from mcpx.gateway import tools
-from mcpx.gateway.caller import caller
+from mcpx.gateway import slow_lane, tools
+from mcpx.gateway.askable import client_of
+from mcpx.gateway.caller import connection_of
 from mcpx.gateway.clients import Clients, client_name, wants_structured_content
 from mcpx.gateway.native import Native
 from mcpx.hub import Hub
+from mcpx.router import Exec, Read
 from mcpx.upstream.private import Client
 from mcpx.version import __version__
 
@@ -50,6 +52,11 @@ class GatewayServer(Server[Any]):
             on_call_tool=self._call_tool,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
             # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
             get_tool_input_schema=tools.SCHEMAS.get,
+        )
+        # not by name: the SDK calls these parts of the protocol deprecated, and warns
+        self.add_request_handler("logging/setLevel", mcp_types.SetLevelRequestParams, self._set_level)
+        self.add_notification_handler(
+            "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
         self.middleware = [clients.meet]
         self._hub = hub
@@ -102,45 +109,35 @@ class GatewayServer(Server[Any]):
         if problem := _missing(params.name, arguments):
             return tools.wrong_parameters(params.name, problem, structured=wanted)
         try:
-            return tools.result(await self._run(ctx, params.name, arguments), structured=wanted)
+            result = await self._run(ctx, params.name, arguments)
         except CallError as error:
             return tools.failure(error, structured=wanted)
+        return tools.result(result, structured=wanted) if isinstance(result, Shaped) else result
 
-    async def _run(self, ctx: Context, name: str, arguments: JSON) -> Shaped:
-        router = self._hub.router
+    async def _run(self, ctx: Context, name: str, arguments: JSON) -> Shaped | JSON:
+        """The result; or questions to the client, which are one of their own kind."""
         server = arguments["server_name"]
-        client = caller(ctx.session, self._hub)
         if name == tools.INSPECT:
-            return await router.inspect(server, arguments.get("tool_name") or None)
+            return await self._hub.router.inspect(server, arguments.get("tool_name") or None)
         if name == tools.RESOURCES:
-            return await router.read(server, arguments["uri"], client=client)
-        return await self._exec(ctx, server, arguments["tool_name"], arguments.get("arguments"), client)
+            return await slow_lane.run(self._hub, ctx, Read(server, arguments["uri"]))
+        given = msgspec.json.encode(arguments.get("arguments"))
+        return await slow_lane.run(self._hub, ctx, Exec(server, arguments["tool_name"], given))
 
-    async def _exec(self, ctx: Context, server: str, tool: str, arguments: Any, client: Client) -> Shaped:
-        """Run a tool, with progress to the client, in order, if it asked for it."""
-        router = self._hub.router
-        if not (ctx.meta and ctx.meta.get("progress_token") is not None):
-            return (await router.exec(server, tool, arguments, client=client)).shaped
-        send, reports = anyio.create_memory_object_stream[tuple[float, float | None, str | None]](math.inf)
+    # --- the clients
 
-        async def report() -> None:
-            async with reports:
-                async for progress, total, message in reports:
-                    await ctx.session.report_progress(progress, total, message)
+    async def _set_level(
+        self, ctx: Context, params: mcp_types.SetLevelRequestParams
+    ) -> mcp_types.EmptyResult:
+        """The client wants log messages of all servers from this level on (before 2026-07-28)."""
+        member = self._hub.audience.members.get(client_of(connection_of(ctx.session), self._hub))
+        if member is not None:
+            member.log_level = params.level
+            self._hub.audience.changed()
+        return mcp_types.EmptyResult()
 
-        failure: CallError | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(report)
-            with send:
-                try:
-                    done = await router.exec(
-                        server, tool, arguments, lambda *told: send.send_nowait(told), client=client
-                    )
-                except CallError as error:  # carried out of the task group, which would wrap it
-                    failure = error
-        if failure is not None:
-            raise failure
-        return done.shaped
+    async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
+        self._hub.audience.roots_changed()
 
 
 def _missing(tool: str, arguments: JSON) -> str | None:

@@ -74,6 +74,10 @@ class Shaper:
         shaped = shape_resource(result, uri=message.uri, server=message.server_name)
         return _encoded(tools.result(shaped, structured=structured), stamp)
 
+    def questions(self, result: JSON, *, stamp: bytes | None) -> list[Bytes]:
+        """Questions to the client, in the place of a result (2026-07-28)."""
+        return _encoded(dict(result), stamp)
+
     def failure(self, error: CallError, *, structured: bool, stamp: bytes | None) -> list[Bytes]:
         """An error as a result."""
         return _encoded(tools.failure(error, structured=structured), stamp)

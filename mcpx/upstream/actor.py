@@ -23,16 +23,20 @@ from mcpx.config import ServerConfig
 from mcpx.ledger import Ledger
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
+from mcpx.upstream.asking import Asking
+from mcpx.upstream.audience import Audience
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.describing import Describer
 from mcpx.upstream.faults import BadListing
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.health import Health
+from mcpx.upstream.held import Holds
 from mcpx.upstream.listing import list_catalogue
+from mcpx.upstream.logs import LogRelay
 from mcpx.upstream.private import Client, PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session import UpstreamSession, open_session
+from mcpx.upstream.session import Passing, UpstreamSession, open_session
 from mcpx.upstream.subscriptions import Subscriptions
 from mcpx.upstream.transport import Hooks, Link
 from supervisors import Incarnation, Phase, Supervisor
@@ -75,6 +79,7 @@ class Upstream:
         counters: Counters | None = None,
         client: Client | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
+        audience: Audience | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
@@ -99,6 +104,9 @@ class Upstream:
         self._describer = Describer(config.name)
         self.server_log = server_log
         self._log = log.bind(server=config.name)
+        self._audience = audience or Audience()
+        self._holds = Holds(config.name, config.limits.call_timeout)
+        self._audience.on_left(self._holds.drop)
 
     # --- for everybody
 
@@ -135,11 +143,17 @@ class Upstream:
     def retire(self, why: str) -> None:
         """Take no more requests, and fail those that wait, because of `why`; the running ones may finish."""
         self._leaving = why
+        self._audience.forget(self._holds.drop)
         self.queue.close()
 
     def submit(self, request: Request, reply: RawReply) -> None:
-        """Send or queue a request. Raises CallError, `not_sent`, where neither is possible."""
-        self.queue.submit(request, reply)
+        """Send or queue a request, or go on with the held call that it names.
+
+        Raises:
+            CallError: `not_sent`, where none of that is possible; or the held call is over.
+        """
+        if request.answers is None or not self._holds.go_on(request, reply):
+            self.queue.submit(request, reply)
 
     def succeed(self, old: Upstream) -> None:
         """Take the place of another upstream of the same name, with the subscriptions of its clients."""
@@ -154,7 +168,7 @@ class Upstream:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Be connected and serve, until the connection ends or the supervisor asks to leave."""
-        changes = Flag()
+        changes, passing = Flag(), self._passing()
         probe, self._probe = self._probe, True  # whatever fails now, the next attempt asks again
         try:
             async with open_session(
@@ -164,12 +178,13 @@ class Upstream:
                 hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
                 changes=changes,
                 on_updated=self.subscriptions.notified,
+                passing=passing,
             ) as session:
                 await self._list(session, incarnation.generation)
                 session.established()
                 self._probe = session.modern
                 incarnation.ready()
-                await self._serve(session, incarnation, changes)
+                await self._serve(session, incarnation, changes, passing)
         finally:  # only now: the process has been seen off
             self.pid = None
             self._ledger.remove(self.child)
@@ -180,15 +195,24 @@ class Upstream:
         if link.pid is not None:
             self._ledger.add(self.child, link.pid)
 
-    async def _serve(self, session: UpstreamSession, incarnation: Incarnation, changes: Flag) -> None:
+    def _passing(self) -> Passing:
+        """What takes the server's questions and log messages during one incarnation."""
+        asking = Asking(self.name, self._audience, self._holds, client=self.client)
+        logs = LogRelay(self.name, asking, self._audience, self.server_log, client=self.client)
+        return Passing(asking, logs, self._audience)
+
+    async def _serve(
+        self, session: UpstreamSession, incarnation: Incarnation, changes: Flag, passing: Passing
+    ) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
         async with anyio.create_task_group() as tasks:
-            calls = self._calls(session, tasks)
+            calls = passing.asking.work = self._calls(session, tasks)
             try:
                 tasks.start_soon(self._watch, session)
                 tasks.start_soon(calls.see_out)
                 calls.open()
                 tasks.start_soon(session.listen)
+                tasks.start_soon(session.telling.follow)
                 tasks.start_soon(session.look_when_suspicious)
                 tasks.start_soon(self._follow, session, incarnation.generation, changes)
                 tasks.start_soon(self._describe, session)

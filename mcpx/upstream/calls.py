@@ -25,6 +25,7 @@ from mcpx.upstream.exchange import Dropped, NotCarriedOut
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.faults import ConnectionLost, call_error, died
 from mcpx.upstream.flag import Flag
+from mcpx.upstream.held import Running
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.sending import Sender, Sent
@@ -42,7 +43,16 @@ The error is for the case that nobody takes it in time; without one it counts as
 class _InFlight:
     """One request that the server has."""
 
-    __slots__ = ("position", "reply", "request", "sent", "started")
+    __slots__ = (
+        "caller",
+        "endings",
+        "on_progress",
+        "position",
+        "reply",
+        "request",
+        "sent",
+        "started",
+    )
 
     def __init__(self, request: Request, reply: RawReply, position: int | None) -> None:
         self.request = request
@@ -50,6 +60,15 @@ class _InFlight:
         self.position = position  # where it begins in what was sent
         self.started = time.monotonic()
         self.sent: Sent | None = None
+        self.caller = request.caller  # it and `on_progress` change when a held call goes on
+        self.on_progress = request.on_progress
+        self.endings: list[Callable[[], None]] = []
+
+    def end(self) -> None:
+        """It is over: tell who asked on its behalf."""
+        endings, self.endings = self.endings, []
+        for told in endings:
+            told()
 
 
 class Calls:
@@ -94,6 +113,14 @@ class Calls:
         return unread is None or any(
             call.position is None or call.position < unread for call in self._in_flight
         )
+
+    def running(self) -> list[Running]:
+        """What the server works on now, the oldest first."""
+        return list(self._in_flight)
+
+    def renew(self, call: Running) -> None:
+        """The server has shown signs of life on that call: its timeout starts anew."""
+        self._in_flight.renew(call)  # type: ignore[arg-type]  # it came out of `running`
 
     # --- its life
 
@@ -189,6 +216,8 @@ class Calls:
         """Free the call's slot; false if that was done before."""
         if not self._in_flight.discard(call):
             return False
+        if call.endings:
+            call.end()
         self._freed()
         return True
 
@@ -202,8 +231,8 @@ class Calls:
     def _progressed(self, call: _InFlight, progress: float, total: float | None, message: str | None) -> None:
         """Progress starts the call's timeout anew, and goes to whoever asked."""
         self._in_flight.renew(call)
-        if call.request.on_progress is not None and not call.reply.settled:
-            call.request.on_progress(progress, total, message)
+        if call.on_progress is not None and not call.reply.settled:
+            call.on_progress(progress, total, message)
 
     def _abandon(self, call: _InFlight) -> None:
         if self._release(call) and call.sent is not None:
@@ -211,6 +240,8 @@ class Calls:
             call.sent.cancel("the caller cancelled")
 
     def _expire(self, call: _InFlight) -> None:
+        if call.endings:
+            call.end()
         self._freed()
         self.overdue.set()
         if call.sent is not None:
@@ -221,6 +252,8 @@ class Calls:
 
     def _lose(self, call: _InFlight, unread: int | None) -> None:
         """The session ended with the request in flight: queue it again if that is safe, else say so."""
+        if call.endings:
+            call.end()
         lost = self._link.lost.is_set()
         reason = self._lost_as() if lost else ConnectionLost("MCPX closed the session")
         error = died(str(reason), reason.stderr, server=self._server, tool=tool_of(call.request))

@@ -1,7 +1,8 @@
 """The messages that an upstream actor takes: a closed union of frozen structs.
 
 What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
-The answer to each is the raw JSON of the result (`msgspec.Raw`).
+The answer to each is the raw JSON of the result (`msgspec.Raw`). `caller` is the client behind a request
+(None: nobody who can be asked or told anything), `answers` what it brings to a request that it repeats.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+
+from mcpx.upstream.caller import Caller, InputAnswers
 
 OnProgress = Callable[[float, float | None, str | None], None]
 """Told of progress: done so far, the total where it is known, a text. Must not raise."""
@@ -22,6 +25,10 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
     turned_away: bool = False
     """Whether a session which was over has turned it away, unread: that happens once only."""
     on_progress: OnProgress | None = None
+    caller: Caller | None = None
+    """The client behind it; None where there is nobody who can be asked or told anything."""
+    answers: InputAnswers | None = None
+    """What the client brings to a request that it repeats."""
 
 
 class CallTool(_Request, frozen=True):

@@ -13,9 +13,16 @@ import anyio.abc
 import mcp_types
 import msgspec
 from mcp import ClientSession, MCPError
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+)
 from pydantic import TypeAdapter
 
+from mcpx.upstream.caller import Caller
+from mcpx.upstream.client import REQUEST
 from mcpx.upstream.exchange import CURRENT, Dropped, Exchange
 from mcpx.upstream.requests import (
     CallTool,
@@ -27,6 +34,7 @@ from mcpx.upstream.requests import (
     Subscribe,
     Unsubscribe,
 )
+from mcpx.upstream.telling import Telling
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
@@ -77,21 +85,35 @@ class WireSender:
     """Bytes to a dispatcher of ours."""
 
     def __init__(
-        self, wire: WireDispatcher, session: ClientSession, client: mcp_types.Implementation
+        self,
+        wire: WireDispatcher,
+        session: ClientSession,
+        client: mcp_types.Implementation,
+        telling: Telling,
     ) -> None:
         self._channel = wire.channel
         self._outgoing = wire.outgoing
-        self._meta = b"" if session.discover_result is None else _modern_meta(session, client)
+        self._telling = telling
+        self._modern = None if session.discover_result is None else _ModernMeta(session, client)
 
     def position(self) -> int | None:
         return self._channel.position
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        outgoing = self._outgoing
+        outgoing, caller = self._outgoing, request.caller
+        more: list[bytes] = []
+        if self._modern is None:
+            meta = b""
+            if self._telling.has_level and caller is not None:
+                self._telling.raise_at_once(caller.log_level)
+        else:
+            meta = self._modern.of(caller)
+            if request.answers is not None:
+                more = request.answers.members()
         request_id = outgoing.mint()
         token = str(request_id).encode()
         params = b"".join(
-            (b"{", *request.params(), b',"_meta":{', self._meta, b'"progressToken":', token, b"}}")
+            (b"{", *request.params(), *more, b',"_meta":{', meta, b'"progressToken":', token, b"}}")
         )
         outgoing.call(request_id, request.method, params, on_answer, on_progress)
         return _SentOnWire(outgoing, request_id)
@@ -111,22 +133,35 @@ class _SentOnWire:
         self._outgoing.forget(self._request_id, reason)
 
 
-def _modern_meta(session: ClientSession, client: mcp_types.Implementation) -> bytes:
-    """The members that every request of the 2026-07-28 revision carries in `_meta`."""
-    members = {
-        PROTOCOL_VERSION_META_KEY: session.protocol_version,
-        CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
-        CLIENT_CAPABILITIES_META_KEY: {},
-    }
-    return msgspec.json.encode(members)[1:-1] + b","
+class _ModernMeta:
+    """The members that every request of the 2026-07-28 revision carries in `_meta`, in JSON, with a comma.
+
+    They say what the client behind the request can be asked, and which log messages it wants.
+    """
+
+    def __init__(self, session: ClientSession, client: mcp_types.Implementation) -> None:
+        members = {
+            PROTOCOL_VERSION_META_KEY: session.protocol_version,
+            CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
+        }
+        self._head = msgspec.json.encode(members)[1:-1] + f',"{CLIENT_CAPABILITIES_META_KEY}":'.encode()
+        self._level = f',"{LOG_LEVEL_META_KEY}":"'.encode()
+
+    def of(self, caller: Caller | None) -> bytes:
+        """For a request of that client."""
+        if caller is None:
+            return self._head + b"{},"
+        head, level = self._head + caller.capabilities.encoded, caller.log_level
+        return head + b"," if level is None else head + self._level + level.encode() + b'",'
 
 
 class SessionSender:
     """The SDK's session, one task a request: for HTTP, whose speed is the SDK's."""
 
-    def __init__(self, session: ClientSession, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, session: ClientSession, tasks: anyio.abc.TaskGroup, telling: Telling) -> None:
         self._session = session
         self._tasks = tasks
+        self._telling = telling
 
     def position(self) -> int | None:
         return None
@@ -151,8 +186,11 @@ class SessionSender:
             on_progress(progress, total, message)
 
         CURRENT.set(exchange)  # in this task only
+        REQUEST.set(request)  # what comes in on its stream belongs to it
         with scope:
             try:
+                if request.caller is not None:
+                    await self._telling.raise_first(request.caller.log_level)
                 result = await self._session.send_request(
                     _typed(request), _AS_IT_CAME, progress_callback=progressed
                 )
@@ -182,5 +220,6 @@ class _SentBySession:
 
 def _typed(request: Request) -> Typed:
     """The request as the SDK has it."""
-    params = msgspec.json.decode(b"".join((b"{", *request.params(), b"}")))
+    more = [] if request.answers is None else request.answers.members()
+    params = msgspec.json.decode(b"".join((b"{", *request.params(), *more, b"}")))
     return _TYPES[type(request)].model_validate({"method": request.method, "params": params}, by_name=False)

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 import anyio.abc
 import mcp_types
+import msgspec
 from mcp import ClientSession, MCPError
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
@@ -21,10 +22,15 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig
+from mcpx.upstream.asking import Asking
+from mcpx.upstream.audience import Audience
+from mcpx.upstream.client import PassingSession
 from mcpx.upstream.exchange import overheard
 from mcpx.upstream.faults import ConnectionLost, NoAnswer, Unwell, refused_probe
 from mcpx.upstream.flag import Flag
+from mcpx.upstream.logs import LogRelay
 from mcpx.upstream.sending import Sender, SessionSender, WireSender
+from mcpx.upstream.telling import Telling
 from mcpx.upstream.transport import Hooks, Link, open_link
 from mcpx.version import __version__
 
@@ -41,14 +47,28 @@ _CHANGES: Final = (
 )
 
 
+class Passing(msgspec.Struct, frozen=True):
+    """Who takes what a server says beside its answers."""
+
+    asking: Asking
+    logs: LogRelay
+    audience: Audience
+
+
 class UpstreamSession:
     """An open session."""
 
     def __init__(
-        self, client: ClientSession, link: Link, changes: Flag, connecting: anyio.CancelScope
+        self,
+        client: PassingSession,
+        link: Link,
+        changes: Flag,
+        connecting: anyio.CancelScope,
+        telling: Telling,
     ) -> None:
         self.client = client
         self.link = link
+        self.telling = telling
         self._changes = changes
         self._connecting = connecting
 
@@ -67,8 +87,8 @@ class UpstreamSession:
     def sender(self, tasks: anyio.abc.TaskGroup) -> Sender:
         """What calls go out on: bytes where the link takes them."""
         if self.link.wire is not None:
-            return WireSender(self.link.wire, self.client, CLIENT_INFO)
-        return SessionSender(self.client, tasks)
+            return WireSender(self.link.wire, self.client, CLIENT_INFO, self.telling)
+        return SessionSender(self.client, tasks, self.telling)
 
     async def listen(self) -> None:
         """Hear of changed lists from a 2026-07-28 server, for as long as the session lives."""
@@ -143,6 +163,7 @@ async def open_session(
     limit: int,
     hooks: Hooks,
     changes: Flag,
+    passing: Passing,
     on_updated: Callable[[str], None] = lambda _uri: None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
@@ -168,12 +189,17 @@ async def open_session(
         try:
             async with open_link(config.transport, limit=limit, hooks=hooks) as link:
                 hooks.on_open(link)
-                client = ClientSession(
-                    dispatcher=link.dispatcher, client_info=CLIENT_INFO, message_handler=on_message
+                client = PassingSession(
+                    link.dispatcher,
+                    client_info=CLIENT_INFO,
+                    message_handler=on_message,
+                    asking=passing.asking,
+                    logs=passing.logs,
                 )
                 async with client:
                     await _shake_hands(client, probe=probe)
-                    yield UpstreamSession(client, link, changes, scope)
+                    telling = Telling(client, link.wire, passing.audience)
+                    yield UpstreamSession(client, link, changes, scope, telling)
         except Exception as error:
             raise _told_by_link(error, link) from error
     if scope.cancelled_caught:

@@ -112,6 +112,11 @@ class WireDispatcher(Dispatcher[TransportContext]):
         encoded = None if params is None else envelope.encode(params)
         self.channel.write(*envelope.notification(method, encoded))
 
+    def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
+        """Run a coroutine function for as long as the connection lives; what it raises is logged."""
+        if self._tasks is not None:
+            self._tasks.start_soon(_contained, function, *arguments)
+
     # --- its life
 
     async def run(

@@ -1,0 +1,62 @@
+"""Notifications to clients outside any request, each client's in order, none holding up another.
+
+Runs inside the task of whoever owns it. Before `run`, and for a client that is `MOST` behind, what is sent
+is dropped; so is what a client does not take within `DELIVERY_S`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import anyio
+import anyio.abc
+import structlog
+from mcp.server.connection import Connection
+
+from mcpx.upstream.caller import JSON
+
+log = structlog.get_logger()
+DELIVERY_S: Final = 5.0
+MOST: Final = 1000
+
+
+class PostOffice:
+    """One for all clients."""
+
+    def __init__(self) -> None:
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._waiting: dict[Connection, deque[tuple[str, JSON]]] = {}
+
+    async def run(self) -> None:
+        """Deliver, until cancelled."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                await anyio.sleep_forever()
+        finally:
+            self._tasks = None
+            self._waiting.clear()
+
+    def send(self, connection: Connection, method: str, params: JSON) -> None:
+        """Have a notification delivered."""
+        if self._tasks is None:
+            return
+        queue = self._waiting.get(connection)
+        if queue is None:
+            queue = self._waiting[connection] = deque(maxlen=MOST)
+            self._tasks.start_soon(self._deliver, connection, queue)
+        queue.append((method, params))
+
+    async def _deliver(self, connection: Connection, queue: deque[tuple[str, JSON]]) -> None:
+        """Empty one client's queue."""
+        while queue:
+            method, params = queue.popleft()
+            with anyio.move_on_after(DELIVERY_S) as scope:
+                try:
+                    await connection.outbound.notify(method, params)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    queue.clear()
+            if scope.cancelled_caught:
+                log.warning("client.deaf", waited_s=DELIVERY_S, dropped=len(queue) + 1)
+                queue.clear()
+        del self._waiting[connection]

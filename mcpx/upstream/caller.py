@@ -1,0 +1,148 @@
+"""Who made a call: what an upstream's questions and log messages need to know of the client behind it.
+
+A `Caller` travels with a request. The gateway makes it, knowing how to reach its client; the upstream layer
+asks it, tells it, and never learns what it is. Everything here is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+import msgspec
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+
+JSON = dict[str, Any]
+
+SAMPLING: Final = "sampling/createMessage"
+ELICITATION: Final = "elicitation/create"
+ROOTS: Final = "roots/list"
+QUESTIONS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
+"""What an upstream may ask of a client, before 2026-07-28 as a request, from then on inside a result."""
+
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Log levels as the protocol has them (RFC 5424), the most verbose first."""
+_RANK: Final = {level: rank for rank, level in enumerate(LEVELS)}
+
+OnStep = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Told of the client's progress with a question."""
+
+
+def wants(wanted: str | None, level: str) -> bool:
+    """Whether somebody who set the level `wanted` (None: none) is to get a message of `level`."""
+    return wanted is not None and _RANK.get(level, -1) >= _RANK.get(wanted, len(LEVELS))
+
+
+def most_verbose(levels: list[str | None]) -> str | None:
+    """The level that satisfies all of these; None where nobody wants any."""
+    known = [level for level in levels if level in _RANK]
+    return min(known, key=lambda level: _RANK[level], default=None)
+
+
+class _Declared(msgspec.Struct, gc=False, omit_defaults=True):
+    sampling: JSON | None = None
+    elicitation: JSON | None = None
+    roots: JSON | None = None
+
+
+class Capabilities:
+    """What a client declared of the things that MCPX can ask it for another; the rest is left out."""
+
+    __slots__ = ("_declared", "encoded")
+
+    def __init__(self, declared: _Declared) -> None:
+        self._declared = declared
+        self.encoded = msgspec.json.encode(declared)
+        """As JSON, for the `_meta` of a 2026-07-28 request."""
+
+    def refusal(self, method: str, params: JSON) -> MCPError | None:
+        """Why the client cannot be asked that, with the code that the protocol has for it; None if it can."""
+        declared = self._declared
+        if method == SAMPLING:
+            return _sampling_refusal(declared.sampling, params)
+        if method == ELICITATION:
+            return _elicitation_refusal(declared.elicitation, params)
+        if method == ROOTS and declared.roots is not None:
+            return None
+        what = "roots" if method == ROOTS else method
+        return MCPError(METHOD_NOT_FOUND, f"The client did not declare {what}")
+
+
+def _sampling_refusal(declared: JSON | None, params: JSON) -> MCPError | None:
+    if declared is None:
+        return MCPError(METHOD_NOT_FOUND, "The client did not declare sampling")
+    if ("tools" in params or "toolChoice" in params) and declared.get("tools") is None:
+        return MCPError(INVALID_PARAMS, "The client did not declare sampling with tools (sampling.tools)")
+    return None
+
+
+def _elicitation_refusal(declared: JSON | None, params: JSON) -> MCPError | None:
+    """An empty declaration means forms, as it did before there were modes."""
+    if declared is None:
+        return MCPError(METHOD_NOT_FOUND, "The client did not declare elicitation")
+    mode = params.get("mode") or "form"
+    modes = [name for name in ("form", "url") if declared.get(name) is not None] or ["form"]
+    if mode not in modes:
+        return MCPError(INVALID_PARAMS, f"The client did not declare elicitation in {mode} mode")
+    return None
+
+
+@lru_cache(maxsize=256)
+def read_capabilities(raw: bytes) -> Capabilities:
+    """The capabilities out of their JSON; what cannot be read declares nothing."""
+    try:
+        return Capabilities(msgspec.json.decode(raw, type=_Declared))
+    except msgspec.DecodeError:
+        return NO_CAPABILITIES
+
+
+NO_CAPABILITIES: Final = Capabilities(_Declared())
+
+
+class Caller(Protocol):
+    """The client behind one call."""
+
+    @property
+    def client(self) -> object:
+        """Which client it is: the same object for each of its calls."""
+        ...
+
+    @property
+    def modern(self) -> bool:
+        """Whether it takes questions only as the answer to its own request (2026-07-28)."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def log_level(self) -> str | None:
+        """From which level on it wants log messages; None for none at all."""
+        ...
+
+    def log(self, params: JSON) -> None:
+        """Pass a log message on, with this call. Must not raise."""
+        ...
+
+    async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
+        """Ask it something and wait; only where it is not modern. Raises MCPError."""
+        ...
+
+
+class InputAnswers(msgspec.Struct, frozen=True):
+    """What a client brings when it repeats a request that was answered with questions."""
+
+    responses: bytes | msgspec.Raw = b""
+    """A JSON object, or nothing."""
+    state: str | None = None
+
+    def members(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, each with a comma before it."""
+        pieces: list[bytes] = []
+        if self.responses:
+            pieces += [b',"inputResponses":', bytes(self.responses)]
+        if self.state is not None:
+            pieces += [b',"requestState":', msgspec.json.encode(self.state)]
+        return pieces

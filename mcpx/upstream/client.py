@@ -1,0 +1,134 @@
+"""The SDK's client session, with questions and log messages taken out before it parses them.
+
+All touch points with the inside of the SDK's session are in this file. Questions pass as they came, not
+through models that would drop what they do not know. What MCPX says that it can do: towards a server of the
+older revisions everything, because it shakes hands before its clients come, and what a client cannot do is
+refused when it is asked; towards 2026-07-28, in each request, exactly what the client behind it declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+import mcp_types as types
+import msgspec
+from mcp import ClientSession
+from mcp.client.session import MessageHandlerFnT
+from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcpx.upstream.asking import COMPLETED, Asking, as_object
+from mcpx.upstream.audience import LOG
+from mcpx.upstream.caller import QUESTIONS
+from mcpx.upstream.logs import LogRelay
+from mcpx.upstream.requests import Request
+from mcpx.wire.dispatcher import WireDispatcher
+
+REQUEST: ContextVar[Request | None] = ContextVar("REQUEST", default=None)
+"""The request that a task sends over HTTP. The SDK hands the context of a request's task on to whatever comes
+in on that request's stream, which is how a message is known to belong to it."""
+
+EVERYTHING: Final = types.ClientCapabilities(
+    sampling=types.SamplingCapability(
+        context=types.SamplingContextCapability(), tools=types.SamplingToolsCapability()
+    ),
+    elicitation=types.ElicitationCapability(
+        form=types.FormElicitationCapability(), url=types.UrlElicitationCapability()
+    ),
+    roots=types.RootsCapability(list_changed=True),
+)
+
+
+class PassingSession(ClientSession):
+    """A client session that answers for the clients behind it."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher[TransportContext],
+        *,
+        client_info: types.Implementation,
+        message_handler: MessageHandlerFnT,
+        asking: Asking,
+        logs: LogRelay,
+    ) -> None:
+        super().__init__(dispatcher=dispatcher, client_info=client_info, message_handler=message_handler)
+        self._asking = asking
+        self._logs = logs
+        self._is_stream = isinstance(dispatcher, WireDispatcher)
+        if isinstance(dispatcher, WireDispatcher):
+            asking.watch(dispatcher)
+
+    # --- what it says of itself
+
+    def _build_capabilities(self, version: str) -> types.ClientCapabilities:
+        return types.ClientCapabilities() if version in MODERN_PROTOCOL_VERSIONS else EVERYTHING
+
+    def adopt(self, result: types.InitializeResult | types.DiscoverResult) -> None:
+        """As the SDK's; and each 2026-07-28 request says what the client behind it can do."""
+        super().adopt(result)
+        self._logs.modern = isinstance(result, types.DiscoverResult)
+        if self._logs.modern:
+            stamp = self._stamp
+
+            def stamp_for_caller(data: dict[str, Any], opts: CallOptions) -> None:
+                stamp(data, opts)
+                request = REQUEST.get()
+                if request is not None and request.caller is not None:
+                    meta = data["params"]["_meta"]
+                    meta[CLIENT_CAPABILITIES_META_KEY] = msgspec.json.decode(
+                        request.caller.capabilities.encoded
+                    )
+                    if request.caller.log_level is not None:
+                        meta[LOG_LEVEL_META_KEY] = request.caller.log_level
+
+            self._stamp = stamp_for_caller
+
+    # --- what has no model of its own
+
+    async def ask_raw(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send a request. Raises MCPError."""
+        data: dict[str, Any] = {"method": method, "params": params}
+        opts: CallOptions = {}
+        self._stamp(data, opts)
+        return await self._dispatcher.send_raw_request(method, data["params"], opts)
+
+    async def notify_raw(self, method: str) -> None:
+        """Send a notification without parameters."""
+        data: dict[str, Any] = {"method": method}
+        opts: CallOptions = {}
+        self._stamp(data, opts)
+        await self._dispatcher.notify(method, None, opts)
+
+    # --- what comes from the server
+
+    async def _on_request(
+        self, dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        if method in QUESTIONS:
+            return await self._asking.answer(dctx, method, as_object(params), REQUEST.get())
+        return await super()._on_request(dctx, method, params)
+
+    def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """On a stream, messages are judged in the order in which they come."""
+        if self._is_stream and self._take(method, params):
+            return True
+        return super()._intercept_notification(method, params)
+
+    async def _on_notify(
+        self, dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> None:
+        if self._is_stream or not self._take(method, params):
+            await super()._on_notify(dctx, method, params)
+
+    def _take(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        if method == LOG and params is not None:
+            self._logs.take(dict(params), REQUEST.get())
+            return True
+        if method == COMPLETED and params is not None:
+            self._asking.completed(dict(params))
+            return True
+        return False

@@ -1,0 +1,181 @@
+"""server-everything asks, reports and logs: the same through MCPX as directly, at every door, in both eras.
+
+What is compared, field by field: what the client was asked, the result of the tool that asked, each step of
+progress, each log message. The differences that are allowed, and why:
+
+* `logger` begins with the server's name: a client of MCPX hears many servers, and must know which one spoke.
+* `elicitationId` is not in a question to a client of 2026-07-28: that revision has none.
+* The tool's own result may come as TOON where that is shorter (`carried`), as everywhere.
+* The JSON-RPC error -32042 (an elicitation is needed first) comes as a result of `exec` with `isError`, like
+  every error of a tool; code, message and data are in its `structuredContent`, unaltered.
+* A client that set no log level gets no messages; directly, a server may send what it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from tests.live import gateways, servers
+from tests.live.carried import assert_carried
+from tests.mcpx.passing.people import Person, set_level
+
+pytestmark = [pytest.mark.live, pytest.mark.anyio]
+
+URL = {"url": "https://example.com/login", "message": "Log in there", "elicitationId": "fixed-id"}
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("trigger-sampling-request", {"prompt": "how many are there?", "maxTokens": 17}),
+    ("trigger-elicitation-request", {}),
+    ("trigger-url-elicitation", URL),
+    ("get-roots-list", {}),
+)
+
+
+class Visitor(Person):
+    """A person who answers an elicitation as it is told: accept, decline or cancel."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__("visitor")
+        self.action = action
+
+    async def elicit(self, _ctx: Any, params: ElicitRequestParams) -> ElicitResult:
+        self._note(params)
+        content = {"name": "Ann", "integer": 7, "check": True} if self.action == "accept" else None
+        return ElicitResult(action=self.action, content=None if params.mode == "url" else content)
+
+
+@pytest.fixture(params=gateways.DOORS)
+def door(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> servers.LiveServer:
+    return servers.require(servers.live_server("everything", tmp_path))
+
+
+@asynccontextmanager
+async def directly(server: servers.LiveServer, **options: Any) -> AsyncIterator[Client]:
+    command = StdioServerParameters(command=server.command, args=server.args, env=server.env)
+    async with Client(command, read_timeout_seconds=gateways.ANSWER_S, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def through(
+    door: str, server: servers.LiveServer, folder: Path, person: Person, level: str | None = None
+) -> AsyncIterator[gateways.Gateway]:
+    """MCPX in front of it; the client wants log messages from `level` on, as its era says that."""
+    config = gateways.write_config(folder, {"everything": server.entry()}, startup_wait=20)
+    modern = door.endswith("auto")
+    options = person.options(level=level if modern else None)
+    async with gateways.open_gateway(door, config, **options) as gateway:
+        if level is not None and not modern:
+            await set_level(gateway.client, level)
+        yield gateway
+
+
+def questions(person: Person, *, modern: bool) -> list[Any]:
+    """What it was asked, without what its era does not have."""
+    left_out = {"elicitationId"} if modern else set()
+    return [{key: value for key, value in each.items() if key not in left_out} for each in person.asked]
+
+
+async def simulated(person: Person) -> dict[str, Any]:
+    """The first of the messages that the server makes up; it may also tell that it has listed roots."""
+    count = 1
+    while True:
+        for message in await person.hears(count):
+            if str(message["data"]).endswith("message"):
+                return message
+        count = len(person.logged) + 1
+
+
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+async def test_questions_and_what_becomes_of_the_answers(door, action, everything, tmp_path):
+    one, two = Visitor(action), Visitor(action)
+    with anyio.fail_after(55):
+        async with directly(everything, **one.options()) as direct:
+            theirs = [await direct.call_tool(tool, arguments) for tool, arguments in CALLS]
+        async with through(door, everything, tmp_path, two) as gateway:
+            mine = [await gateway.exec("everything", tool, arguments) for tool, arguments in CALLS]
+    modern = door.endswith("auto")
+    for through_mcpx, direct_ in zip(mine, theirs, strict=True):
+        assert not direct_.is_error
+        assert_carried(through_mcpx, direct_)
+    asked = [each for each in questions(one, modern=modern) if each]
+    assert [each for each in questions(two, modern=modern) if each] == asked
+    assert len(asked) == 3  # roots/list has no parameters, and the server keeps what it brought
+
+
+async def test_an_elicitation_that_is_needed_first(door, everything, tmp_path):
+    call = {**URL, "errorPath": True}
+    with anyio.fail_after(55):
+        async with directly(everything, **Visitor("accept").options()) as direct:
+            with pytest.raises(MCPError) as caught:
+                await direct.call_tool("trigger-url-elicitation", call)
+        async with through(door, everything, tmp_path, Visitor("accept")) as gateway:
+            mine = await gateway.exec("everything", "trigger-url-elicitation", call)
+    assert mine.is_error
+    said, direct_said = mine.structured_content["upstream"], caught.value.error
+    assert (said["code"], said["message"]) == (-32042, direct_said.message)
+    drop = lambda data: [{**each, "elicitationId": None} for each in data["elicitations"]]  # noqa: E731 - random
+    assert drop(said["data"]) == drop(direct_said.data)
+
+
+async def test_each_step_of_a_long_operation(door, everything, tmp_path):
+    call = {"duration": 0.5, "steps": 5}
+    told: dict[str, list[Any]] = {"direct": [], "mcpx": []}
+
+    def listener(who: str) -> Any:
+        async def step(progress: float, total: float | None, message: str | None) -> None:
+            told[who].append((progress, total, message))
+
+        return step
+
+    with anyio.fail_after(55):
+        async with directly(everything) as direct:
+            theirs = await direct.call_tool(
+                "trigger-long-running-operation", call, progress_callback=listener("direct")
+            )
+        async with through(door, everything, tmp_path, Person("p")) as gateway:
+            named = {"server_name": "everything", "tool_name": "trigger-long-running-operation"}
+            mine = await gateway.client.call_tool(
+                "exec", {**named, "arguments": call}, progress_callback=listener("mcpx")
+            )
+    assert_carried(mine, theirs)
+    assert told["mcpx"] == told["direct"]
+    assert len(told["mcpx"]) == 5
+
+
+async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp_path):
+    """The server's messages are of a random level each; each level has its own words."""
+    one, two = Person("one"), Person("two")
+    with anyio.fail_after(55):
+        async with directly(everything, mode="legacy", **one.options()) as direct:
+            await set_level(direct, "debug")
+            await direct.call_tool("toggle-simulated-logging", {})
+            theirs = await simulated(one)
+        async with through(door, everything, tmp_path, two, "debug") as gateway:
+            await gateway.exec("everything", "toggle-simulated-logging", {})
+            mine = await simulated(two)
+    assert mine.keys() == theirs.keys() | {"logger"}
+    assert mine["logger"] == "everything"
+    for message in (mine, theirs):
+        assert str(message["data"]).lower().startswith(message["level"])
+
+
+async def test_no_log_messages_where_no_level_was_set(door, everything, tmp_path):
+    person = Person("p")
+    with anyio.fail_after(55):
+        async with through(door, everything, tmp_path, person) as gateway:
+            await gateway.exec("everything", "toggle-simulated-logging", {})  # it logs before it answers
+            await gateway.exec("everything", "echo", {"message": "after it"})
+    assert person.logged == []

@@ -1,0 +1,10 @@
+"""For the tests of what passes between servers and clients."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

@@ -1,0 +1,234 @@
+"""How long a question lives: no longer than its call, its client, or the time that they are given."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+import anyio
+import pytest
+
+from mcpx.errors import CallError, Code
+from mcpx.upstream.caller import InputAnswers
+from mcpx.upstream.queue import RawReply
+from supervisors import Abandoned
+from tests.mcpx.passing.callers import Desk, Puppet, desk
+from tests.mcpx.passing.people import PATIENCE_S, ROOTS, SAMPLE
+
+pytestmark = pytest.mark.anyio
+ONE = {"questions": [ROOTS]}
+TWO = {"questions": [ROOTS, SAMPLE]}
+
+
+async def failure(reply: RawReply) -> CallError:
+    with anyio.fail_after(PATIENCE_S), pytest.raises(CallError) as caught:
+        await reply.wait()
+    return caught.value
+
+
+async def held(at: Desk, ann: Puppet, **questions: object) -> str:
+    """A call of a 2026-07-28 client that has asked; its requestState."""
+    result = await at.result(at.call(ann, "ask", **questions))
+    assert result["resultType"] == "input_required"
+    (question,) = result["inputRequests"].values()
+    assert question["method"] == "roots/list"
+    assert at.in_flight == 1
+    return result["requestState"]
+
+
+def back(state: str, answers: bytes = b'{"1":{"roots":[]}}') -> InputAnswers:
+    return InputAnswers(answers, state)
+
+
+async def is_back(at: Desk) -> None:
+    """The server answers again; a call that it took to the grave is not the last word."""
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            with suppress(CallError):
+                await at.said(at.call(None, "steps", count=1))
+                return
+
+
+# --- a client that is asked by requests
+
+
+async def test_a_client_that_never_answers_costs_the_call_its_timeout_and_no_more(tmp_path):
+    async with desk(tmp_path, call_timeout=0.5) as at:
+        ann = Puppet()
+        error = await failure(at.call(ann, "ask", **ONE))
+        assert error.code is Code.TIMEOUT
+        with anyio.fail_after(PATIENCE_S):
+            await ann.forgets.wait()
+        assert at.in_flight == 0
+        assert await at.said(at.call(Puppet(), "steps", count=1)) == "stepped"
+
+
+async def test_a_client_that_goes_away_frees_its_call_and_its_question(tmp_path):
+    async with desk(tmp_path) as at:
+        ann = Puppet()
+        reply = at.call(ann, "ask", **ONE)
+        with anyio.fail_after(PATIENCE_S):
+            await ann.is_asked.wait()
+            reply.abandon()
+            await ann.forgets.wait()
+        assert at.in_flight == 0
+        assert isinstance(reply.error, Abandoned)
+
+
+async def test_a_server_that_dies_takes_its_question_along(tmp_path):
+    async with desk(tmp_path) as at:
+        ann = Puppet()
+        reply = at.call(ann, "ask", **ONE)
+        with anyio.fail_after(PATIENCE_S):
+            await ann.is_asked.wait()
+            assert at.upstream.pid is not None
+            os.kill(at.upstream.pid, signal.SIGKILL)
+            assert (await failure(reply)).code is Code.SERVER_DIED
+            await ann.forgets.wait()
+
+
+async def test_each_answer_gives_the_call_its_time_anew(tmp_path):
+    """Three questions, each answered after most of the timeout: together they take longer than it."""
+    async with desk(tmp_path, call_timeout=1.0) as at:
+        ann = Puppet()
+        began = anyio.current_time()
+        reply = at.call(ann, "rounds", count=3)
+        with anyio.fail_after(PATIENCE_S):
+            for _ in range(3):
+                await ann.is_asked.wait()
+                ann.is_asked = anyio.Event()
+                await anyio.sleep(0.7)  # a person who thinks: the time itself is what is tested
+                ann.may_answer.set()
+                ann.may_answer = anyio.Event()
+        assert await at.said(reply) == [{"roots": []}] * 3
+        assert anyio.current_time() - began > 2
+
+
+@pytest.mark.parametrize("kind", ["stdio-handshake", "http-handshake"])
+async def test_a_question_that_the_server_gives_up_is_given_up_at_the_client(tmp_path, kind):
+    async with desk(tmp_path, kind) as at:
+        ann = Puppet()
+        reply = at.call(ann, "patient", question=ROOTS, seconds=0.2)
+        with anyio.fail_after(PATIENCE_S):
+            await ann.forgets.wait()
+        assert "timed out" in (await at.said(reply))[0].lower()
+
+
+@pytest.mark.parametrize("kind", ["stdio-handshake", "http-handshake"])
+async def test_progress_on_a_question_reaches_the_server_and_its_token_not_the_client(tmp_path, kind):
+    async with desk(tmp_path, kind) as at:
+        ann = Puppet()
+        ann.steps = [(1, 2, "thinking"), (2, None, None)]
+        ann.may_answer.set()
+        said = await at.said(at.call(ann, "patient", question=SAMPLE, seconds=PATIENCE_S))
+        assert said == [[1, 2, "thinking"], [2, None, None]]
+        assert ann.asked == [(SAMPLE["method"], SAMPLE["params"])]
+
+
+# --- a client that is asked by results
+
+
+async def test_a_held_call_goes_on_when_its_client_comes_back(tmp_path):
+    async with desk(tmp_path) as at:
+        ann = Puppet(modern=True)
+        state = await held(at, ann, **TWO)
+        second = await at.result(at.call(ann, "ask", answers=back(state), **TWO))
+        (question,) = second["inputRequests"].items()
+        assert question[1] == {"method": "sampling/createMessage", "params": SAMPLE["params"]}
+        assert second["requestState"] == state
+        answer = b'{"%s":{"role":"assistant","content":{"type":"text","text":"3"},"model":"m"}}'
+        last = at.call(ann, "ask", answers=back(state, answer % question[0].encode()), **TWO)
+        said = await at.said(last)
+        assert said[0] == {"roots": []}
+        assert said[1]["content"]["text"] == "3"
+        assert at.in_flight == 0
+
+
+async def test_a_question_that_was_left_out_is_asked_again(tmp_path):
+    async with desk(tmp_path) as at:
+        ann = Puppet(modern=True)
+        state = await held(at, ann, **ONE)
+        again = await at.result(at.call(ann, "ask", answers=back(state, b"{}"), **ONE))
+        assert list(again["inputRequests"]) == ["1"]
+        assert await at.said(at.call(ann, "ask", answers=back(state), **ONE)) == [{"roots": []}]
+
+
+async def test_a_client_that_does_not_come_back_has_its_call_cancelled(tmp_path):
+    async with desk(tmp_path, call_timeout=0.5) as at:
+        ann = Puppet(modern=True)
+        state = await held(at, ann, **ONE)
+        with anyio.fail_after(PATIENCE_S):
+            await at.freed.wait()
+        assert at.in_flight == 0
+        error = await failure(at.call(ann, "ask", answers=back(state), **ONE))
+        assert (error.code, error.outcome) == (Code.CANCELLED, "unknown")
+        assert "waited for these answers is over" in str(error)
+
+
+async def test_a_client_that_leaves_has_its_held_calls_cancelled_and_no_others(tmp_path):
+    async with desk(tmp_path) as at:
+        ann, bob = Puppet(modern=True), Puppet(modern=True)
+        await held(at, ann, **ONE)
+        at.hub.audience.leave(bob)
+        assert at.in_flight == 1
+        at.hub.audience.leave(ann)
+        assert at.in_flight == 0
+        assert not len(at.upstream._holds)
+
+
+async def test_a_client_that_cancels_the_repeated_request_cancels_the_call(tmp_path):
+    async with desk(tmp_path) as at:
+        ann = Puppet(modern=True)
+        state = await held(at, ann, **ONE)
+        reply = at.call(ann, "ask", answers=back(state), **ONE)
+        reply.abandon()
+        assert await at.said(at.call(ann, "steps", count=1)) == "stepped"
+        assert at.in_flight == 0
+
+
+async def test_a_held_call_whose_server_died_says_so_when_its_client_comes_back(tmp_path):
+    async with desk(tmp_path) as at:
+        ann = Puppet(modern=True)
+        state = await held(at, ann, **ONE)
+        assert at.upstream.pid is not None
+        os.kill(at.upstream.pid, signal.SIGKILL)
+        await is_back(at)
+        error = await failure(at.call(ann, "ask", answers=back(state), **ONE))
+        assert error.code is Code.SERVER_DIED
+
+
+async def test_a_state_opens_its_own_call_only_and_that_only_once(tmp_path):
+    async with desk(tmp_path) as at:
+        ann = Puppet(modern=True)
+        state = await held(at, ann, **ONE)
+        other = await failure(at.call(ann, "rounds", answers=back(state), count=1))
+        assert (other.code, other.outcome) == (Code.INVALID_ARGUMENTS, "not_sent")
+        unknown = await failure(at.call(ann, "ask", answers=back(state + "x"), **ONE))
+        assert unknown.code is Code.CANCELLED
+        assert await at.said(at.call(ann, "ask", answers=back(state), **ONE)) == [{"roots": []}]
+        spent = await failure(at.call(ann, "ask", answers=back(state), **ONE))
+        assert spent.code is Code.CANCELLED
+
+
+async def test_a_client_with_several_calls_in_flight_is_not_asked_by_a_result(tmp_path):
+    """It could not be told which of its requests the question is the answer to."""
+    async with desk(tmp_path) as at:
+        ann = Puppet(modern=True)
+        replies = [at.call(ann, "meet", name="m", size=2, **ONE) for _ in range(2)]
+        for reply in replies:
+            (refusal,) = await at.said(reply)
+            assert refusal["code"] == -32601
+            assert "several calls of the client are in flight" in refusal["message"]
+
+
+async def test_the_question_of_a_client_with_several_calls_lives_as_long_as_any_of_them(tmp_path):
+    async with desk(tmp_path) as at:
+        ann = Puppet()
+        idle = at.call(ann, "meet", name="never", size=2)
+        reply = at.call(ann, "ask", **ONE)
+        with anyio.fail_after(PATIENCE_S):
+            await ann.is_asked.wait()
+            idle.abandon()
+            ann.may_answer.set()
+            assert await at.said(reply) == [{"roots": []}]

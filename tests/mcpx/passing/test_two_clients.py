@@ -1,0 +1,160 @@
+"""Two clients at one server's one session, at the same time: each is asked and told its own, or nothing.
+
+In every round both have a call in flight at once, or one alone, as a seeded die says. A stream of a server
+does not say whose a question is, so on stdio it is refused while both are there; over HTTP each request has
+a stream of its own, and at 2026-07-28 a question is the answer to a request.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from tests.live import gateways
+from tests.mcpx.passing.people import (
+    MESSAGES,
+    SCHEMA,
+    SERVERS,
+    Person,
+    asking_server,
+    exec_,
+    said,
+    set_level,
+)
+
+pytestmark = pytest.mark.anyio
+ROUNDS = 12
+ERAS = ("legacy", "auto")
+
+
+class Talker:
+    """One client with its person, and what its calls have reported."""
+
+    def __init__(self, person: Person, client: Client, server: str) -> None:
+        self.person = person
+        self.client = client
+        self.server = server
+        self.progress: list[str] = []
+        self.got = 0
+        self.refused = 0
+
+    async def step(self, _progress: float, _total: float | None, message: str | None) -> None:
+        self.progress.append(str(message))
+
+    async def call(self, name: str, size: int, kind: int) -> None:
+        """One call that is asked something, logs and reports, with this client's name in all of it."""
+        mine = f"{self.person.name} {name}"
+        question = _question(kind, mine)
+        arguments = {"name": name, "size": size, "data": mine, "questions": [question]}
+        call = {"server_name": "s", "tool_name": "meet", "arguments": arguments}
+        (answer,) = said(await self.client.call_tool("exec", call, progress_callback=self.step))
+        if "code" in answer:
+            self.refused += 1
+            assert size == 2
+            assert self.server == "stdio-handshake"
+            assert answer["code"] == -32601
+            assert '"sessions": "per_client" for the server s' in answer["message"]
+        else:
+            self.got += 1
+            assert answer == self.person.answers()[{0: 0, 1: 1, 2: 3}[kind]]
+
+
+def _question(kind: int, mine: str) -> dict[str, Any]:
+    sample = {"messages": MESSAGES, "maxTokens": 7, "systemPrompt": mine}
+    form = {"message": mine, "requestedSchema": SCHEMA}
+    return (
+        {"method": "sampling/createMessage", "params": sample},
+        {"method": "elicitation/create", "params": form},
+        {"method": "roots/list"},
+    )[kind]
+
+
+@pytest.mark.parametrize("eras", [(one, two) for one in ERAS for two in ERAS], ids="-".join)
+@pytest.mark.parametrize("server", SERVERS)
+async def test_each_is_asked_and_told_its_own_or_nothing(tmp_path, server, eras):
+    seed = random.randrange(1_000_000)
+    die = random.Random(seed)
+    print("seed", seed)
+    with anyio.fail_after(55):
+        async with asking_server(server) as entry:
+            config = gateways.write_config(tmp_path, {"s": entry}, startup_wait=20)
+            async with gateways.http_door(config) as door:
+                people = [Person("ann"), Person("bob")]
+                async with (
+                    gateways.http_client(door, mode=eras[0], **_options(people[0], eras[0])) as one,
+                    gateways.http_client(door, mode=eras[1], **_options(people[1], eras[1])) as two,
+                ):
+                    talkers = [Talker(people[0], one, server), Talker(people[1], two, server)]
+                    for talker, era in zip(talkers, eras, strict=True):
+                        if era == "legacy":
+                            await set_level(talker.client, "info")
+                    for number in range(ROUNDS):
+                        await _round(number, talkers, die)
+                    await _last_words(talkers)
+    for talker, other in (talkers, reversed(talkers)):
+        _assert_own(talker, other)
+        assert (talker.refused > 0) == (server == "stdio-handshake")
+        if server.startswith("http"):  # then nothing has to be withheld, ever
+            assert len(talker.person.logged) > talker.got
+            assert len(talker.progress) >= talker.got
+
+
+def _options(person: Person, era: str) -> dict[str, Any]:
+    return person.options(level="info") if era == "auto" else person.options()
+
+
+async def _round(number: int, talkers: list[Talker], die: random.Random) -> None:
+    both = die.random() < 0.6 or number == 0
+    alone = die.choice(talkers)
+    async with anyio.create_task_group() as tasks:
+        for talker in die.sample(talkers, 2) if both else [alone]:
+            tasks.start_soon(talker.call, f"round {number}", 2 if both else 1, die.randrange(3))
+
+
+async def _last_words(talkers: list[Talker]) -> None:
+    """A message each, alone, to know that everything before it has come."""
+    for talker in talkers:
+        before = len(talker.person.logged)
+        await exec_(talker.client, "s", "say", level="error", data=f"{talker.person.name} is done")
+        while not any("is done" in str(each["data"]) for each in talker.person.logged[before:]):
+            await talker.person.news.wait()
+
+
+def _assert_own(talker: Talker, other: Talker) -> None:
+    mine, theirs = talker.person, other.person.name
+    heard = [*mine.asked, *mine.logged, *talker.progress]
+    assert heard
+    assert not [each for each in heard if theirs in str(each)]
+    assert all(mine.name in each for each in talker.progress)
+    assert all(mine.name in str(each["data"]) for each in mine.logged)
+
+
+async def test_with_sessions_of_their_own_nothing_is_refused_or_withheld(tmp_path):
+    """A process for each client: what one of them says is never another's, on stdio too."""
+    async with asking_server("stdio-handshake") as entry:
+        own = {**entry, "sessions": "per_client"}
+        config = gateways.write_config(tmp_path, {"s": own}, startup_wait=20)
+        people = [Person("ann"), Person("bob")]
+        with anyio.fail_after(55):
+            async with (
+                gateways.http_door(config) as door,
+                gateways.http_client(door, mode="legacy", **people[0].options()) as one,
+                gateways.http_client(door, mode="legacy", **people[1].options()) as two,
+            ):
+                talkers = [Talker(people[0], one, "own"), Talker(people[1], two, "own")]
+                for talker in talkers:
+                    await set_level(talker.client, "info")
+                for number in range(ROUNDS):
+                    async with anyio.create_task_group() as tasks:
+                        for talker in talkers:
+                            tasks.start_soon(talker.call, f"round {number}", 1, number % 3)
+                await _last_words(talkers)
+    for talker, other in (talkers, reversed(talkers)):
+        _assert_own(talker, other)
+        assert (talker.got, talker.refused) == (ROUNDS, 0)
+        assert len(talker.person.logged) == ROUNDS + 1
+        assert len(talker.progress) == ROUNDS
