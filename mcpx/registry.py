@@ -19,7 +19,7 @@ from mcpx.upstream.actor import Upstream
 from mcpx.upstream.caller import Caller, InputAnswers
 from mcpx.upstream.private import Client
 from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import ReadResource
+from mcpx.upstream.requests import OnProgress, ReadResource
 
 
 class Registry:
@@ -109,6 +109,7 @@ class Registry:
         server_name: str,
         uri: str,
         reply: RawReply,
+        on_progress: OnProgress | None = None,
         *,
         client: Client | None = None,
         caller: Caller | None = None,
@@ -120,7 +121,9 @@ class Registry:
             CallError: `unknown_server`, `unknown_resource`, `server_unavailable`, `overloaded`.
         """
         upstream = self.upstream(server_name)
-        request = ReadResource(self.admit(upstream, uri), caller=caller, answers=answers)
+        request = ReadResource(
+            self.admit(upstream, uri), on_progress=on_progress, caller=caller, answers=answers
+        )
         self.session(server_name, client).submit(request, reply)
 
     def admit(self, upstream: Upstream, uri: str) -> str:

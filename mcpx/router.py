@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.content import Shaped, read_result, shape_resource
 from mcpx.errors import CallError
@@ -19,7 +20,7 @@ from mcpx.inspection import Inspector
 from mcpx.registry import Registry
 from mcpx.upstream.caller import Caller, InputAnswers
 from mcpx.upstream.private import Client
-from mcpx.upstream.requests import OnProgress
+from mcpx.upstream.requests import Complete, GetPrompt, OnProgress
 from supervisors import Actor, ActorRef, Reply
 
 MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
@@ -49,12 +50,28 @@ class Read(msgspec.Struct, frozen=True):
 
     server_name: str
     uri: str
+    on_progress: OnProgress | None = None
     client: Client | None = None
     caller: Caller | None = None
     answers: InputAnswers | None = None
 
 
-Message = Inspect | Exec | Read
+class Forward(msgspec.Struct, frozen=True):
+    """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
+
+    server_name: str
+    request: GetPrompt | Complete
+    on_progress: OnProgress | None = None
+    client: Client | None = None
+    caller: Caller | None = None
+    answers: InputAnswers | None = None
+
+    def with_all(self) -> GetPrompt | Complete:
+        """The request with what came along."""
+        return replace(self.request, on_progress=self.on_progress, caller=self.caller, answers=self.answers)
+
+
+Message = Inspect | Exec | Read | Forward
 
 
 class RouterActor(Actor[Message]):
@@ -91,8 +108,12 @@ class RouterActor(Actor[Message]):
                     caller=caller,
                     answers=answers,
                 )
-            case Read(server, uri, client=client, caller=caller, answers=answers):
-                self._registry.submit_read(server, uri, reply, client=client, caller=caller, answers=answers)
+            case Read(server, uri, on_progress, client=client, caller=caller, answers=answers):
+                self._registry.submit_read(
+                    server, uri, reply, on_progress, client=client, caller=caller, answers=answers
+                )
+            case Forward(server, client=client):
+                self._registry.session(server, client).submit(message.with_all(), reply)
 
 
 class Router:
@@ -125,8 +146,8 @@ class Router:
         )
         return self._executor.shape(server_name, tool_name, raw)
 
-    async def raw(self, message: Exec | Read) -> msgspec.Raw:
-        """The upstream's own answer to a call or a read, for whoever shapes it himself."""
+    async def raw(self, message: Exec | Read | Forward) -> msgspec.Raw:
+        """The upstream's own answer, for whoever shapes it himself."""
         await self._registry.upstream(message.server_name).await_catalogue()
         raw: msgspec.Raw = await self._ref.ask(message)
         return raw

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from mcpx.content import InputRequired
 from mcpx.errors import CallError, Code
-from mcpx.router import Exec, Read
+from mcpx.router import Exec, Forward, Read
 from mcpx.upstream.between_eras import for_handshake
 from mcpx.upstream.caller import JSON, QUESTIONS, Caller, InputAnswers
 
 ROUNDS: Final = 10  # as the SDKs have it
 AGAIN_S: Final = (0.05, 0.1, 0.25)  # pauses where the server only wants to be asked again
 R = TypeVar("R")
-Message = Exec | Read
+Message = Exec | Read | Forward
 
 
 def check(need: InputRequired, caller: Caller) -> dict[str, JSON]:

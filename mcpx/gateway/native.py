@@ -29,15 +29,14 @@ from mcpx.catalog.uris import fits
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError
 from mcpx.gateway import native_forms as forms
-from mcpx.gateway.caller import caller, connection_of
+from mcpx.gateway import slow_lane
 from mcpx.gateway.native_errors import about_prompt, about_resource, no_such_resource
 from mcpx.gateway.pages import BadCursorError, page_of
 from mcpx.gateway.subscribers import Subscribers, Target
 from mcpx.hub import Hub
-from mcpx.router import Read
+from mcpx.router import Forward, Read
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import Complete, GetPrompt, Request
+from mcpx.upstream.requests import Complete, GetPrompt
 
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
@@ -116,17 +115,18 @@ class Native:
     async def _read(self, ctx: Context, params: mcp_types.ReadResourceRequestParams) -> JSON:
         target = await self._target(ctx, params.uri)
         server = target.upstream.name
-        try:
-            raw: msgspec.Raw = await self._hub.router_ref.ask(
-                Read(server, target.own, client=caller(connection_of(ctx.session), self._hub))
-            )
+
+        def shape(raw: msgspec.Raw) -> JSON:
             read = read_result(raw, server=server)
             resource_value(read, uri=target.own, server=server)  # every item has text, or valid base64
+            return _UNCACHED | forms.contents(read, target.shown)
+
+        try:
+            return await slow_lane.run(self._hub, ctx, Read(server, target.own), shape)
         except CallError as error:
             raise about_resource(
                 error, uri=params.uri, own=target.own, version=ctx.protocol_version
             ) from None
-        return _UNCACHED | forms.contents(read, target.shown)
 
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
         target = await self._target(ctx, params.uri)
@@ -177,14 +177,16 @@ class Native:
 
     async def _get_prompt(self, ctx: Context, params: mcp_types.GetPromptRequestParams) -> JSON:
         upstream, name = await self._prompt(params.name)
+        server = upstream.name
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
-        got = await self._ask(ctx, upstream, GetPrompt(name, arguments))
-        try:
+
+        def shape(raw: msgspec.Raw) -> JSON:
+            got = read_result(raw, server=server)
             for resource in forms.embedded(got):
-                resource_value({"contents": [resource]}, server=upstream.name)
-        except CallError as error:
-            raise about_prompt(error) from None
-        return {"resultType": "complete"} | forms.messages(got, lambda uri: offered_uri(upstream.name, uri))
+                resource_value({"contents": [resource]}, server=server)
+            return {"resultType": "complete"} | forms.messages(got, lambda uri: offered_uri(server, uri))
+
+        return await self._ask(ctx, Forward(server, GetPrompt(name, arguments)), shape)
 
     async def _prompt(self, offered: str) -> tuple[Upstream, str]:
         """The server and its own name of a prompt. Raises MCPError where there is none."""
@@ -218,15 +220,16 @@ class Native:
             return {"resultType": "complete", **_NO_COMPLETION}
         context = b"" if params.context is None else _encoded(params.context)
         request = Complete(msgspec.json.encode(ref), _encoded(params.argument), context)
-        return {"resultType": "complete"} | await self._ask(ctx, upstream, request)
 
-    async def _ask(self, ctx: Context, upstream: Upstream, request: Request) -> JSON:
+        def shape(raw: msgspec.Raw) -> JSON:
+            return {"resultType": "complete"} | read_result(raw, server=upstream.name)
+
+        return await self._ask(ctx, Forward(upstream.name, request), shape)
+
+    async def _ask(self, ctx: Context, message: Forward, shape: Callable[[msgspec.Raw], JSON]) -> JSON:
         """The result of a request about a prompt. Raises MCPError."""
-        reply = RawReply()
         try:
-            session = self._hub.registry.session(upstream.name, caller(connection_of(ctx.session), self._hub))
-            session.submit(request, reply)
-            return read_result(await reply.wait(), server=upstream.name)
+            return await slow_lane.run(self._hub, ctx, message, shape)
         except CallError as error:
             raise about_prompt(error) from None
 

@@ -20,7 +20,7 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.describe import INSTRUCTIONS, describe
 from mcpx.catalog.model import JSON
 from mcpx.catalog.suggest import nearest
-from mcpx.content import Shaped
+from mcpx.content import Shaped, read_result, shape_resource
 from mcpx.errors import CallError
 from mcpx.gateway import slow_lane, tools
 from mcpx.gateway.askable import client_of
@@ -120,9 +120,20 @@ class GatewayServer(Server[Any]):
         if name == tools.INSPECT:
             return await self._hub.router.inspect(server, arguments.get("tool_name") or None)
         if name == tools.RESOURCES:
-            return await slow_lane.run(self._hub, ctx, Read(server, arguments["uri"]))
-        given = msgspec.json.encode(arguments.get("arguments"))
-        return await slow_lane.run(self._hub, ctx, Exec(server, arguments["tool_name"], given))
+            return await self._read(ctx, server, arguments["uri"])
+        return await self._exec(ctx, server, arguments["tool_name"], arguments.get("arguments"))
+
+    async def _read(self, ctx: Context, server: str, uri: str) -> Shaped | JSON:
+        def shape(raw: msgspec.Raw) -> Shaped:
+            return shape_resource(read_result(raw, server=server), uri=uri, server=server)
+
+        return await slow_lane.run(self._hub, ctx, Read(server, uri), shape)
+
+    async def _exec(self, ctx: Context, server: str, tool: str, arguments: Any) -> Shaped | JSON:
+        def shape(raw: msgspec.Raw) -> Shaped:
+            return self._hub.executor.shape(server, tool, raw).shaped
+
+        return await slow_lane.run(self._hub, ctx, Exec(server, tool, msgspec.json.encode(arguments)), shape)
 
     # --- the clients
 

@@ -1,4 +1,4 @@
-"""One call or read for the SDK's server: the client tied to it, its progress and log messages told in order.
+"""One request to an upstream for the SDK's server: its client hears of progress and log messages, in order.
 
 The fast lane does the same for streams without the SDK; what the two answer is the same.
 """
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -17,32 +17,38 @@ from mcp.server.context import ServerRequestContext
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
-from mcpx.content import InputRequired, Shaped, read_result, shape_resource
+from mcpx.content import InputRequired
 from mcpx.errors import CallError
 from mcpx.gateway import inputs
 from mcpx.gateway.askable import Delivery, Outbox, RequestCaller
 from mcpx.hub import Hub
-from mcpx.router import Exec, Read
+from mcpx.router import Exec, Forward, Read
 from mcpx.upstream.caller import InputAnswers
 
 Context = ServerRequestContext[Any, Any]
+Message = Exec | Read | Forward
+R = TypeVar("R")
 
 
-async def run(hub: Hub, ctx: Context, message: Exec | Read) -> Shaped | JSON:
-    """The shaped result; or the questions to the client, as the result that they are. Raises CallError."""
+async def run(hub: Hub, ctx: Context, message: Message, shape: Callable[[msgspec.Raw], R]) -> R | JSON:
+    """The shaped result; or the questions to the client, as the result that they are.
+
+    Raises:
+        CallError: The request failed, or `shape` says that it did.
+    """
     telling = _Telling()
     caller = RequestCaller(ctx, hub, telling.put)
     if caller.modern:
         hub.audience.pass_by(caller.log_level)
     message = replace(message, client=caller.session_of, caller=caller, answers=_answers(ctx))
-    if isinstance(message, Exec) and ctx.meta and ctx.meta.get("progress_token") is not None:
+    if ctx.meta and ctx.meta.get("progress_token") is not None:
         message = replace(message, on_progress=_to_client(ctx, telling.put))
     failure: CallError | None = None
-    result: Shaped | JSON = {}
+    result: R | JSON = {}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(telling.run)
         try:
-            result = await _run(hub, caller, message)
+            result = await _run(hub, caller, message, shape)
         except CallError as error:  # carried out of the task group, which would wrap it
             failure = error
         finally:
@@ -52,27 +58,16 @@ async def run(hub: Hub, ctx: Context, message: Exec | Read) -> Shaped | JSON:
     return result
 
 
-async def _run(hub: Hub, caller: RequestCaller, message: Exec | Read) -> Shaped | JSON:
+async def _run(
+    hub: Hub, caller: RequestCaller, message: Message, shape: Callable[[msgspec.Raw], R]
+) -> R | JSON:
     try:
-        return _shaped(hub, message, await hub.router.raw(message))
+        return shape(await hub.router.raw(message))
     except InputRequired as need:
         if caller.modern:
             return inputs.as_result(need, caller)
-        return await inputs.settle(
-            need,
-            caller,
-            message,
-            send=hub.router.raw,
-            shape=lambda raw: _shaped(hub, message, raw),
-            seconds=hub.upstreams[message.server_name].config.limits.call_timeout,
-        )
-
-
-def _shaped(hub: Hub, message: Exec | Read, raw: msgspec.Raw) -> Shaped:
-    server = message.server_name
-    if isinstance(message, Exec):
-        return hub.executor.shape(server, message.tool_name, raw).shaped
-    return shape_resource(read_result(raw, server=server), uri=message.uri, server=server)
+        seconds = hub.registry.upstream(message.server_name).config.limits.call_timeout
+        return await inputs.settle(need, caller, message, send=hub.router.raw, shape=shape, seconds=seconds)
 
 
 def _answers(ctx: Context) -> InputAnswers | None:

@@ -10,6 +10,8 @@ serves HTTP at `/mcp`, and prints the port on standard output.
 * `meet(name, size, questions)`: waits until `size` such calls with that name are here, then asks.
 * `patient(question, seconds)`: asks (older revisions), and answers with the client's progress on it; after
   `seconds` it gives the question up.
+* The prompt `ask(questions)`, JSON, and the resource `ask:///QUESTIONS`, percent-encoded JSON: as the tool,
+  with a step of progress.
 * `complete(name)`: says that the elicitation of that id is done.
 * `seen()`: what the client's request said of itself, its capabilities and log level; the levels that were
   set; and what `roots/list` brought each time that the roots had changed, which is also logged.
@@ -22,6 +24,7 @@ import socket
 import sys
 import warnings
 from typing import Any
+from urllib.parse import unquote
 
 import anyio
 import uvicorn
@@ -33,11 +36,21 @@ from mcp_types import (
     LOG_LEVEL_META_KEY,
     CallToolResult,
     EmptyResult,
+    GetPromptResult,
     InputRequiredResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
     ListToolsResult,
     NotificationParams,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    ReadResourceResult,
+    ResourceTemplate,
     SetLevelRequestParams,
     TextContent,
+    TextResourceContents,
     Tool,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -57,7 +70,17 @@ class Asking:
         self.meetings: dict[str, tuple[list[None], anyio.Event]] = {}
 
     def server(self, *, handshake: bool) -> Server[Any]:
-        server: Server[Any] = Server("asking", version="1", on_list_tools=self.tools, on_call_tool=self.call)
+        server: Server[Any] = Server(
+            "asking",
+            version="1",
+            on_list_tools=self.tools,
+            on_call_tool=self.call,
+            on_list_prompts=self.prompts,
+            on_get_prompt=self.prompt,
+            on_list_resources=self.resources,
+            on_list_resource_templates=self.templates,
+            on_read_resource=self.read,
+        )
         if handshake:
             server.add_request_handler("logging/setLevel", SetLevelRequestParams, self.set_level)
             server.add_notification_handler(
@@ -83,6 +106,36 @@ class Asking:
 
     async def call(self, ctx: Any, params: Any) -> Any:
         return await getattr(self, "tool_" + params.name)(ctx, **(params.arguments or {}))
+
+    # --- the same beside the tools
+
+    async def prompts(self, _ctx: Any, _params: Any) -> ListPromptsResult:
+        arguments = [PromptArgument(name="questions", required=True)]
+        return ListPromptsResult(prompts=[Prompt(name="ask", arguments=arguments)])
+
+    async def prompt(self, ctx: Any, params: Any) -> Any:
+        await ctx.session.report_progress(1, 1, "asking")
+        result = await self.tool_ask(ctx, json.loads(params.arguments["questions"]))
+        if not isinstance(result, CallToolResult):
+            return result
+        return GetPromptResult(messages=[PromptMessage(role="user", content=result.content[0])])
+
+    async def resources(self, _ctx: Any, _params: Any) -> ListResourcesResult:
+        return ListResourcesResult(resources=[])
+
+    async def templates(self, _ctx: Any, _params: Any) -> ListResourceTemplatesResult:
+        template = ResourceTemplate(name="ask", uri_template="ask:///{questions}")
+        return ListResourceTemplatesResult(resource_templates=[template])
+
+    async def read(self, ctx: Any, params: Any) -> Any:
+        await ctx.session.report_progress(1, 1, "asking")
+        questions = json.loads(unquote(str(params.uri).removeprefix("ask:///")))
+        result = await self.tool_ask(ctx, questions)
+        if not isinstance(result, CallToolResult):
+            return result
+        return ReadResourceResult(
+            contents=[TextResourceContents(uri=params.uri, text=result.content[0].text)]
+        )
 
     # --- the tools
 

@@ -5,7 +5,9 @@ The clients and the servers are built on the SDK; between them stands MCPX as a 
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -72,6 +74,20 @@ async def test_a_client_is_asked_and_told_what_is_its_own(door, config):
                 {"level": "warning", "logger": "s/db", "data": data},
                 {"level": "info", "logger": "s", "data": "plain"},
             ]
+
+
+async def test_it_is_asked_in_prompts_and_reads_too(door, config):
+    ann = Person("ann")
+    questions = json.dumps([FORM, ROOTS])
+    answers = [ann.answers()[1], ann.answers()[3]]
+    with anyio.fail_after(50):
+        async with gateways.open_gateway(door, config, **ann.options()) as gateway:
+            client = gateway.client
+            prompt = await client.get_prompt("s.ask", {"questions": questions})
+            assert json.loads(prompt.messages[0].content.text)["said"] == answers
+            read = await client.read_resource(f"mcpx://s/ask:///{quote(questions, safe='')}")
+            assert json.loads(read.contents[0].text)["said"] == answers
+            assert len(ann.asked) == 4
 
 
 async def test_a_client_that_declared_nothing_is_asked_nothing(door, config):
