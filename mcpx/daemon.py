@@ -79,7 +79,7 @@ async def serve_daemon(config: Config, place: Meeting) -> int:
         stack.callback(place.socket.unlink, missing_ok=True)
         hub = Hub(config)
         clients = Clients(hub)
-        door = SocketDoor(hub, GatewayServer(hub, clients), listener, place.config)
+        door = SocketDoor(hub, GatewayServer(hub, clients), listener, place)
         # the door drains within the grace time, and then its clients are owed a moment to take the rest
         shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
         doors = [ChildSpec(name="gateway", run=door.run, shutdown=shutdown)]
@@ -107,6 +107,7 @@ def _http(
 
 async def _run(hub: Hub, clients: Clients, *doors: ChildSpec) -> int:
     notifier = Notifier()
+    hub.around_reload = notifier.reloading
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for door in doors:
         hub.root.add(door)

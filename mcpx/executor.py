@@ -93,7 +93,8 @@ class Executor:
         tool = self._registry.tool(server_name, tool_name)
         checked, raw = read_raw_arguments(arguments, tool)
         self._checker.check(tool, checked)
-        call = CallTool(tool_name, raw, on_progress, safe=_is_safe(tool), caller=caller, answers=answers)
+        safe = _is_safe(tool)
+        call = CallTool(tool_name, raw, on_progress=on_progress, safe=safe, caller=caller, answers=answers)
         self._registry.session(server_name, client).submit(call, reply)
 
     def shape(self, server_name: str, tool_name: str, result: msgspec.Raw) -> ExecutionResult:

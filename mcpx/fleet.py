@@ -44,6 +44,7 @@ from supervisors import (
 
 log = structlog.get_logger()
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
+TRIED_S: Final = 30.0  # that a restart waits for the new session; a slower server is on its way then
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 MAKING_WAY: Final = "its process with the old configuration is ending"
@@ -127,7 +128,9 @@ class Fleet:
         return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
     def _start(self, upstream: Upstream) -> None:
-        if upstream.config.disabled is None and not self._stopping:
+        if self._stopping:
+            upstream.queue.close()
+        elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
             upstream.queue.held = None
             self.supervisor.add(self._spec(upstream))
@@ -158,6 +161,8 @@ class Fleet:
         new = {name: self._upstream(config.servers[name]) for name in (*plan.changed, *plan.added)}
         for name in plan.changed:
             self._succeed(old[name], new[name])
+        for name in plan.added:
+            self._start(new[name])
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
         self._list(staying | {name: old[name] for name in plan.removed})
         for name in (*plan.added, *plan.changed):
@@ -167,8 +172,6 @@ class Fleet:
                 tasks.start_soon(self._retire, old[name], REMOVED)
             for name in plan.changed:
                 tasks.start_soon(self._replace, old[name], new[name])
-            for name in plan.added:
-                self._start(new[name])
         self._list(staying)
         for name in plan.removed:
             gone = diff(old[name].catalogue, Catalogue(generation=0))
@@ -181,6 +184,7 @@ class Fleet:
 
     def _succeed(self, old: Upstream, new: Upstream) -> None:
         """Show the new one as starting, with what the old one offered, until it has listed for itself."""
+        new.succeed(old)
         if new.config.disabled is None:
             new.catalogue = old.catalogue
             new.queue.held = MAKING_WAY
@@ -210,12 +214,12 @@ class Fleet:
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; one that waits or is parked is tried now.
 
-        Returns when it is ready again, or has failed, or has had the time to be either.
+        Returns when it is ready again, or has failed, or after the time that a good server needs.
         """
         life = upstream.queue.lifecycle()
         for each in upstream.sessions():
             self._start_again(each)
-        patience = self._config.shutdown_grace + 2 * TEARDOWN_S + upstream.config.limits.connect_timeout
+        patience = self._config.shutdown_grace + 2 * TEARDOWN_S + TRIED_S
         with anyio.move_on_after(patience):
             while not self._has_tried_since(upstream, life.generation):
                 await self._news.wait()

@@ -10,7 +10,7 @@ before the servers. `reload` and `restart` change it while it runs.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +56,10 @@ class Hub:
         self.executor = Executor(self.registry)
         self._inspector = Inspector(self.registry)
         self._reloading = anyio.Lock()
+        self.started: float | None = None
+        """When it was run, by `anyio.current_time()`; None before."""
+        self.around_reload: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered while a configuration is put in force, for whoever is to know."""
         self._apply_settings()
         self._build_tree()
 
@@ -83,6 +87,7 @@ class Hub:
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run the tree until `stop`, or until it fails. Raises SupervisorError."""
+        self.started = anyio.current_time()
         self._warn_of_disabled(self.upstreams)
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
@@ -125,14 +130,21 @@ class Hub:
         """
         with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
             async with self._reloading:
-                plan = compare(self.config, config)
-                self.config = in_force(self.config, config)
-                self._apply_settings()
-                self._warn_of_disabled((*plan.added, *plan.changed))
-                await self.fleet.change(self.config, plan)
-                if plan.settings:
-                    self.fleet.tell_all(plan.untouched)
+                with self.around_reload():
+                    plan = await self._put_in_force(config)
         log.info("config.reloaded", **{name: getattr(plan, name) for name in plan.__struct_fields__})
+        return plan
+
+    async def _put_in_force(self, config: Config) -> Reloaded:
+        plan = compare(self.config, config)
+        self.config = in_force(self.config, config)
+        self._apply_settings()
+        for notice in config.notices:
+            log.info("config.notice", notice=notice)
+        self._warn_of_disabled((*plan.added, *plan.changed))
+        await self.fleet.change(self.config, plan)
+        if plan.settings:
+            self.fleet.tell_all(plan.untouched)
         return plan
 
     async def restart(self, name: str) -> ServerInfo:
@@ -148,6 +160,7 @@ class Hub:
             info = upstream.info()
             text = f"{name} cannot be restarted ({info.describe_state()})"
             raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details={"state": str(info.state)})
+        log.info("upstream.restarting", server=name, state=str(upstream.info().state))
         await self.fleet.restart(upstream)
         return upstream.info()
 

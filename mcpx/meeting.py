@@ -39,7 +39,8 @@ class Meeting(NamedTuple):
     starting: Path
     """Held by whoever starts the daemon, so that of many one does."""
     stopped: Path
-    """There if the daemon was stopped on purpose: shims wait for their client's next word."""
+    """There if the daemon was ended on purpose (by command or signal): shims wait for their client's next
+    word. The next daemon takes it away."""
     log: Path
 
 
@@ -108,7 +109,8 @@ def connect(place: Meeting) -> socket.socket | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise MeetingError(f"{place.socket}: {error.strerror}") from None
+        problem = f"{error.strerror}; name another folder with MCPX_STATE_DIR"
+        raise MeetingError(f"{place.socket}: {problem}") from None
     joined = socket.socket(socket.AF_UNIX)
     try:
         joined.connect(str(place.socket))

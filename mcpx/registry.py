@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpx.catalog.model import JSON, ResourceInfo, ServerInfo, ToolInfo
+from mcpx.catalog.naming import own_uri
 from mcpx.catalog.suggest import unknown_resource, unknown_server, unknown_tool
+from mcpx.catalog.uris import problem_with
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
@@ -107,8 +109,8 @@ class Registry:
         server_name: str,
         uri: str,
         reply: RawReply,
-        client: Client | None = None,
         *,
+        client: Client | None = None,
         caller: Caller | None = None,
         answers: InputAnswers | None = None,
     ) -> None:
@@ -118,11 +120,24 @@ class Registry:
             CallError: `unknown_server`, `unknown_resource`, `server_unavailable`, `overloaded`.
         """
         upstream = self.upstream(server_name)
-        catalogue = upstream.catalogue
-        if catalogue is not None and uri not in catalogue.resources and not catalogue.templates:
-            raise unknown_resource(upstream.info(), uri)
-        request = ReadResource(uri, caller=caller, answers=answers)
+        request = ReadResource(self.admit(upstream, uri), caller=caller, answers=answers)
         self.session(server_name, client).submit(request, reply)
+
+    def admit(self, upstream: Upstream, uri: str) -> str:
+        """The URI to send to that server: as given, or for MCPX's name of one of its resources its own.
+
+        Raises:
+            CallError: `unknown_resource`; it must not be sent.
+        """
+        catalogue = upstream.catalogue
+        if catalogue is None or (problem := problem_with(uri, catalogue)) is None:
+            return uri
+        named = own_uri(uri)
+        if named is None or named[0] != upstream.name:
+            raise unknown_resource(upstream.info(), uri, problem)
+        if (problem := problem_with(named[1], catalogue)) is not None:
+            raise unknown_resource(upstream.info(), named[1], problem)
+        return named[1]
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.

@@ -62,7 +62,7 @@ def compare(old: Config, new: Config) -> Reloaded:
 
 def in_force(old: Config, new: Config) -> Config:
     """`new`, with the settings that only a restart of MCPX can change as they are."""
-    kept: dict[str, Any] = {name: getattr(old, name) for name in AT_START}
+    kept: dict[str, Any] = {name: getattr(old, name) for name in _settings(new) if name in AT_START}
     return replace(new, **kept)
 
 
@@ -74,6 +74,6 @@ def _parts(name: str, old: Config, new: Config) -> list[str]:
     """A setting by its name, one in a group by both names."""
     before, after = getattr(old, name), getattr(new, name)
     if not isinstance(after, msgspec.Struct):
-        return [name]
+        return ["http" if name == "http_served" else name]
     fields = after.__struct_fields__
     return [f"{name}.{field}" for field in fields if getattr(before, field) != getattr(after, field)]

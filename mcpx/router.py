@@ -80,19 +80,19 @@ class RouterActor(Actor[Message]):
         match message:
             case Inspect(server, tool):
                 reply.resolve(self._inspector.inspect(server, tool))
-            case Exec(server, tool, arguments, on_progress, client, caller, answers):
+            case Exec(server, tool, arguments, on_progress):
                 self._executor.dispatch(
                     server,
                     tool,
                     arguments,
                     reply,
                     on_progress,
-                    client=client,
-                    caller=caller,
-                    answers=answers,
+                    client=message.client,
+                    caller=message.caller,
+                    answers=message.answers,
                 )
-            case Read(server, uri, client, caller, answers):
-                self._registry.submit_read(server, uri, reply, client, caller=caller, answers=answers)
+            case Read(server, uri, client=client, caller=caller, answers=answers):
+                self._registry.submit_read(server, uri, reply, client=client, caller=caller, answers=answers)
 
 
 class Router:
@@ -120,7 +120,9 @@ class Router:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
         await self._registry.upstream(server_name).await_catalogue()
         encoded = msgspec.json.encode(arguments)
-        raw: msgspec.Raw = await self._ref.ask(Exec(server_name, tool_name, encoded, on_progress, client))
+        raw: msgspec.Raw = await self._ref.ask(
+            Exec(server_name, tool_name, encoded, on_progress, client=client)
+        )
         return self._executor.shape(server_name, tool_name, raw)
 
     async def raw(self, message: Exec | Read) -> msgspec.Raw:
@@ -132,5 +134,5 @@ class Router:
     async def read(self, server_name: str, uri: str, *, client: Client | None = None) -> Shaped:
         """Read a resource."""
         await self._registry.upstream(server_name).await_catalogue()
-        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, client))
+        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, client=client))
         return shape_resource(read_result(raw, server=server_name), uri=uri, server=server_name)

@@ -6,6 +6,7 @@ Standard library alone, and platformdirs where no folder is given: `mcpx attach`
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +31,9 @@ def runtime_folder() -> Path:
         return Path(chosen).absolute() / "run"
     import platformdirs  # noqa: PLC0415 - as above
 
-    return platformdirs.user_runtime_path("mcpx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it takes a temporary one: whose it is will be checked
+        return platformdirs.user_runtime_path("mcpx")
 
 
 def config_file(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:

@@ -78,12 +78,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     servers: list[ServerStatus]
 
 
-def snapshot(hub: Hub, *, clients: int, started: float) -> Status:
-    """How things stand now. `started` is when MCPX did, by `anyio.current_time()`."""
+def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
+    """How things stand now. `started` is when MCPX did, by `anyio.current_time()`, if not with the hub."""
+    since = hub.started if started is None else started
     daemon = DaemonStatus(
         pid=os.getpid(),
         version=__version__,
-        uptime_s=_rounded(anyio.current_time() - started),
+        uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
     )
     return Status(daemon=daemon, servers=[_server(upstream) for upstream in hub.upstreams.values()])

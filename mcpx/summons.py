@@ -75,7 +75,6 @@ class Summons:
         if (joined := connect(self._place)) is not None:  # somebody was quicker
             joined.close()
             return
-        self._place.stopped.unlink(missing_ok=True)
         self._spawn()
 
     def _spawn(self) -> None:

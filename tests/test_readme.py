@@ -59,7 +59,7 @@ def test_both_examples_and_every_block_of_python_are_run():
     assert len(EXAMPLES) == README.count("```python") == 2
 
 
-@pytest.mark.parametrize("text", CONFIGS, ids=["client", "servers"])
+@pytest.mark.parametrize("text", CONFIGS, ids=["client", "VS Code", "servers"])
 def test_a_configuration_in_the_readme_is_one(text):
     config = parse(text, where="README.md", environ={"SEARCH_TOKEN": "x"})
     assert config.notices == ()
@@ -67,7 +67,7 @@ def test_a_configuration_in_the_readme_is_one(text):
 
 
 def test_the_transports_of_the_example_are_those_it_speaks_of():
-    servers = parse(CONFIGS[1], where="README.md", environ={"SEARCH_TOKEN": "x"}).servers
+    servers = parse(CONFIGS[-1], where="README.md", environ={"SEARCH_TOKEN": "x"}).servers
     assert [server.transport.kind for server in servers.values()] == ["stdio", "http", "sse"]
     assert servers["old"].limits.call_timeout == 30
 

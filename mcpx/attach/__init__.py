@@ -2,5 +2,5 @@
 
 A process of its own for each client, so it must be small and quick: standard library and msgspec only, no
 event loop, no SDK. `session` knows what was said and is pure; `refusals` words the failures; `shim` does the
-input and output; `command` is the command line.
+input and output, with `outbox`; `command` is the command line.
 """

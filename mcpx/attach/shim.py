@@ -12,22 +12,19 @@ the shim is over at once.
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import sys
 import time
-from collections import deque
 from contextlib import suppress
 from typing import Final
 
+from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.session import Session
 from mcpx.meeting import POLL_S, Meeting, MeetingError, connect
 from mcpx.summons import Summons
 from mcpx.wire.lines import LineSplitter, TooLong
 
-CHUNK: Final = 65536
-PIECES: Final = 64  # lines handed to the system at once
 HIGH_WATER: Final = 1 << 20  # bytes that wait for one side until the other is read no more
 LONGEST: Final = 1 << 30  # bytes of a line; the daemon has a limit of its own, and says so
 REST_S: Final = 1.0  # between two looks, while resting, for a daemon that others have started
@@ -35,41 +32,8 @@ COOL_S: Final = 2.0  # after a call that failed, until the next is made
 ATTEMPTS: Final = 4  # daemons in a row that go away before they have answered anything
 GREETING: Final = b'{"mcpx":"attach"}\n'
 GREETED_S: Final = 30.0  # for the daemon to say that it lives
+STEADY_S: Final = 10.0  # a daemon that was joined for so long was none of those
 PAUSE_S: Final = 0.25  # before the second attempt; doubled for each one after it
-
-
-class _Outbox:
-    """Whole lines on their way to one side."""
-
-    def __init__(self) -> None:
-        self.lines: deque[bytes] = deque()
-        self.waiting = 0
-        self._begun = 0  # bytes of the first line that are out
-
-    def put(self, lines: list[bytes]) -> None:
-        self.lines.extend(lines)
-        self.waiting += sum(map(len, lines))
-
-    def flush(self, fd: int) -> None:
-        """Write what is taken now. Raises OSError where nobody takes anything any more."""
-        while self.lines:
-            pieces: list[bytes | memoryview] = [memoryview(self.lines[0])[self._begun :]]
-            pieces += [self.lines[i] for i in range(1, min(len(self.lines), PIECES))]
-            try:
-                written = os.writev(fd, pieces)
-            except BlockingIOError:
-                return
-            self.waiting -= written
-            self._begun += written
-            while self.lines and self._begun >= len(self.lines[0]):
-                self._begun -= len(self.lines.popleft())
-
-    def not_begun(self) -> list[bytes]:
-        """Take out the lines of which nothing was written, and forget the rest."""
-        lines = list(self.lines)[1 if self._begun else 0 :]
-        self.lines.clear()
-        self.waiting = self._begun = 0
-        return lines
 
 
 class Shim:
@@ -82,12 +46,12 @@ class Shim:
         self._session = Session()
         self._from_client = LineSplitter(LONGEST)
         self._from_daemon = LineSplitter(LONGEST)
-        self._to_client = _Outbox()
-        self._to_daemon = _Outbox()
+        self._to_client = Outbox()
+        self._to_daemon = Outbox()
         self._input_over = False
         self._link: socket.socket | None = None
+        self._joined_at = 0.0
         self._greeted = False
-        self._greeted_by = 0.0
         self._summons: Summons | None = None
         self._not_before = 0.0  # when the next attempt of this call may be made
         self._failures = 0
@@ -128,7 +92,7 @@ class Shim:
             self._read_client()
         if link in ready:
             self._use_link(ready[link])
-        elif link >= 0 and not self._greeted and time.monotonic() > self._greeted_by:
+        elif link >= 0 and not self._greeted and time.monotonic() - self._joined_at > GREETED_S:
             self._cause = f"the daemon does not answer within {GREETED_S:g} s; see {self._place.log}"
             self._failures = ATTEMPTS
             self._lose()
@@ -141,7 +105,7 @@ class Shim:
         return int(1000 * (REST_S if self._summons is None else POLL_S))
 
     def _read_client(self) -> None:
-        chunk = _read(self._stdin)
+        chunk = read(self._stdin)
         if chunk is None:
             return
         if not chunk:
@@ -156,7 +120,7 @@ class Shim:
         if ready & select.POLLOUT:
             self._write_link()
         if self._link is not None and ready & ~select.POLLOUT:
-            chunk = _read(self._link.fileno())
+            chunk = read(self._link.fileno())
             if chunk == b"":
                 self._lose()
             elif chunk:
@@ -211,7 +175,8 @@ class Shim:
         told, kept = self._session.lost(self._to_daemon.not_begun())
         self._to_client.put(told)
         self._to_daemon.put(kept)
-        self._failures += 1
+        steady = self._failures < ATTEMPTS and time.monotonic() - self._joined_at > STEADY_S
+        self._failures = 1 if steady else self._failures + 1
         if self._failures > ATTEMPTS:
             self._give_up(self._cause or "it goes away as soon as it is asked")
         elif not self._input_over and (kept or not self._place.stopped.exists()):
@@ -263,13 +228,14 @@ class Shim:
             return
         with suppress(MeetingError):
             if not self._input_over and (joined := connect(self._place)) is not None:
+                self._failures = 0
                 self._join(joined)
 
     def _join(self, joined: socket.socket) -> None:
         self._end_call()
         joined.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._link = joined
-        self._greeted, self._greeted_by = False, time.monotonic() + GREETED_S
+        self._greeted, self._joined_at = False, time.monotonic()
         with suppress(OSError):  # its end will be read
             joined.send(GREETING)
 
@@ -283,13 +249,3 @@ class Shim:
     def _refuse(self) -> None:
         self._to_client.put(self._session.refuse(self._to_daemon.not_begun(), self._cause))
         self._to_client.flush(self._stdout)
-
-
-def _read(fd: int) -> bytes | None:
-    """What there is: nothing at the end, None where there is nothing yet."""
-    try:
-        return os.read(fd, CHUNK)
-    except (BlockingIOError, InterruptedError):
-        return None
-    except OSError:  # a peer that is gone is an end
-        return b""

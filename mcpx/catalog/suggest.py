@@ -114,13 +114,16 @@ def unknown_tool(server: ServerInfo, tool: str, servers: Sequence[ServerInfo]) -
     return CallError(Code.UNKNOWN_TOOL, _joined(sentences), server=server.name, tool=tool, details=details)
 
 
-def unknown_resource(server: ServerInfo, uri: str) -> CallError:
-    """`unknown_resource`: no resource of `server` has that URI, and no template of it matches."""
+def unknown_resource(server: ServerInfo, uri: str, problem: str = "") -> CallError:
+    """`unknown_resource`: no resource of `server` has that URI, and no template of it matches.
+
+    `problem` is what is wrong with the URI itself, if anything is.
+    """
     templates = server.catalogue.templates if server.catalogue else ()
     known = [*server.resources, *(template.uri_template for template in templates)]
     near = _nearest_uris(uri, known) or _by_name(server, uri)
     sentences = [
-        f"{shown_name(server.name)} has no resource {_quoted(uri)}.",
+        f"{shown_name(server.name)} has no resource {_quoted(uri)}" + (f": {problem}." if problem else "."),
         _did_you_mean(near, shown_uri),
         _standing(server, "resources"),
         _available("Resources", known, shown_uri),

@@ -35,6 +35,7 @@ def run(config_path: str | None) -> None:
     place = _place(config_path)
     loaded = load(place.config)
     seat = take_seat(place)  # before the SDK is imported: of many, all but one end quickly
+    place.stopped.unlink(missing_ok=True)
     try:
         from mcpx.daemon import serve_daemon
 

@@ -86,11 +86,6 @@ def _show(told: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
-    import msgspec
-    from rich.console import Console
+    from mcpx.cli.status_table import show
 
-    from mcpx.cli.status_table import render
-    from mcpx.status import Status
-
-    width = None if sys.stdout.isatty() else 120  # a pipe has no width of its own
-    Console(width=width).print(render(msgspec.convert(told, Status)))
+    show(told)

@@ -1,16 +1,19 @@
-"""The table of `mcpx status`: a status as something that rich prints, 80 cells wide at least.
+"""The table of `mcpx status`: a status as something that rich prints, and that fits 80 cells.
 
-Pure. Colours are styles, so a console that is no terminal prints none. Everything that servers and users
-said (names, causes) is printed as it is, never read as markup; control characters are left out, and what is
-long is cut with an ellipsis.
+`render` is pure. Colours are styles, so a console that is no terminal prints none. Everything that servers
+and users said (names, causes) is printed as it is, never read as markup; control characters are left out, and
+what is long is cut with an ellipsis. `ready x3` is a server with three sessions that belong to a client each.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+import sys
+from typing import Any, Final
 
-from rich.console import Group, RenderableType
+import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +27,7 @@ STYLES: Final = {
     "stopped": "dim",
     "disabled": "dim",
 }
+PIPE_WIDTH: Final = 200  # a pipe has no width of its own
 LONGEST_NAME: Final = 16  # so that the table fits 80 cells
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
@@ -34,11 +38,17 @@ PRECISE_MS: Final = 100.0  # from here on nobody asks for a tenth
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
+def show(told: dict[str, Any]) -> None:
+    """Print a status that came as JSON to standard output. Raises msgspec.ValidationError."""
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    Console(width=width).print(render(msgspec.convert(told, Status)))
+
+
 def render(status: Status) -> RenderableType:
     """The daemon in one line, a row a server, and a line for each server that has something to say."""
     parts: list[RenderableType] = [_daemon(status), Text(), _table(status.servers)]
     if told := [server for server in status.servers if server.last_error]:
-        parts += [Text(), _causes(told)]
+        parts += [Text(), *_causes(told)]
     return Group(*parts)
 
 
@@ -75,23 +85,32 @@ def _row(server: ServerStatus) -> list[Text]:
         _latency(latency.p50),
         _latency(latency.p99),
     )
-    state = Text(server.state, style=STYLES.get(server.state, ""))
+    own = f" x{server.sessions}" if server.sessions else ""
+    state = Text(server.state + own, style=STYLES.get(server.state, ""))
     return [Text(plain(server.name)), state, *map(Text, cells)]
 
 
-def _causes(servers: list[ServerStatus]) -> Table:
-    """Why servers are not ready, and what the ready ones failed with last."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
-    table.add_column(max_width=LONGEST_NAME, no_wrap=True, overflow="ellipsis")
-    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for server in servers:
-        is_past = server.state == "ready"
-        lead = "earlier: " if is_past else ""
-        if server.next_attempt_in_s is not None:
-            lead = f"next attempt in {duration(server.next_attempt_in_s)}: "
-        style = "dim" if is_past else STYLES.get(server.state, "")
-        table.add_row(Text(plain(server.name)), Text(lead + plain(server.last_error or ""), style=style))
-    return table
+def _causes(servers: list[ServerStatus]) -> list[Text]:
+    """Why servers are not ready, and what the ready ones failed with last: a line each, cut at the end."""
+    names = [_cut(plain(server.name)) for server in servers]
+    width = max(map(cell_len, names))
+    return [
+        Text(set_cell_size(name, width) + "  ", no_wrap=True, overflow="ellipsis").append(*_cause(server))
+        for name, server in zip(names, servers, strict=True)
+    ]
+
+
+def _cause(server: ServerStatus) -> tuple[str, str]:
+    is_past = server.state == "ready"
+    lead = "earlier: " if is_past else ""
+    if server.next_attempt_in_s is not None:
+        lead = f"next attempt in {duration(server.next_attempt_in_s)}: "
+    style = "dim" if is_past else STYLES.get(server.state, "")
+    return lead + plain(server.last_error or ""), style
+
+
+def _cut(name: str) -> str:
+    return name if cell_len(name) <= LONGEST_NAME else set_cell_size(name, LONGEST_NAME - 1) + "…"
 
 
 def plain(text: str) -> str:

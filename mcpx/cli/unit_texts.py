@@ -28,6 +28,7 @@ Description=MCPX, one gateway between AI clients and their MCP servers
 [Service]
 Type=notify
 ExecStart={command}
+ExecReload={again}
 {environment}WatchdogSec={watchdog}
 Restart=on-failure
 RestartSec=1
@@ -39,8 +40,10 @@ WantedBy=default.target
 """
 
 
-def systemd_unit(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    """A user unit that runs `command` (its first word an absolute path) with these variables.
+def systemd_unit(command: Sequence[str], again: Sequence[str], environment: Mapping[str, str]) -> str:
+    """A user unit that runs `command` with these variables, and `again` to have the configuration read again.
+
+    The first word of a command is an absolute path.
 
     KillMode is mixed: at a stop MCPX sees its servers off itself, and only what is left then is killed.
     """
@@ -48,6 +51,7 @@ def systemd_unit(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return _SYSTEMD.format(
         mark=MARK,
         command=_command_line(command),
+        again=_command_line(again),
         environment="".join(variables),
         watchdog=WATCHDOG_S,
         bad_config=BAD_CONFIG,
@@ -73,7 +77,7 @@ def _character(char: str) -> str:
 
 
 def launchd_agent(command: Sequence[str], environment: Mapping[str, str], *, log: Path) -> str:
-    """An agent that runs `command` with these variables at login and whenever it ends.
+    """An agent that runs `command` with these variables at login and whenever it fails.
 
     What it says on standard error, and should it print anything, goes to `log`.
     """
@@ -82,7 +86,7 @@ def launchd_agent(command: Sequence[str], environment: Mapping[str, str], *, log
         "ProgramArguments": list(command),
         "EnvironmentVariables": dict(environment),
         "RunAtLoad": True,
-        "KeepAlive": True,
+        "KeepAlive": {"SuccessfulExit": False},  # one that was stopped stays so
         "StandardOutPath": str(log),
         "StandardErrorPath": str(log),
     }

@@ -45,7 +45,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[Words, ...]
     forget: tuple[Words, ...] = ()
     """After the file was removed."""
-    text: Callable[[Words, Mapping[str, str]], str]
+    text: Callable[[Words, Words, Mapping[str, str]], str]
+    """The file: from the command that runs MCPX, the one that has it reload, and the variables."""
     hints: tuple[str, ...] = ()
 
 
@@ -90,7 +91,7 @@ def _launchd(home: Path) -> Service:
         start=(load,),
         start_again=(load,),
         stop=(unload,),
-        text=lambda command, environment: launchd_agent(command, environment, log=log),
+        text=lambda command, _again, environment: launchd_agent(command, environment, log=log),
         hints=(f"its log: {log}",),
     )
 
@@ -104,8 +105,9 @@ def install(
         UnitError: No service manager is known, or the file is not ours, or cannot be written.
     """
     target = service(platform, environ)
-    command = (sys.executable, "-m", "mcpx", "daemon", "run", "--config", str(config.absolute()))
-    text = target.text(command, {name: environ[name] for name in KEPT_VARIABLES if environ.get(name)})
+    mcpx, at = (sys.executable, "-m", "mcpx"), ("--config", str(config.absolute()))
+    kept = {name: environ[name] for name in KEPT_VARIABLES if environ.get(name)}
+    text = target.text((*mcpx, "daemon", "run", *at), (*mcpx, "reload", *at), kept)
     before = _read_ours(target.file)
     if before == text:
         lines = [f"{target.file} is there already"]

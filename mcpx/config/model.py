@@ -96,6 +96,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
     restart: RestartPolicy = RestartPolicy()
     auto_describe: bool = True
     sessions: Sessions = "shared"
+    native: bool = True
 
 
 class ServerConfig(PerServer, frozen=True, kw_only=True):

@@ -83,6 +83,7 @@ def read_server(entry: Entry, base: PerServer, around: Surroundings, notices: No
         restart=own.restart,
         auto_describe=own.auto_describe,
         sessions=own.sessions,
+        native=own.native,
     )
 
 

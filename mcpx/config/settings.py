@@ -123,6 +123,11 @@ DESCRIBE: Final = Group(
             "shared: all clients use one session with the server. per_client: each client gets its own"
             " process or connection at its first call, and it ends when the client leaves.",
         ),
+        _same(
+            "native",
+            Flag(),
+            "Whether resources and prompts are offered as the protocol has them, beside the three tools.",
+        ),
     ),
 )
 
@@ -233,7 +238,7 @@ def read_per_server(document: Members, base: PerServer, at: Place) -> PerServer:
         health=read_group(document, HEALTH, base.health, at),
         restart=read_group(document, RESTART, base.restart, at),
         **(
-            {"auto_describe": base.auto_describe, "sessions": base.sessions}
+            {"auto_describe": base.auto_describe, "sessions": base.sessions, "native": base.native}
             | read_values(document, DESCRIBE, at)
         ),
     )

@@ -17,7 +17,7 @@ from mcp.shared.dispatcher import CallOptions
 from mcp_types import LOG_LEVEL_META_KEY, ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpx.gateway.caller import caller
+from mcpx.gateway.caller import client_behind
 from mcpx.hub import Hub
 from mcpx.upstream.audience import LOG, Audience
 from mcpx.upstream.caller import JSON, NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
@@ -48,7 +48,7 @@ def client_of(connection: Connection, hub: Hub) -> object:
 
     At 2026-07-28 there are no sessions over HTTP: there each request is a client of its own.
     """
-    known = caller(connection, hub)
+    known = client_behind(connection, hub)
     return connection if known is STATELESS else known
 
 
@@ -139,7 +139,7 @@ class RequestCaller:
     def __init__(self, ctx: ServerRequestContext[Any, Any], hub: Hub, outbox: Outbox) -> None:
         session = ctx.session
         connection = session._connection  # noqa: SLF001 - the SDK gives no other name to a client
-        self.session_of = caller(connection, hub)
+        self.session_of = client_behind(connection, hub)
         """Whose session with a server it takes, where each client has its own."""
         self.client = client_of(connection, hub)
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from mcp.server.connection import Connection
+from mcp.server.session import ServerSession
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.hub import Hub
@@ -23,8 +24,13 @@ def mark(connection: Connection, client: Client) -> None:
     connection.state[_KEY] = client
 
 
-def caller(connection: Connection, hub: Hub) -> Client:
-    """The client behind a connection; the hub is told when an HTTP session that was asked for ends."""
+def caller(session: ServerSession, hub: Hub) -> Client:
+    """The client behind a session; the hub is told when an HTTP session that was asked for ends."""
+    return client_behind(session._connection, hub)  # noqa: SLF001 - the SDK has no other way to it
+
+
+def client_behind(connection: Connection, hub: Hub) -> Client:
+    """The client behind a connection, as `caller`."""
     known = cast("Client | None", connection.state.get(_KEY))
     if known is None:
         if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:

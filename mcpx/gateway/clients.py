@@ -1,8 +1,9 @@
-"""The clients that are connected now: who they are, and telling them that the tools changed.
+"""The clients that are connected now: who they are, and telling them that the lists changed.
 
 The one module that knows how to reach a client between requests. Before 2026-07-28 that is a notification
 on the client's own session; from then on an event on the `subscriptions/listen` streams that it opened.
-A burst of changes becomes one notice. Runs as a child of the root supervisor.
+A burst of changes becomes one notice. Who is subscribed to a resource is in `subscribers`. Runs as a child of
+the root supervisor.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus
-from mcp.shared.subscriptions import ToolsListChanged
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
 from mcpx.config import StructuredContent
 from mcpx.gateway.askable import ConnectionMember, client_of
 from mcpx.gateway.post import PostOffice
+from mcpx.gateway.subscribers import Subscribers
 from mcpx.hub import Hub
 from supervisors import Incarnation
 
@@ -49,14 +51,16 @@ def client_name(session: ServerSession) -> str | None:
 
 
 class Clients:
-    """Everybody who is to hear of changed tools."""
+    """Everybody who is to hear of changed lists."""
 
     def __init__(self, hub: Hub) -> None:
         self.bus = InMemorySubscriptionBus()
+        self.subscribers = Subscribers(self.bus)
         self._hub = hub
         self.post = PostOffice()
         self._sessions: dict[Connection, ServerSession] = {}
         self._changed = anyio.Event()
+        self._due: dict[ServerEvent, None] = {}
 
     async def meet(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware for the SDK's server: remembers each session until it ends."""
@@ -79,18 +83,27 @@ class Clients:
         unobserve = self._hub.observe(self._note)
         incarnation.ready()
         try:
-            await incarnation.while_wanted(self._reach_them_for_ever)
+            await incarnation.while_wanted(self._tell_for_ever)
         finally:
             unobserve()
 
-    def _note(self, _server: str, changed: Diff) -> None:
+    def _note(self, server: str, changed: Diff) -> None:
         """Tools, resources and what servers say of themselves all stand in our tools' descriptions."""
+        upstream = self._hub.upstreams.get(server)
+        native = upstream is None or upstream.config.native
         if changed.tools or changed.resources or changed.about:
+            self._due[ToolsListChanged()] = None
+        if changed.resources and native:
+            self._due[ResourcesListChanged()] = None
+        if changed.prompts and native:
+            self._due[PromptsListChanged()] = None
+        if self._due:
             self._changed.set()
 
-    async def _reach_them_for_ever(self) -> None:
+    async def _tell_for_ever(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.post.run)
+            tasks.start_soon(self.subscribers.deliver_for_ever)
             await self._announce_for_ever()
 
     async def _announce_for_ever(self) -> None:
@@ -98,18 +111,31 @@ class Clients:
             await self._changed.wait()
             await anyio.sleep(DEBOUNCE_S)
             self._changed = anyio.Event()
-            await self.bus.publish(ToolsListChanged())
+            due, self._due = self._due, {}
+            for event in due:
+                await self.bus.publish(event)
             async with anyio.create_task_group() as tasks:
                 for connection, session in list(self._sessions.items()):
                     if connection.initialized.is_set():
-                        tasks.start_soon(self._tell, session)
+                        tasks.start_soon(self._tell, session, list(due))
 
-    async def _tell(self, session: ServerSession) -> None:
+    async def _tell(self, session: ServerSession, events: list[ServerEvent]) -> None:
         """One client must not hold up the others, nor end the announcing."""
         with anyio.move_on_after(DELIVERY_S) as scope:
             try:
-                await session.send_tool_list_changed()
+                for event in events:
+                    await _send(session, event)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 log.debug("client.gone", client=client_name(session))
         if scope.cancelled_caught:
             log.warning("client.deaf", client=client_name(session), waited_s=DELIVERY_S)
+
+
+async def _send(session: ServerSession, event: ServerEvent) -> None:
+    match event:
+        case ToolsListChanged():
+            await session.send_tool_list_changed()
+        case ResourcesListChanged():
+            await session.send_resource_list_changed()
+        case PromptsListChanged():
+            await session.send_prompt_list_changed()

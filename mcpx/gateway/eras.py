@@ -45,8 +45,8 @@ class EraServer:
     def __init__(self, server: GatewayServer, dispatcher: WireDispatcher) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
-        self.client = Client()
-        mark(self.connection, self.client)
+        self.identity = Client()
+        mark(self.connection, self.identity)
         self._server = server
         self._dispatcher = dispatcher
         self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
@@ -58,7 +58,7 @@ class EraServer:
             await self._dispatcher.run(self._on_request, self._on_notify)
         finally:
             await aclose_shielded(self.connection)
-            self._server.client_left(self.client)
+            self._server.client_left(self.identity)
 
     async def _on_request(
         self, context: DispatchContext[TransportContext], method: str, params: Params
@@ -89,7 +89,7 @@ class EraServer:
         connection = Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
         )
-        mark(connection, self.client)
+        mark(connection, self.identity)
         try:
             return await serve_one(
                 self._server,

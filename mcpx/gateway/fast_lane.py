@@ -82,7 +82,7 @@ class FastLane:
         self._hub = hub
         self._config = hub.config
         self._connection = connection
-        self._client = connection.client
+        self._client = connection.identity
         self._shaper = shaper
         self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + server_info + b"}"
 
@@ -118,12 +118,11 @@ class FastLane:
             return None
         if params.name == tools.EXEC and given.tool_name:
             progress, caller = self._progress(wire, params.meta), self._caller_of(wire, params.meta)
-            answers = _answers(params)
             names = (given.server_name, given.tool_name, given.arguments)
-            return Exec(*names, progress, self._client, caller, answers)
+            return Exec(*names, progress, client=self._client, caller=caller, answers=_answers(params))
         if params.name == tools.RESOURCES and given.uri:
-            caller = self._caller_of(wire, params.meta)
-            return Read(given.server_name, given.uri, self._client, caller, _answers(params))
+            caller, answers = self._caller_of(wire, params.meta), _answers(params)
+            return Read(given.server_name, given.uri, client=self._client, caller=caller, answers=answers)
         return None
 
     def _caller_of(self, wire: WireDispatcher, meta: _Meta | None) -> StreamCaller:

@@ -15,7 +15,6 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import ListenHandler
 from mcp_types import INVALID_PARAMS
 
 from mcpx.catalog.describe import INSTRUCTIONS, describe
@@ -26,6 +25,7 @@ from mcpx.errors import CallError
 from mcpx.gateway import slow_lane, tools
 from mcpx.gateway.askable import client_of
 from mcpx.gateway.clients import Clients, client_name, wants_structured_content
+from mcpx.gateway.native import Native
 from mcpx.hub import Hub
 from mcpx.router import Exec, Read
 from mcpx.upstream.private import Client
@@ -49,7 +49,6 @@ class GatewayServer(Server[Any]):
             instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
-            on_subscriptions_listen=ListenHandler(clients.bus),
             # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
             get_tool_input_schema=tools.SCHEMAS.get,
         )
@@ -61,6 +60,8 @@ class GatewayServer(Server[Any]):
         self.middleware = [clients.meet]
         self._hub = hub
         self._wait_until = anyio.current_time() + hub.config.startup_wait
+        self._native = Native(hub, clients.subscribers, self._wait_for_servers)
+        self._native.register(self)
 
     def create_initialization_options(
         self,
@@ -68,21 +69,28 @@ class GatewayServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """As the SDK's, but the tools are announced when they change, whatever the door."""
-        options = notification_options or NotificationOptions(tools_changed=True)
+        """As the SDK's, but the lists are announced when they change, whatever the door."""
+        native = self._native.enabled
+        options = notification_options or NotificationOptions(
+            tools_changed=True, resources_changed=native, prompts_changed=native
+        )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
     def client_left(self, client: Client) -> None:
         """A connection has ended: what belongs to its client alone ends too."""
         self._hub.client_left(client)
 
+    async def _wait_for_servers(self) -> None:
+        """Before the first lists are given; at once from `startup_wait` after the start on."""
+        await self._hub.settled(self._wait_until - anyio.current_time())
+
     async def _list_tools(
         self, ctx: Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        wait = (
-            SETTLING_S if ctx.meta and ctx.meta.get(SETTLED_KEY) else self._wait_until - anyio.current_time()
-        )
-        await self._hub.settled(wait)
+        if ctx.meta and ctx.meta.get(SETTLED_KEY):
+            await self._hub.settled(SETTLING_S)
+        else:
+            await self._wait_for_servers()
         descriptions = describe(
             self._hub.registry.list_servers(),
             budget=self._hub.config.catalog_token_budget,

@@ -13,6 +13,7 @@ import socket
 import stat
 import struct
 import sys
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -84,11 +85,13 @@ def peer_uid(joined: socket.socket) -> int:
 class SocketDoor:
     """Serves the clients of one listening socket."""
 
-    def __init__(self, hub: Hub, server: GatewayServer, listener: socket.socket, config: str) -> None:
+    def __init__(self, hub: Hub, server: GatewayServer, listener: socket.socket, place: Meeting) -> None:
         self._hub = hub
         self._server = server
         self._listener = listener
-        self._control = Control(hub, config, lambda: self.clients)
+        self._place = place
+        self._control = Control(hub, place.config, lambda: self.clients)
+        self._asked_to_stop = False
         self.clients = 0
 
     async def run(self, incarnation: Incarnation) -> None:
@@ -97,7 +100,14 @@ class SocketDoor:
         log.info("socket.listening", path=self._listener.getsockname())
         async with anyio.create_task_group() as tasks:
             await incarnation.while_wanted(lambda: self._accept(tasks, incarnation))
+            if not self._asked_to_stop:
+                self._mark_as_stopped()
             self._listener.close()  # who comes now finds nobody, and starts the next daemon
+
+    def _mark_as_stopped(self) -> None:
+        """A signal ends this daemon: shims must not start the next before their clients want it."""
+        with suppress(OSError):
+            self._place.stopped.touch(mode=0o600)
 
     async def _accept(self, tasks: anyio.abc.TaskGroup, incarnation: Incarnation) -> None:
         while True:
@@ -156,6 +166,7 @@ class SocketDoor:
             await _say(joined, answer)
         if asks_to("stop", line):
             log.info("mcpx.stopping", signal="control")
+            self._asked_to_stop = True
             self._hub.stop()
         return asks_to("attach", line)
 

@@ -22,15 +22,15 @@ LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+TOLD_ELSEWHERE: Final = ("mcp.client.streamable_http", "mcp.client.sse")
+"""Loggers that tell, with a traceback for each, of what the upstream and its caller are told in a line."""
 
 
 def configure(level: str | None = None) -> None:
     """Send MCPX's log, and other libraries' warnings, to standard error. `level` wins over `MCPX_LOG`."""
     chosen = LEVELS.get((level or os.environ.get("MCPX_LOG") or "info").lower(), logging.INFO)
     as_json = os.environ.get("MCPX_LOG_FORMAT", "").lower() == "json"
-    render: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=_colours())
-    )
+    render: structlog.typing.Processor = structlog.processors.JSONRenderer() if as_json else _console()
     shared: list[structlog.typing.Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
@@ -49,6 +49,8 @@ def configure(level: str | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
         )
     )
+    for name in TOLD_ELSEWHERE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(chosen, logging.WARNING))
@@ -68,6 +70,11 @@ class _Forgiving:
     def flush(self) -> None:
         with suppress(OSError, ValueError):
             self._stream.flush()
+
+
+def _console() -> structlog.dev.ConsoleRenderer:
+    """For people. Tracebacks are plain: a pretty one takes half a second, in which nothing else happens."""
+    return structlog.dev.ConsoleRenderer(colors=_colours(), exception_formatter=structlog.dev.plain_traceback)
 
 
 def _colours() -> bool:

@@ -37,6 +37,7 @@ from mcpx.upstream.private import Client, PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import Passing, UpstreamSession, open_session
+from mcpx.upstream.subscriptions import Subscriptions
 from mcpx.upstream.transport import Hooks, Link
 from supervisors import Incarnation, Phase, Supervisor
 
@@ -89,6 +90,9 @@ class Upstream:
         """The sessions that belong to one client each, where the server gives them."""
         self.counters = counters or Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
+        self.subscriptions = Subscriptions(
+            config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
+        )
         self.pid: int | None = None
         self.last_error: str | None = None
         """Why it failed last, whether it is well again or not; kept by whoever hears of it."""
@@ -151,6 +155,11 @@ class Upstream:
         if request.answers is None or not self._holds.go_on(request, reply):
             self.queue.submit(request, reply)
 
+    def succeed(self, old: Upstream) -> None:
+        """Take the place of another upstream of the same name, with the subscriptions of its clients."""
+        self.subscriptions = old.subscriptions
+        self.subscriptions.belong_to(self.submit, lambda: self.catalogue)
+
     async def await_catalogue(self) -> None:
         """Wait for the first listing, if it is on its way."""
         await self.queue.wait_for(lambda: self.catalogue is not None)
@@ -169,6 +178,7 @@ class Upstream:
                 hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
                 changes=changes,
                 passing=passing,
+                on_updated=self.subscriptions.notified,
             ) as session:
                 await self._list(session, incarnation.generation)
                 session.established()
@@ -199,12 +209,14 @@ class Upstream:
             calls = passing.asking.work = self._calls(session, tasks)
             try:
                 tasks.start_soon(self._watch, session)
+                tasks.start_soon(calls.see_out)
                 calls.open()
                 tasks.start_soon(session.listen)
                 tasks.start_soon(session.telling.follow)
                 tasks.start_soon(session.look_when_suspicious)
                 tasks.start_soon(self._follow, session, incarnation.generation, changes)
                 tasks.start_soon(self._describe, session)
+                tasks.start_soon(self.subscriptions.serve, session)
                 health = Health(self.config.health, calls, session.probe, session.link.give_up)
                 tasks.start_soon(health.watch)
                 await incarnation.stopping.wait()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Final
 
 import anyio
 import msgspec
@@ -31,6 +32,7 @@ from mcpx.upstream.sending import Sender, Sent
 from mcpx.upstream.session import UpstreamSession
 from supervisors import ActorRef, Envelope
 
+SEE_OUT_S: Final = 5.0  # for a server that takes nothing new; its calls end sooner where it is dead
 PutBack = Callable[[Request, RawReply, CallError | None], None]
 """Queue a request again whose connection was lost.
 
@@ -130,8 +132,19 @@ class Calls:
     async def drain(self) -> None:
         """Take no more, and wait until what is running is done."""
         self._shut()
+        await self._none_running()
+
+    async def see_out(self) -> None:
+        """Once the server takes nothing new, let it finish what it has, for a time, and end the session."""
+        await self._link.closing.wait()
+        with anyio.move_on_after(SEE_OUT_S):
+            await self._none_running()
+        self._link.lose(self._link.reason)
+
+    async def _none_running(self) -> None:
         while len(self._in_flight):
-            self._idle = anyio.Event()
+            if self._idle.is_set():
+                self._idle = anyio.Event()
             await self._idle.wait()
 
     def close(self) -> None:

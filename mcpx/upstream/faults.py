@@ -171,8 +171,6 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> Call
 
 def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
     """What it means that a probe failed in this way: the session is over, or the server is unwell."""
-    if isinstance(failure, NotCarriedOut):
-        return ConnectionLost(str(failure))
     if isinstance(failure, Refused) and httpx2.codes.is_client_error(failure.status):
         passing = failure.status == httpx2.codes.TOO_MANY_REQUESTS
         return Unwell(str(failure)) if passing else ConnectionLost(str(failure))

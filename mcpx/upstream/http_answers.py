@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 import httpx2
-import mcp_types
 import msgspec
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from mcpx.upstream.exchange import Refused
 from mcpx.wire import envelope
-from mcpx.wire.envelope import RequestId
+from mcpx.wire.envelope import RequestId, RPCError
 from mcpx.wire.outgoing import Unreadable
 
+SESSION: Final = "mcp-session-id"  # the header
 SHOWN: Final = 200  # characters of a server's explanation
 _OF_ONE_HOP: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
 _ACCEPTED: Final = frozenset({httpx2.codes.ACCEPTED, httpx2.codes.NO_CONTENT})
@@ -85,10 +86,23 @@ def redirected(response: httpx2.Response, location: httpx2.URL | None) -> Refuse
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The body of an HTTP error: what it says, and whether it is a JSON-RPC error, and to which request."""
+    """The body of an HTTP error: what it says; the JSON-RPC error in it, if there is one, and its id."""
 
     said: str = ""
-    is_error: bool = False
+    error: RPCError | None = None
+    id: RequestId | None = None
+
+    def names(self, asked: Asked) -> bool:
+        """Whether it is the answer to that request."""
+        return self.error is not None and self.id is not None and str(self.id) == str(asked.id)
+
+    def as_answer(self, asked: Asked) -> bytes:
+        """The error as the answer to that request."""
+        return envelope.encode({"jsonrpc": "2.0", "id": asked.id, "error": self.error})
+
+
+class _ErrorBody(msgspec.Struct):
+    error: RPCError
     id: RequestId | None = None
 
 
@@ -96,14 +110,31 @@ def explanation(response: httpx2.Response, body: bytes) -> Explanation:
     """Read the body of an HTTP error."""
     kind = content_type(response)
     if kind == "application/json":
-        try:
-            message = jsonrpc_message_adapter.validate_json(body, by_name=False)
-        except ValidationError:
-            pass
-        else:
-            if isinstance(message, mcp_types.JSONRPCError):
-                return Explanation(_shown(message.error.message), is_error=True, id=message.id)
+        with suppress(msgspec.DecodeError, RecursionError):
+            found = msgspec.json.decode(body, type=_ErrorBody)
+            return Explanation(_shown(found.error.message), found.error, found.id)
     return Explanation(_shown(body.decode(errors="replace")) if kind in _EXPLAINS else "")
+
+
+def is_unread(status: int, about: Explanation) -> bool:
+    """Whether the server refused a request without reading as much as its id.
+
+    So do servers that answer 400 where the protocol has 404, for a session that they do not know.
+    """
+    return status == httpx2.codes.BAD_REQUEST and about.error is not None and about.id is None
+
+
+def is_its_own(about: Explanation, response: httpx2.Response, asked: Asked) -> bool:
+    """Whether the server answered with an error of its own, which is passed on unaltered.
+
+    It is one if it names the request. Servers without sessions may not read the id of what they refuse; one
+    with sessions that does not has refused the session, and a 429 or a 5xx may be a proxy's.
+    """
+    if about.error is None or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+        return False
+    if about.names(asked):
+        return True
+    return not response.is_server_error and SESSION not in response.request.headers
 
 
 def _shown(text: str) -> str:

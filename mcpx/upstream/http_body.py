@@ -13,7 +13,7 @@ from typing import Final
 
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
-ENCODINGS: Final = "gzip, deflate"  # what `inflated` can undo, as the Accept-Encoding header says it
+ENCODINGS: Final = "gzip"  # what is asked for; servers do not agree on what `deflate` means
 _STEP: Final = 65536  # bytes that come out of the decompressor at a time
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS  # gzip or zlib, whichever it is
 _LINE_BREAK: Final = re.compile(rb"\r\n|\n|\r")
@@ -37,6 +37,8 @@ async def inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[b
             except zlib.error as error:
                 raise Unreadable(f"the answer's compression is broken: {error}") from error
             rest = inflate.unconsumed_tail
+        if inflate.eof:
+            return  # what follows would only be kept
     yield inflate.flush()
 
 

@@ -4,7 +4,8 @@ The SDK's transports end the whole session when one exchange breaks, and wait fo
 This client gives them an answer in every case: the server's, or a JSON-RPC error in its place, and tells the
 `Exchange` of the request why. To the link (`Told`) it says what an exchange means for the session:
 
-* nobody listens, the session is not known (404), or it is not allowed (401, 403): the session is lost;
+* nobody listens: it takes nothing new; a server that is being stopped may still finish what it has;
+* the session is not known (404), or it is not allowed (401, 403): the session is lost;
 * a connection broke, or another status refused a request: there is reason to look (`suspect`).
 
 Messages are bounded by `limit` bytes; whatever is not a call ends after `OTHERS_S` at the latest.
@@ -26,7 +27,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, ErrorData, JSONRPCError
 from mcpx.upstream import http_answers
 from mcpx.upstream.exchange import CURRENT, Dropped, Exchange, NotCarriedOut, Refused
 from mcpx.upstream.faults import PERMISSION_STATUSES
-from mcpx.upstream.http_answers import Asked, Explanation
+from mcpx.upstream.http_answers import SESSION, Asked
 from mcpx.upstream.http_body import ENCODINGS, inflated, read_whole
 from mcpx.upstream.http_stream import EventBody, Listening, Told
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
@@ -36,12 +37,14 @@ WRITE_S: Final = 30.0  # for the server to take the next piece of a request
 OTHERS_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
 NOTIFY_S: Final = 5.0  # for the answer to a notification, which says nothing
 LEAVE_S: Final = 1.0  # to say that the session is over; a server that hangs is left without
+LOOK_S: Final = 2.0  # for a ping in a session that is in doubt
 EXPLAIN_S: Final = 2.0  # for the body of an HTTP error
 EXPLAIN_BYTES: Final = 65536
+SSE_EVENT_BYTES: Final = 1_000_000  # the SDK takes no more over the older transport
 KEEP_S: Final = 4.0  # an idle connection; many servers close theirs after 5, and a race with that is lost
 
 _FORGOTTEN: Final = httpx2.codes.NOT_FOUND  # of a session: the server does not know it any more
-_SESSION: Final = "mcp-session-id"
+_PING: Final = {"jsonrpc": "2.0", "id": "mcpx-ping", "method": "ping"}
 _STREAMS: Final = "subscriptions/listen"  # a request that is answered for as long as the session lives
 _ORDERED: Final = "notifications/initialized"  # what follows it may depend on it
 _UNREACHABLE: Final = (
@@ -75,13 +78,15 @@ class GuardedClient(httpx2.AsyncClient):
         self.told: Told | None = None
         self.apart: Apart | None = None
         self.spawn: Spawn | None = None
+        self.event_stream: EventBody | None = None
+        """The stream that was opened first, before there was a link: that of the older transport."""
         self._limit = limit
         self._listening = Listening()
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request, with the options of any such client. The SDK reads all answers as streams."""
         if self.told is None:
-            return await super().send(request, **options)
+            return self._first_stream(await super().send(request, **options))
         match request.method:
             case "POST":
                 return await self._post(self.told, request, options)
@@ -124,7 +129,10 @@ class GuardedClient(httpx2.AsyncClient):
         try:
             response = await exchange.within(super().send(request, **options))
         except _UNREACHABLE as error:
-            raise _lose(told, f"the server cannot be reached: {_words(error)}") from error
+            told.trouble, told.curable = f"the server cannot be reached: {_words(error)}", True
+            if told.established:
+                told.close(told.trouble)
+            raise NotCarriedOut(told.trouble) from error
         except httpx2.HTTPError as error:
             told.suspect()
             if not exchange.begun:
@@ -182,20 +190,31 @@ class GuardedClient(httpx2.AsyncClient):
     ) -> httpx2.Response:
         """An HTTP error: raises what it means, or returns it if it has the server's own JSON-RPC error."""
         status, sent = response.status_code, response.request
-        body = await self._explanation_of(response)
-        about = http_answers.explanation(response, body)
+        about = http_answers.explanation(response, await self._explanation_of(response))
         refused = Refused(status, retry_after_s=http_answers.retry_after(response), said=about.said)
         if status in PERMISSION_STATUSES:
             raise _lose(told, f"the server refuses the session: {refused}", curable=False)
-        if status == _FORGOTTEN and _SESSION in sent.headers:
-            raise _lose(told, "the server does not know the session any more (HTTP 404)")
-        if _is_its_own(about, response, asked):
+        if SESSION in sent.headers and (
+            status == _FORGOTTEN or (http_answers.is_unread(status, about) and not await self._is_known(sent))
+        ):
+            raise _lose(told, f"the server does not know the session any more (HTTP {status})")
+        if http_answers.is_its_own(about, response, asked):
             exchange.answered = True
             headers = {"Content-Type": "application/json"}
-            return httpx2.Response(status, headers=headers, content=body, request=sent)
-        if httpx2.codes.is_client_error(status) and status != httpx2.codes.TOO_MANY_REQUESTS:
+            return httpx2.Response(status, headers=headers, content=about.as_answer(asked), request=sent)
+        if response.is_client_error and status != httpx2.codes.TOO_MANY_REQUESTS:
             told.suspect()
         raise refused
+
+    async def _is_known(self, request: httpx2.Request) -> bool:
+        """Whether the server takes a ping in the session of a request that it did not read."""
+        headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+        ping = self.build_request("POST", request.url, headers=headers, json=_PING)
+        with anyio.move_on_after(LOOK_S), suppress(httpx2.HTTPError):
+            response = await super().send(ping, stream=True)
+            await response.aclose()
+            return response.status_code not in {_FORGOTTEN, httpx2.codes.BAD_REQUEST}
+        return True
 
     async def _explanation_of(self, response: httpx2.Response) -> bytes:
         body = b""
@@ -224,7 +243,7 @@ class GuardedClient(httpx2.AsyncClient):
                 if next_request_within_origin(response) is not None:
                     return response
                 await response.aclose()
-                if response.status_code == _FORGOTTEN and _SESSION in request.headers:
+                if response.status_code == _FORGOTTEN and SESSION in request.headers:
                     _lose(told, "the server does not know the session any more (HTTP 404)")
                 elif response.is_error:
                     told.suspect()
@@ -250,6 +269,16 @@ class GuardedClient(httpx2.AsyncClient):
         headers = http_answers.kept_headers(response)
         return httpx2.Response(response.status_code, headers=headers, stream=body, request=request)
 
+    def _first_stream(self, response: httpx2.Response) -> httpx2.Response:
+        """The one stream of the older transport, which is there before the link is."""
+        if not response.is_success or http_answers.content_type(response) != "text/event-stream":
+            return response
+        self.event_stream = EventBody(response, min(self._limit, SSE_EVENT_BYTES), None, None)
+        headers = http_answers.kept_headers(response)
+        return httpx2.Response(
+            response.status_code, headers=headers, stream=self.event_stream, request=response.request
+        )
+
     async def _leave(self, told: Told, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """End the session at the server, if it is there to be told."""
         if not told.lost.is_set():
@@ -257,19 +286,6 @@ class GuardedClient(httpx2.AsyncClient):
                 with suppress(httpx2.HTTPError):
                     await (await super().send(request, **options)).aclose()
         return httpx2.Response(httpx2.codes.NO_CONTENT, request=request)
-
-
-def _is_its_own(about: Explanation, response: httpx2.Response, asked: Asked) -> bool:
-    """Whether the server answered with an error of its own, which is passed on unaltered.
-
-    It is one if it names the request. Servers without sessions may not read the id of what they refuse; one
-    with sessions that does not has refused the session, and a 429 or a 5xx may be a proxy's.
-    """
-    if not about.is_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
-        return False
-    if about.id is not None and str(about.id) == str(asked.id):
-        return True
-    return not response.is_server_error and _SESSION not in response.request.headers
 
 
 def _lose(told: Told, reason: str, *, curable: bool = True) -> NotCarriedOut:

@@ -40,6 +40,10 @@ class Told(Protocol):
         """The session is over."""
         ...
 
+    def close(self, reason: str) -> None:
+        """The server takes nothing new; it may finish what it has."""
+        ...
+
     def fine(self) -> None:
         """An exchange went well."""
         ...
@@ -56,7 +60,11 @@ class Told(Protocol):
 class EventBody(httpx2.AsyncByteStream):
     """The body of an event stream. It never fails: whatever happens, it ends, and the exchange is told."""
 
-    def __init__(self, response: httpx2.Response, limit: int, told: Told, exchange: Exchange | None) -> None:
+    def __init__(
+        self, response: httpx2.Response, limit: int, told: Told | None, exchange: Exchange | None
+    ) -> None:
+        self.why = "the event stream ended"
+        """How it ended, or will, if nothing else happens."""
         self._response = response
         self._told = told
         self._exchange = exchange or Exchange(lambda _error: None)
@@ -64,20 +72,24 @@ class EventBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = inflated(self._response.aiter_raw(), self._response.headers.get("content-encoding", ""))
-        why = "the event stream ended before the answer"
         try:
             while (chunk := await self._exchange.within(anext(body, None))) is not None:
                 for message in self._events.feed(chunk):
                     self._look_at(message)
                 yield chunk
         except (ResponseTooLarge, Unreadable) as error:
+            self.why = f"the event stream was left: {error}"
             self._exchange.fail(error)
         except httpx2.HTTPError as error:
-            why = f"the event stream was dropped before the answer: {error or type(error).__name__}"
+            self.why = f"the event stream was dropped: {error or type(error).__name__}"
         if not self._exchange.answered:
+            self._end_without_answer()
+
+    def _end_without_answer(self) -> None:
+        if self._told is not None:
             self._told.suspect()
-            if not self._events.resumable:  # else the SDK takes it up again, or says that it could not
-                self._exchange.fail(Dropped(why))
+        if not self._events.resumable:  # else the SDK takes it up again, or says that it could not
+            self._exchange.fail(Dropped(f"{self.why} before the answer"))
 
     def _look_at(self, data: bytes) -> None:
         try:

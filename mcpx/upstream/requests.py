@@ -17,20 +17,25 @@ OnProgress = Callable[[float, float | None, str | None], None]
 """Told of progress: done so far, the total where it is known, a text. Must not raise."""
 
 
-class CallTool(msgspec.Struct, frozen=True):
-    """Run a tool. `arguments` is the JSON of an object that has been checked.
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes with every request."""
 
-    `safe` says that running it twice does no harm: then it may be sent once more after a lost connection.
-    `turned_away` says that a session which was over has turned it away, unread: that happens once only.
-    """
+    safe: bool = True
+    """Whether to run it twice does no harm: then it may be sent once more after a lost connection."""
+    turned_away: bool = False
+    """Whether a session which was over has turned it away, unread: that happens once only."""
+    on_progress: OnProgress | None = None
+    caller: Caller | None = None
+    """The client behind it; None: nobody who can be asked or told anything."""
+    answers: InputAnswers | None = None
+    """What the client brings to a request that it repeats."""
+
+
+class CallTool(_Request, frozen=True):
+    """Run a tool. `arguments` is the JSON of an object that has been checked."""
 
     name: str
     arguments: bytes | msgspec.Raw
-    on_progress: OnProgress | None = None
-    safe: bool = False
-    turned_away: bool = False
-    caller: Caller | None = None
-    answers: InputAnswers | None = None
 
     method = "tools/call"
 
@@ -39,15 +44,10 @@ class CallTool(msgspec.Struct, frozen=True):
         return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', bytes(self.arguments)]
 
 
-class ReadResource(msgspec.Struct, frozen=True):
+class ReadResource(_Request, frozen=True):
     """Read a resource."""
 
     uri: str
-    safe: bool = True
-    on_progress: OnProgress | None = None
-    turned_away: bool = False
-    caller: Caller | None = None
-    answers: InputAnswers | None = None
 
     method = "resources/read"
 
@@ -56,7 +56,60 @@ class ReadResource(msgspec.Struct, frozen=True):
         return [b'"uri":', msgspec.json.encode(self.uri)]
 
 
-Request = CallTool | ReadResource
+class GetPrompt(_Request, frozen=True):
+    """Get a prompt. `arguments` is the JSON of an object, or nothing."""
+
+    name: str
+    arguments: bytes = b""
+
+    method = "prompts/get"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        named = [b'"name":', msgspec.json.encode(self.name)]
+        return [*named, b',"arguments":', self.arguments] if self.arguments else named
+
+
+class Complete(_Request, frozen=True):
+    """Complete an argument. All three are the JSON of an object; `context` may be nothing."""
+
+    ref: bytes
+    argument: bytes
+    context: bytes = b""
+
+    method = "completion/complete"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        members = [b'"ref":', self.ref, b',"argument":', self.argument]
+        return [*members, b',"context":', self.context] if self.context else members
+
+
+class Subscribe(_Request, frozen=True):
+    """Ask to be told of changes of one resource (before 2026-07-28)."""
+
+    uri: str
+
+    method = "resources/subscribe"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        return [b'"uri":', msgspec.json.encode(self.uri)]
+
+
+class Unsubscribe(_Request, frozen=True):
+    """Ask to be told no more (before 2026-07-28)."""
+
+    uri: str
+
+    method = "resources/unsubscribe"
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        return [b'"uri":', msgspec.json.encode(self.uri)]
+
+
+Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe
 
 
 def tool_of(request: Request) -> str | None:

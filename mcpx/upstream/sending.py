@@ -21,14 +21,39 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter
 
-from mcpx.upstream.caller import Caller, InputAnswers
+from mcpx.upstream.caller import Caller
 from mcpx.upstream.client import REQUEST
 from mcpx.upstream.exchange import CURRENT, Dropped, Exchange
-from mcpx.upstream.requests import CallTool, OnProgress, ReadResource, Request
+from mcpx.upstream.requests import (
+    CallTool,
+    Complete,
+    GetPrompt,
+    OnProgress,
+    ReadResource,
+    Request,
+    Subscribe,
+    Unsubscribe,
+)
 from mcpx.upstream.telling import Telling
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
+Typed = (
+    mcp_types.CallToolRequest
+    | mcp_types.ReadResourceRequest
+    | mcp_types.GetPromptRequest
+    | mcp_types.CompleteRequest
+    | mcp_types.SubscribeRequest
+    | mcp_types.UnsubscribeRequest
+)
+_TYPES: Final[dict[type[Request], type[Typed]]] = {
+    CallTool: mcp_types.CallToolRequest,
+    ReadResource: mcp_types.ReadResourceRequest,
+    GetPrompt: mcp_types.GetPromptRequest,
+    Complete: mcp_types.CompleteRequest,
+    Subscribe: mcp_types.SubscribeRequest,
+    Unsubscribe: mcp_types.UnsubscribeRequest,
+}
 _AS_IT_CAME: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 
 
@@ -193,20 +218,8 @@ class _SentBySession:
         self._scope.cancel()
 
 
-def _typed(request: Request) -> mcp_types.CallToolRequest | mcp_types.ReadResourceRequest:
-    answers = _answers(request.answers)
-    match request:
-        case CallTool(name, arguments):
-            given = msgspec.json.decode(arguments)
-            params = mcp_types.CallToolRequestParams(name=name, arguments=given, **answers)
-            return mcp_types.CallToolRequest(params=params)
-        case ReadResource(uri):
-            read = mcp_types.ReadResourceRequestParams(uri=uri, **answers)
-            return mcp_types.ReadResourceRequest(params=read)
-
-
-def _answers(answers: InputAnswers | None) -> dict[str, Any]:
-    if answers is None:
-        return {}
-    responses = msgspec.json.decode(answers.responses) if answers.responses else None
-    return {"input_responses": responses, "request_state": answers.state}
+def _typed(request: Request) -> Typed:
+    """The request as the SDK has it."""
+    more = () if request.answers is None else request.answers.members()
+    params = msgspec.json.decode(b"".join((b"{", *request.params(), *more, b"}")))
+    return _TYPES[type(request)].model_validate({"method": request.method, "params": params}, by_name=False)

@@ -7,7 +7,7 @@ either: as notifications before 2026-07-28, from then on a `subscriptions/listen
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -164,9 +164,11 @@ async def open_session(
     hooks: Hooks,
     changes: Flag,
     passing: Passing,
+    on_updated: Callable[[str], None] = lambda _uri: None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
+    `on_updated` is told the URI of each resource that the server says has changed.
     Without `probe` the server is taken to be of the handshake era, as an earlier incarnation found it.
 
     Raises:
@@ -178,6 +180,8 @@ async def open_session(
     async def on_message(message: mcp_types.ServerNotification | Exception) -> None:
         if isinstance(message, _CHANGES):
             changes.set()
+        elif isinstance(message, mcp_types.ResourceUpdatedNotification):
+            on_updated(str(message.params.uri))
 
     link: Link | None = None
     # one scope around everything: a timeout that ended before its task groups would break their nesting

@@ -44,7 +44,9 @@ class Link:
         self.lost = anyio.Event()
         self.reason = "the connection is open"
         self.stderr_tail: Callable[[], str] = str
-        self.alive: Callable[[], bool] = lambda: not self.lost.is_set()
+        self.closing = anyio.Event()
+        """Set when the server takes nothing new, but may finish what it has; `reason` says why."""
+        self.alive: Callable[[], bool] = lambda: not self.closing.is_set() and not self.lost.is_set()
         """Whether it still makes sense to send; for a child process this asks the kernel."""
         self.doomed: Callable[[], bool] = lambda: False
         """Whether the server is about to die, though it may still take what is sent; asks the kernel."""
@@ -75,6 +77,12 @@ class Link:
         if not self.lost.is_set():
             self.reason = reason
             self.lost.set()
+
+    def close(self, reason: str) -> None:
+        """Note that the server takes nothing new."""
+        if not self.lost.is_set() and not self.closing.is_set():
+            self.reason = reason
+            self.closing.set()
 
     def fine(self) -> None:
         """An HTTP exchange went well."""
@@ -203,16 +211,22 @@ async def _sse(sse: Sse, limit: int) -> AsyncIterator[Link]:
         if client is not None:
             client.told, client.apart = link, apart
         async with anyio.create_task_group() as tasks, incoming, read:
-            tasks.start_soon(_relay, theirs, incoming, link)
+            tasks.start_soon(_relay, theirs, incoming, link, client)
             try:
                 yield link
             finally:
                 tasks.cancel_scope.cancel()
 
 
-async def _relay(theirs: ReadStream[SessionMessage | Exception], incoming: Incoming, link: Link) -> None:
+async def _relay(
+    theirs: ReadStream[SessionMessage | Exception],
+    incoming: Incoming,
+    link: Link,
+    client: GuardedClient | None,
+) -> None:
     """Pass messages on, to see where the stream ends."""
     async for message in theirs:
         await incoming.send(message)
-    link.lose("the event stream ended")
+    stream = client.event_stream if client is not None else None
+    link.lose(stream.why if stream is not None else "the event stream ended")
     incoming.close()

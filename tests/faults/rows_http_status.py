@@ -136,6 +136,31 @@ async def closed(seen: Seen) -> None:
         await on.recovered(2)
 
 
+@faults.row("HTTP: the server is being stopped in a call")
+async def stopped(seen: Seen) -> None:
+    """It takes nothing new, but finishes what it has; other calls wait for the next one."""
+    async with http_stage(seen, queue_timeout=5, call_timeout=10) as on:
+        await on.wicked("wait")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(on.answered)
+            while not (await on.server.order())["seen"].get("tools/call"):  # the server has the call
+                pass
+            await on.server.order(leave=True)
+            tasks.start_soon(on.answered, "act_read_only")
+            await on.waiting(1)
+            await on.server.order(release=True, rule=None)
+            await on.watch.leaves(State.READY, "w")
+            await on.server.order(listen=True)
+        await on.recovered(2)
+        on.check(await on.counted() == 1, "the call did not run once")
+        on.check(await on.counted("act_read_only") == 1, "the other call did not run once")
+
+
+@faults.row("HTTP 403 after being up")
+async def forbidden_later(seen: Seen) -> None:
+    await locked_out_later(seen, 403)
+
+
 @faults.row("HTTP 404: the session is forgotten")
 async def forgotten(seen: Seen) -> None:
     """The request was not run: it goes out again, whatever its annotations."""
@@ -160,28 +185,46 @@ async def always_forgotten(seen: Seen) -> None:
 
 
 @faults.row("HTTP 401 after being up")
-async def locked_out(seen: Seen) -> None:
+async def unauthorised_later(seen: Seen) -> None:
+    await locked_out_later(seen, 401)
+
+
+async def locked_out_later(seen: Seen, status: int) -> None:
     restart: Any = {**RESTART, "park_probe": 0.3}
     async with http_stage(seen, restart=restart) as on:
-        await on.wicked("status", "*", status=401)
-        says = ("the server refuses", "HTTP 401", "nothing was sent")
+        await on.wicked("status", "*", status=status)
+        says = (f"HTTP {status}", "nothing was sent")
         await on.caught(Code.SERVER_UNAVAILABLE, NOT_SENT, *says)
-        await on.parked("HTTP 401")
+        await on.parked(f"HTTP {status}")
         on.check(await on.counted() == 0, "the call ran")
         await on.wicked(None)
         await on.recovered(2)
 
 
+NO_SESSION = '{"jsonrpc": "2.0", "error": {"code": -32000, "message": "No valid session"}}'
+UNREAD: dict[str, Any] = {
+    "status": 400,
+    "body": NO_SESSION,
+    "headers": {"content_type": "application/json"},
+}
+
+
 @faults.row("HTTP 400: the session is not valid any more")
 async def invalid_session(seen: Seen) -> None:
-    """What servers answer that do not know the 404: a look at the session finds it over."""
-    error = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "No valid session"}}'
+    """What servers answer that do not know the 404; a ping in the session finds it over."""
     async with http_stage(seen) as on:
-        rule = {"status": 400, "body": error, "headers": {"content_type": "application/json"}}
-        await on.wicked("status", "*", times=2, **rule)
-        await on.caught(Code.UPSTREAM_ERROR, FAILED, "HTTP 400 (Bad Request): No valid session")
-        on.check(await on.counted() == 0, "the call ran")
+        await on.wicked("status", "*", times=2, **UNREAD)
+        await on.answered()
         await on.recovered(2)
+        on.check(await on.counted() == 1, "the call did not run once")
+
+
+@faults.row("HTTP 400: one call is not read")
+async def unread(seen: Seen) -> None:
+    async with http_stage(seen) as on:
+        await on.wicked("status", **UNREAD)
+        await on.caught(Code.UPSTREAM_ERROR, FAILED, "HTTP 400 (Bad Request): No valid session")
+        await on.untouched()
 
 
 # --- refusals of one call

@@ -104,7 +104,7 @@ async def modern_gone(seen: Seen) -> None:
 async def modern_dropped(seen: Seen) -> None:
     async with http_stage(seen, era="modern") as on:
         await on.wicked("drop_stream", counted=1)
-        await on.caught(Code.SERVER_DIED, UNKNOWN, "event stream ended before the answer")
+        await on.caught(Code.SERVER_DIED, UNKNOWN, "the event stream ended before the answer")
         on.check(await on.counted() == 1, "the call did not run once")
         await on.untouched()
 
@@ -152,3 +152,13 @@ async def sse_failing(seen: Seen) -> None:
         await on.wicked("status", status=503)
         await on.caught(Code.UPSTREAM_ERROR, FAILED, "HTTP 503")
         await on.untouched()
+
+
+@faults.row("SSE: an event over the SDK's limit of 1 MB")
+async def sse_large(seen: Seen) -> None:
+    """The answer to whom is not known: the stream is left, and the session with it."""
+    async with http_stage(seen, era="sse") as on:
+        await on.wicked("large", bytes=1_100_000)
+        await on.caught(Code.SERVER_DIED, UNKNOWN, "over 1000000 bytes")
+        await on.wicked(None)
+        await on.recovered(2)

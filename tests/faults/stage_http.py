@@ -181,6 +181,12 @@ class HttpStage:
             while not (await self.server.order())["listeners"]:
                 pass
 
+    async def waiting(self, calls: int) -> None:
+        """So many calls wait for the server."""
+        with anyio.fail_after(PATIENCE_S):
+            while len(self.upstream.queue.ref.mailbox) < calls:
+                await self.server.order()
+
     async def has_tool(self, name: str) -> None:
         """The change of the tools has been heard."""
         await self.watch.until(lambda: self.watch.hub.registry.get_tool("w", name) is not None)

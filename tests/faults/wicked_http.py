@@ -10,7 +10,8 @@ Run as `python -S -E wicked_http.py OPTIONS`, a JSON object with any of these ke
 
 It says `{"port": ...}` on standard output once it listens. Then it takes orders on standard input, a JSON
 object a line, and answers each with its state once it is carried out: `rule` (null for none), `forget` (all
-sessions), `hang_up` (on everybody), `listen` (false closes the port), `add_tool` (and tell all who listen).
+sessions), `hang_up` (on everybody), `listen` (false closes the port), `leave`, `release`, and `add_tool`
+(which tells all who listen).
 
 Standard library only, and its neighbour `wicked_sockets`; imports nothing of MCPX.
 """
@@ -47,6 +48,7 @@ class WickedHttp(HttpServer):
         self.tools = list(TOOLS)
         self.counted: list[str] = []
         self.seen: dict[str, int] = {}
+        self.released = asyncio.Event()
 
     # --- its life
 
@@ -75,13 +77,22 @@ class WickedHttp(HttpServer):
         self.sessions.clear()
 
     async def order_hang_up(self, _value: Any) -> None:
-        self.hang_up()
+        await self.hang_up(set(self.connections))
+
+    async def order_leave(self, _value: Any) -> None:
+        """As a server does that is asked to stop: take nothing new, and finish what there is."""
+        await self.close_port(hang_up=False)
+        for writer, _ in list(self.listeners):
+            writer.close()
+
+    async def order_release(self, _value: Any) -> None:
+        self.released.set()
 
     async def order_listen(self, wanted: bool) -> None:
         if wanted:
             await self.listen_on_port()
         else:
-            self.close_port()
+            await self.close_port()
 
     async def order_add_tool(self, name: str) -> None:
         self.tools.append(name)
@@ -223,6 +234,11 @@ class WickedHttp(HttpServer):
     async def do_hang(self, request: Request, writer: asyncio.StreamWriter, rule: dict[str, Any]) -> None:
         await request.client_gone()
 
+    async def do_wait(self, request: Request, writer: asyncio.StreamWriter, rule: dict[str, Any]) -> None:
+        """The right answer, when the order `release` comes."""
+        await self.released.wait()
+        await self.reply(writer, request)
+
     async def do_drop(self, request: Request, writer: asyncio.StreamWriter, rule: dict[str, Any]) -> None:
         writer.transport.abort()
 
@@ -261,6 +277,11 @@ class WickedHttp(HttpServer):
         """The right answer, but for its size."""
         content = [{"type": "text", "text": "x" * rule["bytes"]}]
         answer = {"jsonrpc": "2.0", "id": request.message["id"], "result": {"content": content}}
+        if self.era == "sse":
+            await self.respond(writer, 202)
+            for listener, _ in list(self.listeners):
+                await self.event(listener, answer)
+            return
         if rule.get("stream"):
             await self.stream(writer)
             await self.event(writer, answer)

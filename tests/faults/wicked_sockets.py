@@ -30,6 +30,7 @@ class HttpServer:
     def __init__(self, port: int) -> None:
         self.port = port
         self.connections: set[asyncio.StreamWriter] = set()
+        self.busy: set[asyncio.StreamWriter] = set()  # those with a request that is not answered
         self._server: asyncio.Server | None = None
 
     async def take(self, request: Request, writer: asyncio.StreamWriter) -> None:
@@ -42,25 +43,31 @@ class HttpServer:
         self._server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def close_port(self) -> None:
-        """Refuse new connections, and end those there are."""
+    async def close_port(self, *, hang_up: bool = True) -> None:
+        """Refuse new connections, and end those there are, or only the idle ones."""
         if self._server is not None:
             self._server.close()
-        self.hang_up()
+        await self.hang_up(self.connections - (set() if hang_up else self.busy))
 
-    def hang_up(self) -> None:
-        for writer in list(self.connections):
+    async def hang_up(self, connections: set[asyncio.StreamWriter]) -> None:
+        """End connections, and return when they have ended."""
+        for writer in connections:
             writer.transport.abort()
+        while connections & self.connections:  # noqa: ASYNC110 - each end is a turn or two away
+            await asyncio.sleep(0)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.add(writer)
         try:
             while (request := await self.read(reader)) is not None:
+                self.busy.add(writer)
                 await self.take(request, writer)
+                self.busy.discard(writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             self.connections.discard(writer)
+            self.busy.discard(writer)
             self.closed(writer)
             writer.close()
             with contextlib.suppress(ConnectionError):

@@ -81,6 +81,13 @@ def config_of(servers: dict[str, dict[str, Any]], **settings: Any) -> Config:
     return parse(json.dumps({"shutdown_grace": 0.2, **settings, "mcpServers": servers}), where="test")
 
 
+async def soon(holds: Callable[[], object]) -> None:
+    """Wait for what no event tells of."""
+    with anyio.fail_after(PATIENCE_S):
+        while not holds():
+            await anyio.lowlevel.checkpoint()
+
+
 class Watch:
     """A running hub whose events can be waited for."""
 

@@ -63,6 +63,7 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
         queue_size=5,
         health_check_interval=10,
         auto_describe=False,
+        native=False,
         restart={"initial": 2, "cap": 20},
         mcpServers={
             "own": {
@@ -70,6 +71,7 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
                 "call_timeout": 7.5,
                 "health_check_enabled": False,
                 "auto_describe": True,
+                "native": True,
                 "restart": {"cap": 9, "park_after": 2.0},
             },
             "plain": {"command": "x"},
@@ -80,10 +82,12 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
     assert plain.health == HealthCheck(interval=10.0)
     assert plain.restart == RestartPolicy(initial=2.0, cap=20.0)
     assert plain.auto_describe is False
+    assert plain.native is False
     assert own.limits == Limits(call_timeout=7.5, queue_size=5)
     assert own.health == HealthCheck(enabled=False, interval=10.0)
     assert own.restart == RestartPolicy(initial=2.0, cap=9.0, park_after=2)
     assert own.auto_describe is True
+    assert own.native is True
     assert config.notices == ()
 
 
@@ -114,8 +118,8 @@ def effective(config: Config) -> dict[str, Any]:
     restart = {f"restart.{key}": value for key, value in server["restart"].items()}
     http = {f"http.{key}": value for key, value in plain["http"].items()}
     rest = {key: plain[key] for key in plain if key not in {"source", "servers", "notices", "http"}}
-    rest |= {key: server[key] for key in ("auto_describe", "sessions")}
-    return {**rest, **server["limits"]} | health | restart | http
+    flags = {key: server[key] for key in ("auto_describe", "sessions", "native")}
+    return {**rest, **server["limits"]} | health | restart | http | flags
 
 
 def test_the_schema_documents_every_setting_with_its_real_default() -> None:

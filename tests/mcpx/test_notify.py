@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from mcpx.notify import Notifier
-from tests.mcpx.scripted import PATIENCE_S, entry
+from tests.mcpx.scripted import PATIENCE_S, config_of, entry, open_watched
 from tests.mcpx.serving import serving, write_config
 
 pytestmark = pytest.mark.anyio
@@ -127,6 +127,15 @@ def test_a_reload_is_told_with_its_time_and_ends_ready_even_if_it_fails(manager)
     name, _, usec = stamp.partition("=")
     assert name == "MONOTONIC_USEC"
     assert before <= int(usec) <= time.monotonic_ns() // 1000
+
+
+async def test_the_manager_hears_of_a_reload_of_the_hub(manager):
+    async with open_watched(config_of({"s": entry()})) as watch:
+        watch.hub.around_reload = Notifier(kept(manager)).reloading
+        await watch.hub.reload(config_of({"s": entry(), "t": entry()}))
+    reloading, ready = manager.drain()
+    assert reloading.startswith("RELOADING=1\n")
+    assert ready == "READY=1"
 
 
 async def test_a_loop_that_hangs_gives_no_sign_of_life_and_one_that_runs_does(manager):

@@ -20,7 +20,7 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.status import snapshot
 from mcpx.upstream.private import STATELESS, Client
 from tests.mcpx.line import Line
-from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched
+from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
 from tests.mcpx.serving import ENVELOPE, alive_in_group, serving, write_config
 
 pytestmark = pytest.mark.anyio
@@ -42,9 +42,7 @@ async def process(watch, ears, client):
 
 
 async def gone(pid):
-    with anyio.fail_after(PATIENCE_S):
-        while alive_in_group(pid):
-            await anyio.lowlevel.checkpoint()
+    await soon(lambda: not alive_in_group(pid))
 
 
 async def test_each_client_has_a_process_of_its_own_from_its_first_call_on(ears):
@@ -137,9 +135,7 @@ async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_proces
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(first_call)
-                with anyio.fail_after(PATIENCE_S):
-                    while not len(watch.hub.upstreams["s"].private):
-                        await anyio.lowlevel.checkpoint()
+                await soon(lambda: len(watch.hub.upstreams["s"].private))
                 if round_ % 2:
                     await ears.hear("started", count=len(ears.of("started")) + 1)
                 watch.hub.client_left(client)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from mcpx.cli.status_table import duration, render
+from mcpx.cli.status_table import duration, render, show
 from mcpx.status import DaemonStatus, Latency, ServerStatus, Status
 
 LONG = "the server process exited with code 1; its last words: " + "x" * 300
@@ -57,7 +58,7 @@ def test_it_reads_like_this():
         quiet("web", "waiting", last_error="connection refused", next_attempt_in_s=3.9, queued=2),
         quiet("old", "parked", last_error="command not found: old"),
     )
-    lines = [line.rstrip() for line in text.splitlines()]
+    lines = text.splitlines()
     assert lines == [
         "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 3 servers ready",
         "",
@@ -78,6 +79,20 @@ def test_the_widest_row_fits_80_cells():
     assert "4194303" in lines[3]
     assert "123457" in lines[3]
     assert lines[3].startswith("a name that is …")
+
+
+def test_a_status_that_came_as_json_is_printed(capsys):
+    daemon = DaemonStatus(pid=1, version="9.9", uptime_s=1, clients=0)
+    per_client = server("own", last_error=LONG, sessions=2)
+    status = Status(daemon=daemon, servers=[server(), per_client])
+    show(msgspec.to_builtins(status))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("mcpx 9.9")
+    assert len(lines) == 7
+    assert lines[4].startswith("own    ready x2 ")
+    assert "\x1b" not in "".join(lines)
+    with pytest.raises(msgspec.ValidationError):
+        show({"error": "no daemon"})
 
 
 def test_a_long_cause_is_one_line_cut_at_the_end():

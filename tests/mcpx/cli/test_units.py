@@ -1,15 +1,12 @@
-"""`mcpx daemon install`: the files for systemd and launchd, and what is done with them.
+"""`mcpx daemon install` and `uninstall`: what is done with the files, and what is said.
 
-The service managers are scripts that note how they were called; the unit is also read by the real
-systemd-analyze, where there is one.
+The service managers are scripts that note how they were called.
 """
 
 from __future__ import annotations
 
 import os
 import plistlib
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,140 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from mcpx.cli.service import COMMANDS
-from mcpx.cli.unit_texts import MARK, launchd_agent, systemd_unit
 from mcpx.cli.units import UnitError, install, service, uninstall
-
-AWKWARD = [
-    "/plain",
-    "/with space/and  two",
-    "/100%/%h/%%",
-    '/say "hi"',
-    "/it's",
-    "/back\\slash/\\n",
-    "/$HOME/${X}/$$",
-    "/a;b",
-    ";",
-    "/#hash",
-    "/tab\there",
-    "/line\nbreak",
-    "/ünïcödé/文",
-    "/ends with \\",
-    "",
-    "@x",
-    "-x",
-    "/€{}[]()*?!&|<>`~",
-]
-ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "s": " "}
-
-
-def unquoted(line):
-    """The words of a line by the rules of systemd.syntax(7) and the specifiers of systemd.unit(5). Strict."""
-    words, position = [], 0
-    while position < len(line):
-        assert line[position] == '"', line[position:]
-        position += 1
-        word = ""
-        while line[position] != '"':
-            char = line[position]
-            assert char not in "\n\r\0"
-            if char == "\\" and line[position + 1] == "x":
-                word += chr(int(line[position + 2 : position + 4], 16))
-                position += 4
-            elif char == "\\":
-                word += ESCAPES[line[position + 1]]
-                position += 2
-            elif char == "%":
-                assert line[position + 1] == "%", "a specifier"
-                word += "%"
-                position += 2
-            else:
-                word += char
-                position += 1
-        position += 1
-        assert line[position : position + 1] in {"", " "}
-        position += 1
-        words.append(word)
-    return words
-
-
-def assignments(unit):
-    """The unit as (section, key, value), in order."""
-    section, found = None, []
-    for line in unit.splitlines():
-        if line.startswith("["):
-            section = line.strip("[]")
-        elif line and not line.startswith("#"):
-            key, _, value = line.partition("=")
-            assert section
-            assert key.isalpha()
-            found.append((section, key, value))
-    return found
-
-
-def values(unit, key):
-    return [value for _, name, value in assignments(unit) if name == key]
-
-
-# --- the texts
-
-
-@pytest.mark.parametrize("awkward", AWKWARD)
-def test_a_systemd_unit_says_the_command_and_the_variables_as_they_are(awkward):
-    command = ("/usr/bin/python3", "-m", "mcpx", awkward, "last")
-    unit = systemd_unit(command, {"PATH": awkward, "B": "two words"})
-    (line,) = values(unit, "ExecStart")
-    # without the colon systemd would look for variables
-    assert line.startswith(":") is ("$" in awkward)
-    assert unquoted(line.removeprefix(":")) == list(command)
-    assert [unquoted(each) for each in values(unit, "Environment")] == [[f"PATH={awkward}"], ["B=two words"]]
-
-
-def test_a_systemd_unit_is_kept_alive_and_watched():
-    unit = systemd_unit(("/x",), {})
-    expected = {
-        ("Service", "Type", "notify"),
-        ("Service", "Restart", "on-failure"),
-        ("Service", "WatchdogSec", "30"),
-        ("Install", "WantedBy", "default.target"),
-    }
-    assert expected <= set(assignments(unit))
-    assert len({(section, key) for section, key, _ in assignments(unit)}) == len(assignments(unit))
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
-@pytest.mark.parametrize("awkward", [each for each in AWKWARD if each])
-def test_the_real_systemd_finds_nothing_wrong_with_it(tmp_path, awkward):
-    command = (sys.executable, "-m", "mcpx", "daemon", "run", "--config", awkward)
-    unit = systemd_unit(command, {"PATH": awkward})
-    assert verified(tmp_path, unit) == (0, "")
-    assert verified(tmp_path, unit.replace("Restart=", "Restrat="))[1]  # it does look
-
-
-def verified(folder, unit):
-    file = folder / "mcpx.service"
-    file.write_text(unit, "utf-8")
-    done = subprocess.run(
-        ["systemd-analyze", "--user", "--man=no", "verify", str(file)],
-        env={**os.environ, "XDG_RUNTIME_DIR": str(folder), "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    return done.returncode, done.stderr
-
-
-@pytest.mark.parametrize("awkward", [each for each in AWKWARD if each])
-def test_a_launchd_agent_says_the_command_and_the_variables_as_they_are(awkward):
-    text = launchd_agent(("/usr/bin/python3", awkward), {"PATH": awkward}, log=Path("/tmp/log"))
-    agent = plistlib.loads(text.encode())
-    assert agent["ProgramArguments"] == ["/usr/bin/python3", awkward]
-    assert agent["EnvironmentVariables"] == {"PATH": awkward}
-    assert agent["RunAtLoad"] is agent["KeepAlive"] is True
-    assert MARK in text
-
-
-# --- the deeds
+from tests.mcpx.cli.unit_reading import unquoted, values
 
 
 class Home:
@@ -204,6 +69,7 @@ def test_on_linux_it_is_written_started_and_said(linux):
     unit = file.read_text()
     command = [sys.executable, "-m", "mcpx", "daemon", "run", "--config", str(home.config)]
     assert unquoted(values(unit, "ExecStart")[0]) == command
+    assert unquoted(values(unit, "ExecReload")[0])[2:] == ["mcpx", "reload", "--config", str(home.config)]
     assert unquoted(values(unit, "Environment")[0]) == [f"PATH={home.environ['PATH']}"]
     assert [each.name for each in file.parent.iterdir()] == ["mcpx.service"]
 

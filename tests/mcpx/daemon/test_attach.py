@@ -199,6 +199,7 @@ async def test_thousands_that_connect_and_vanish_leave_nothing(house):
     assert house.run("daemon", "start").returncode == 0
     pid = house.pid
     assert pid is not None
+    assert house.run("inspect", "s").returncode == 0  # the server is up: its pipes are there
     files = open_files(pid)
     await crowd(house, 1000)  # what is made once is made
     await until(lambda: open_files(pid) == files)

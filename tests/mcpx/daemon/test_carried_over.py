@@ -135,6 +135,32 @@ async def test_changes_are_heard_of_in_the_new_session_too(house, ears):
         assert kinds.count("notifications/subscriptions/acknowledged") == 1
 
 
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_servers_that_are_still_on_their_way_are_no_change(house, ears, version):
+    """The new daemon's first lists show them starting; they are compared when they have started."""
+    house.write({"s": entry(ears)}, startup_wait=0.001)
+    async with house.attached() as client:
+        await open_session(client, version)
+        await echo(client, version)
+        listed = await client.request("tools/list", framed(version))
+        assert "echo(text" in listed["tools"][0]["description"]
+        before = len(client.notifications)
+        restart(house)
+        await echo(client, version)
+        add = {"server_name": "s", "tool_name": "add", "arguments": {"name": "late"}}
+        await client.request("tools/call", framed(version, name="exec", arguments=add))
+        with anyio.fail_after(10):
+            while CHANGED not in methods(client)[before:]:
+                client._take(await client._line())
+        listed = await client.request("tools/list", framed(version))
+        assert "late" in listed["tools"][0]["description"]  # no other change was told before this one
+        assert methods(client)[before:].count(CHANGED) == 1
+
+
+def methods(client) -> list[str]:
+    return [told["method"] for told in client.notifications]
+
+
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_sdks_client_sees_no_disconnect(house, ears, mode):
     house.write({"s": entry(ears)}, startup_wait=20)
@@ -170,16 +196,25 @@ async def test_other_requests_in_flight_end_in_an_error_that_says_unknown(house,
         assert (error["data"]["code"], error["data"]["outcome"]) == ("server_died", "unknown")
 
 
-async def test_a_daemon_that_was_stopped_stays_so_until_the_client_speaks(house, ears):
+def stop(house) -> None:
+    assert house.run("daemon", "stop").returncode == 0
+
+
+def terminate(house) -> None:
+    """As a service manager does."""
+    os.kill(house.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("end", [stop, terminate])
+async def test_a_daemon_that_was_stopped_stays_so_until_the_client_speaks(house, ears, end):
     house.write({"s": entry(ears)})
     async with house.attached() as client:
         await client.initialize()
         call = await hang(client, LEGACY)
         await ears.hear("call", tool="hang")
-        done = house.run("daemon", "stop")
-        assert done.returncode == 0
+        await anyio.to_thread.run_sync(end, house)
         await lost(client, call)
-        assert house.pid is None
+        await until(lambda: house.pid is None)
         assert house.place.stopped.exists()
         await until(lambda: house.daemons() == [])
         await echo(client, LEGACY)

@@ -133,7 +133,7 @@ class Peer:
     def __init__(self, house, hub):
         self.listener = listen(house.place)
         clients = Clients(hub)
-        self.door = SocketDoor(hub, GatewayServer(hub, clients), self.listener, house.config)
+        self.door = SocketDoor(hub, GatewayServer(hub, clients), self.listener, house.place)
         hub.root.add(ChildSpec(name="gateway", run=self.door.run))
 
 

@@ -17,6 +17,7 @@ for level in ("debug", "info", "warning", "error"):
     getattr(log, level)("part.said", said=level)
 logging.getLogger("a.library").info("library info")
 logging.getLogger("a.library").warning("library warning")
+logging.getLogger("mcp.client.streamable_http").error("told elsewhere")
 try:
     raise ValueError("inner")
 except ValueError:
@@ -64,3 +65,11 @@ def test_for_people_there_are_no_colours_where_there_is_no_terminal(tmp_path):
     assert "part.said" in told
     assert "said=info" in told
     assert "ValueError: inner" in told
+
+
+def test_for_people_a_traceback_is_plain(tmp_path):
+    said = run(tmp_path)
+    assert "Traceback (most recent call last)" in said
+    assert "ValueError: inner" in said
+    assert "locals" not in said
+    assert "told elsewhere" not in said

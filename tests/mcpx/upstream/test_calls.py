@@ -105,7 +105,7 @@ async def test_a_caller_that_goes_away_before_its_turn_is_never_sent(ears):
             with anyio.CancelScope() as leaving:
                 upstream = watch.hub.upstreams["s"]
                 reply: Reply = Reply()
-                upstream.submit(CallTool("count", b"{}"), reply)
+                upstream.submit(CallTool("count", b"{}", safe=False), reply)
                 leaving.cancel()
                 await reply.wait()
             tasks.cancel_scope.cancel()

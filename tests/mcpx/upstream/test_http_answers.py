@@ -77,6 +77,15 @@ def test_a_servers_explanation_is_shown_and_a_page_is_not():
     assert explanation(answered(503, content_type="text/html"), b"<html>").said == ""
 
 
+@pytest.mark.parametrize("named", [{}, {"id": None}, {"id": "3"}])
+def test_the_servers_own_error_is_found_with_and_without_an_id(named):
+    error = {"code": -32000, "message": "no session", "data": {"kept": None}}
+    body = json.dumps({"jsonrpc": "2.0", "error": error, **named}).encode()
+    about = explanation(answered(400, content_type="application/json"), body)
+    assert (about.said, about.names(ASKED)) == ("no session", named.get("id") is not None)
+    assert json.loads(about.as_answer(ASKED)) == {"jsonrpc": "2.0", "id": 3, "error": error}
+
+
 @pytest.mark.parametrize(
     ("error", "code", "outcome"),
     [
@@ -96,7 +105,7 @@ def test_what_a_caller_is_told(error, code, outcome):
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (NotCarriedOut("x"), ConnectionLost),
+        (NotCarriedOut("x"), Unwell),  # the link knows already
         (Refused(400), ConnectionLost),
         (Refused(429), Unwell),
         (Refused(503), Unwell),

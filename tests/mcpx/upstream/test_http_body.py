@@ -51,6 +51,20 @@ async def test_a_broken_packing_is_unreadable():
         await unpacked(b"this is no gzip", "gzip")
 
 
+async def test_what_follows_a_packed_body_is_not_read():
+    came = 0
+
+    async def endless():
+        nonlocal came
+        yield gzip.compress(b"the body")
+        while True:
+            came += 1
+            assert came < 10
+            yield b"x" * 1000
+
+    assert [chunk async for chunk in inflated(endless(), "gzip")] == [b"the body"]
+
+
 async def test_a_small_body_does_not_become_a_huge_one_at_once():
     bomb = gzip.compress(b"x" * 50_000_000)
     came = 0

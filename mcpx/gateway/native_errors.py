@@ -1,0 +1,78 @@
+"""Failures of the native requests, with the protocol's codes of the client's revision: pure.
+
+A resource that is not there is -32002 before 2026-07-28 and -32602 (invalid params) from then on; the code of
+an upstream of the other era is put into the client's. Any other error of an upstream keeps its code, message
+and data. What MCPX itself could not do is -32603, with the outcome and the rest of the `CallError` in `data`.
+Errors about a resource carry `data.uri`, as the client asked for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mcp import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcpx.errors import CallError, Code
+
+RESOURCE_NOT_FOUND: Final = -32002  # retired by the 2026-07-28 revision, whose word for it is INVALID_PARAMS
+_UNKNOWN: Final = frozenset({Code.UNKNOWN_SERVER, Code.UNKNOWN_RESOURCE})
+
+
+def no_such_resource(uri: str, problem: str, *, version: str, **details: Any) -> MCPError:
+    """The error for a URI that names nothing here."""
+    return MCPError(_not_found(version), problem, {"uri": uri, **details})
+
+
+def about_resource(error: CallError, *, uri: str, own: str, version: str) -> MCPError:
+    """A failure with the resource that the client calls `uri`, and its server `own`."""
+    upstream = error.details.get("upstream")
+    if upstream is not None:
+        code = _in_the_clients_era(upstream, own, version)
+        return MCPError(code, upstream["message"], _named(upstream.get("data"), uri, own))
+    if error.code in _UNKNOWN:
+        return no_such_resource(uri, str(error), version=version, **_without_uri(error.details))
+    return MCPError(INTERNAL_ERROR, str(error), {"uri": uri, **_told(error)})
+
+
+def about_prompt(error: CallError) -> MCPError:
+    """A failure with a prompt, or with a completion."""
+    upstream = error.details.get("upstream")
+    if upstream is not None:
+        return MCPError(upstream["code"], upstream["message"], upstream.get("data"))
+    code = INVALID_PARAMS if error.code in _UNKNOWN else INTERNAL_ERROR
+    return MCPError(code, str(error), _told(error))
+
+
+def _in_the_clients_era(upstream: dict[str, Any], own: str, version: str) -> int:
+    code: int = upstream["code"]
+    if code == RESOURCE_NOT_FOUND:
+        return _not_found(version)
+    data = upstream.get("data")
+    if code == INVALID_PARAMS and isinstance(data, dict) and data.get("uri") == own:
+        return _not_found(version)  # how a 2026-07-28 server says that there is no such resource
+    return code
+
+
+def _not_found(version: str) -> int:
+    return INVALID_PARAMS if version in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
+
+
+def _named(data: Any, uri: str, own: str) -> Any:
+    """The upstream's `data`, with the resource's name as the client knows it."""
+    if data is None:
+        return {"uri": uri}
+    if isinstance(data, dict) and data.get("uri", own) == own:
+        return {**data, "uri": uri}
+    return data
+
+
+def _told(error: CallError) -> dict[str, Any]:
+    told = _without_uri(error.to_dict())
+    del told["error"]  # it is the message
+    return told
+
+
+def _without_uri(details: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in details.items() if key != "uri"}

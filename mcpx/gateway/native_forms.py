@@ -1,0 +1,108 @@
+"""Catalogue entries and upstream answers as the native lists and reads show them: pure.
+
+Everything that the upstream gave is there under the protocol's own names; only what names a resource or
+prompt is put into MCPX's namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo
+from mcpx.catalog.naming import offered_prompt, offered_uri
+
+Shown = Callable[[str], str]
+"""How the client knows a URI of the server."""
+
+
+def resource(info: ResourceInfo) -> JSON:
+    """An entry of `resources/list`."""
+    return _present(
+        uri=offered_uri(info.server_name, info.uri),
+        name=info.name,
+        title=info.title,
+        description=info.description,
+        mimeType=info.mime_type,
+        size=info.size,
+        annotations=info.annotations,
+        icons=info.icons,
+        _meta=info.meta,
+    )
+
+
+def template(info: TemplateInfo) -> JSON:
+    """An entry of `resources/templates/list`."""
+    return _present(
+        uriTemplate=offered_uri(info.server_name, info.uri_template),
+        name=info.name,
+        title=info.title,
+        description=info.description,
+        mimeType=info.mime_type,
+        annotations=info.annotations,
+        icons=info.icons,
+        _meta=info.meta,
+    )
+
+
+def prompt(info: PromptInfo) -> JSON:
+    """An entry of `prompts/list`."""
+    return _present(
+        name=offered_prompt(info.server_name, info.name),
+        title=info.title,
+        description=info.description,
+        arguments=info.arguments,
+        icons=info.icons,
+        _meta=info.meta,
+    )
+
+
+def contents(read: JSON, shown: Shown) -> JSON:
+    """The result of a `resources/read`, each item under the name that the client knows."""
+    return {**read, "contents": [_renamed(item, shown) for item in read["contents"]]}
+
+
+def messages(got: JSON, shown: Shown) -> JSON:
+    """The result of a `prompts/get`; the resources in it can be read under the names given."""
+    given = got.get("messages")
+    if not isinstance(given, list):
+        return got
+    return {**got, "messages": [_message(message, shown) for message in given]}
+
+
+def embedded(got: JSON) -> list[Any]:
+    """The resources inside the messages of a prompt."""
+    given = got.get("messages")
+    contents = [message.get("content") for message in _list(given) if isinstance(message, dict)]
+    return [
+        content.get("resource")
+        for content in contents
+        if isinstance(content, dict) and content.get("type") == "resource"
+    ]
+
+
+def _message(message: Any, shown: Shown) -> Any:
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, dict):
+        return message
+    match content.get("type"):
+        case "resource_link":
+            return {**message, "content": _renamed(content, shown)}
+        case "resource":
+            return {**message, "content": {**content, "resource": _renamed(content.get("resource"), shown)}}
+        case _:
+            return message
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _renamed(item: Any, shown: Shown) -> Any:
+    if isinstance(item, dict) and isinstance(item.get("uri"), str):
+        return {**item, "uri": shown(item["uri"])}
+    return item
+
+
+def _present(**fields: Any) -> JSON:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,76 @@
+"""Long lists in pages, with cursors that survive changes of the list: pure.
+
+A cursor holds where the page ended and a digest of the entry that it ended with. The next page begins behind
+that entry, wherever it stands by then; where it is gone, at the same place in the list. So what stays listed
+is neither given twice nor left out, unless the order itself changes. A cursor is for the list that it came
+from.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+PAGE: Final = 1000  # entries: many hosts never ask for a second page
+
+T = TypeVar("T")
+
+
+class BadCursorError(ValueError):
+    """The cursor is none of ours, or is for another list."""
+
+
+class _Cursor(msgspec.Struct, array_like=True):
+    kind: str
+    at: int
+    entry: str
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some entries of a list, and where it goes on."""
+
+    entries: Sequence[tuple[str, T]]
+    next_cursor: str | None
+
+
+def page_of(kind: str, entries: Sequence[tuple[str, T]], cursor: str | None, *, size: int = PAGE) -> Page[T]:
+    """The page behind `cursor`, or the first one. `entries` are pairs of a key, which is unique, and a value.
+
+    Raises:
+        BadCursorError: `cursor` does not come from a page of this kind of list.
+    """
+    start = 0 if cursor is None else _after(_read(kind, cursor), entries)
+    end = start + size
+    if end >= len(entries):
+        return Page(entries[start:], None)
+    made = _Cursor(kind, end, _digest(entries[end - 1][0]))
+    return Page(entries[start:end], base64.urlsafe_b64encode(msgspec.json.encode(made)).decode().rstrip("="))
+
+
+def _read(kind: str, cursor: str) -> _Cursor:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        read = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=_Cursor)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise BadCursorError(cursor) from None
+    if read.kind != kind or read.at < 1:
+        raise BadCursorError(cursor)
+    return read
+
+
+def _after(cursor: _Cursor, entries: Sequence[tuple[str, T]]) -> int:
+    at = cursor.at
+    if at <= len(entries) and _digest(entries[at - 1][0]) == cursor.entry:
+        return at
+    found = (place for place, (key, _) in enumerate(entries, 1) if _digest(key) == cursor.entry)
+    # where the entry is gone, what stood behind it has moved up by one
+    return next(found, at - 1)
+
+
+def _digest(key: str) -> str:
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()

@@ -1,0 +1,53 @@
+"""Subscriptions and changed lists of servers behind HTTP: of both eras, over sockets."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from tests.mcpx.native.behind import behind, entry
+from tests.mcpx.native.listeners import barrier, listening
+from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of
+
+pytestmark = pytest.mark.anyio
+
+URI = "mcpx://a/note:///full"
+
+
+@asynccontextmanager
+async def over_http(era, ears):
+    """The era server on a free port; its entry for the configuration."""
+    given = entry(era, ears)
+    process = await anyio.open_process(
+        [given["command"], given["args"][0], f"{era}-http", *given["args"][1 + 1 :]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=None,
+    )
+    try:
+        port = (await ears.hear("listening"))["port"]
+        yield {"url": f"http://127.0.0.1:{port}/mcp", "restart": QUICK}
+    finally:
+        process.terminate()
+        with anyio.CancelScope(shield=True), anyio.fail_after(PATIENCE_S):
+            await process.wait()
+
+
+async def test_updates_and_changed_lists_come_through(era, mode, ears):
+    async with (
+        over_http(era, ears) as server,
+        behind(config_of({"a": server})) as mcpx,
+        listening(mcpx, mode, URI, lists=True) as heard,
+    ):
+        await mcpx.watch.text("touch", {"uri": "note:///full", "text": "new"}, server="a")
+        await heard.hear(URI)
+        await mcpx.watch.text("grow", {"kind": "prompts", "name": "born"}, server="a")
+        await heard.hear("prompts")
+        await barrier(heard)
+        assert heard.events == [URI, "prompts"]
+        assert [event["uris"] for event in ears.of("subscribed")] == [["note:///full"]]
+        read = await heard.client.read_resource(URI, cache_mode="refresh")
+        assert read.contents[0].text == "new"
