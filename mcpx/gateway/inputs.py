@@ -17,14 +17,13 @@ from msgspec.structs import replace
 
 from mcpx.content import InputRequired
 from mcpx.errors import CallError, Code
-from mcpx.router import Exec, Read
 from mcpx.upstream.between_eras import for_handshake
 from mcpx.upstream.caller import JSON, QUESTIONS, Caller, InputAnswers
 
 ROUNDS: Final = 10  # as the SDKs have it
 AGAIN_S: Final = (0.05, 0.1, 0.25)  # pauses where the server only wants to be asked again
+M = TypeVar("M", bound=msgspec.Struct)  # with a field `answers`
 R = TypeVar("R")
-Message = Exec | Read
 
 
 def check(need: InputRequired, caller: Caller) -> dict[str, JSON]:
@@ -53,9 +52,9 @@ def as_result(need: InputRequired, caller: Caller) -> JSON:
 async def settle(
     need: InputRequired,
     caller: Caller | None,
-    message: Message,
+    message: M,
     *,
-    send: Callable[[Message], Awaitable[msgspec.Raw]],
+    send: Callable[[M], Awaitable[msgspec.Raw]],
     shape: Callable[[msgspec.Raw], R],
     seconds: float,
 ) -> R:

@@ -29,6 +29,7 @@ from mcpx.catalog.uris import fits
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError
 from mcpx.gateway import native_forms as forms
+from mcpx.gateway import slow_lane
 from mcpx.gateway.caller import caller
 from mcpx.gateway.native_errors import about_prompt, about_resource, no_such_resource
 from mcpx.gateway.pages import BadCursorError, page_of
@@ -117,10 +118,17 @@ class Native:
         target = await self._target(ctx, params.uri)
         server = target.upstream.name
         try:
-            raw: msgspec.Raw = await self._hub.router_ref.ask(
-                Read(server, target.own, client=caller(ctx.session, self._hub))
+            request = Read(server, target.own, client=caller(ctx.session, self._hub))
+            read = await slow_lane.ask(
+                self._hub,
+                ctx,
+                request,
+                server=server,
+                send=self._hub.router_ref.ask,
+                shape=lambda raw: read_result(raw, server=server),
             )
-            read = read_result(raw, server=server)
+            if read.get("resultType") == "input_required":
+                return read
             resource_value(read, uri=target.own, server=server)  # every item has text, or valid base64
         except CallError as error:
             raise about_resource(
@@ -179,6 +187,8 @@ class Native:
         upstream, name = await self._prompt(params.name)
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
         got = await self._ask(ctx, upstream, GetPrompt(name, arguments))
+        if got.get("resultType") == "input_required":
+            return got
         try:
             for resource in forms.embedded(got):
                 resource_value({"contents": [resource]}, server=upstream.name)
@@ -221,12 +231,23 @@ class Native:
         return {"resultType": "complete"} | await self._ask(ctx, upstream, request)
 
     async def _ask(self, ctx: Context, upstream: Upstream, request: Request) -> JSON:
-        """The result of a request about a prompt. Raises MCPError."""
-        reply = RawReply()
+        """The result of a request about a prompt, or questions to the client. Raises MCPError."""
+        name = upstream.name
+
+        async def send(request: Request) -> msgspec.Raw:
+            reply = RawReply()
+            self._hub.registry.session(name, caller(ctx.session, self._hub)).submit(request, reply)
+            return await reply.wait()
+
         try:
-            session = self._hub.registry.session(upstream.name, caller(ctx.session, self._hub))
-            session.submit(request, reply)
-            return read_result(await reply.wait(), server=upstream.name)
+            return await slow_lane.ask(
+                self._hub,
+                ctx,
+                request,
+                server=name,
+                send=send,
+                shape=lambda raw: read_result(raw, server=name),
+            )
         except CallError as error:
             raise about_prompt(error) from None
 

@@ -1,4 +1,4 @@
-"""One call or read for the SDK's server: the client tied to it, its progress and log messages told in order.
+"""One request for the SDK's server: the client tied to it, its progress and log messages told in order.
 
 The fast lane does the same for streams without the SDK; what the two answer is the same.
 """
@@ -6,10 +6,10 @@ The fast lane does the same for streams without the SDK; what the two answer is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -21,28 +21,51 @@ from mcpx.content import InputRequired, Shaped, read_result, shape_resource
 from mcpx.errors import CallError
 from mcpx.gateway import inputs
 from mcpx.gateway.askable import Delivery, Outbox, RequestCaller
+from mcpx.gateway.caller import caller
 from mcpx.hub import Hub
 from mcpx.router import Exec, Read
 from mcpx.upstream.caller import InputAnswers
 
 Context = ServerRequestContext[Any, Any]
+M = TypeVar("M", bound=msgspec.Struct)
+R = TypeVar("R")
 
 
 async def run(hub: Hub, ctx: Context, message: Exec | Read) -> Shaped | JSON:
     """The shaped result; or the questions to the client, as the result that they are. Raises CallError."""
+    server = message.server_name
+    message = replace(message, client=caller(ctx.session, hub))
+    return await ask(
+        hub, ctx, message, server=server, send=hub.router.raw, shape=lambda raw: _shaped(hub, message, raw)
+    )
+
+
+async def ask(
+    hub: Hub,
+    ctx: Context,
+    request: M,
+    *,
+    server: str,
+    send: Callable[[M], Awaitable[msgspec.Raw]],
+    shape: Callable[[msgspec.Raw], R],
+) -> R | JSON:
+    """What `server` answers to `request`, shaped; or questions to the client (`resultType` says so).
+
+    `request` has `caller`, `answers` and `on_progress`, which are filled in here. Raises CallError.
+    """
     telling = _Telling()
-    caller = RequestCaller(ctx, hub, telling.put)
-    if caller.modern:
-        hub.audience.pass_by(caller.log_level)
-    message = replace(message, client=caller.session_of, caller=caller, answers=_answers(ctx))
-    if isinstance(message, Exec) and ctx.meta and ctx.meta.get("progress_token") is not None:
-        message = replace(message, on_progress=_to_client(ctx, telling.put))
+    behind = RequestCaller(ctx, hub, telling.put)
+    if behind.modern:
+        hub.audience.pass_by(behind.log_level)
+    request = replace(request, caller=behind, answers=_answers(ctx))
+    if isinstance(request, Exec) and ctx.meta and ctx.meta.get("progress_token") is not None:
+        request = replace(request, on_progress=_to_client(ctx, telling.put))
     failure: CallError | None = None
-    result: Shaped | JSON = {}
+    result: R | JSON = {}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(telling.run)
         try:
-            result = await _run(hub, caller, message)
+            result = await _settled(hub, behind, request, server=server, send=send, shape=shape)
         except CallError as error:  # carried out of the task group, which would wrap it
             failure = error
         finally:
@@ -52,20 +75,22 @@ async def run(hub: Hub, ctx: Context, message: Exec | Read) -> Shaped | JSON:
     return result
 
 
-async def _run(hub: Hub, caller: RequestCaller, message: Exec | Read) -> Shaped | JSON:
+async def _settled(
+    hub: Hub,
+    behind: RequestCaller,
+    request: M,
+    *,
+    server: str,
+    send: Callable[[M], Awaitable[msgspec.Raw]],
+    shape: Callable[[msgspec.Raw], R],
+) -> R | JSON:
     try:
-        return _shaped(hub, message, await hub.router.raw(message))
+        return shape(await send(request))
     except InputRequired as need:
-        if caller.modern:
-            return inputs.as_result(need, caller)
-        return await inputs.settle(
-            need,
-            caller,
-            message,
-            send=hub.router.raw,
-            shape=lambda raw: _shaped(hub, message, raw),
-            seconds=hub.upstreams[message.server_name].config.limits.call_timeout,
-        )
+        if behind.modern:
+            return inputs.as_result(need, behind)
+        seconds = hub.upstreams[server].config.limits.call_timeout
+        return await inputs.settle(need, behind, request, send=send, shape=shape, seconds=seconds)
 
 
 def _shaped(hub: Hub, message: Exec | Read, raw: msgspec.Raw) -> Shaped:

@@ -10,6 +10,7 @@ serves HTTP at `/mcp`, and prints the port on standard output.
 * `meet(name, size, questions)`: waits until `size` such calls with that name are here, then asks.
 * `patient(question, seconds)`: asks (older revisions), and answers with the client's progress on it; after
   `seconds` it gives the question up.
+* the prompt `asker` and the resource `ask://roots` ask for the roots, and hold what came as JSON.
 * `complete(name)`: says that the elicitation of that id is done.
 * `seen()`: what the client's request said of itself, its capabilities and log level; the levels that were
   set; and what `roots/list` brought each time that the roots had changed, which is also logged.
@@ -33,11 +34,22 @@ from mcp_types import (
     LOG_LEVEL_META_KEY,
     CallToolResult,
     EmptyResult,
+    GetPromptRequestParams,
+    GetPromptResult,
     InputRequiredResult,
+    ListPromptsResult,
+    ListResourcesResult,
     ListToolsResult,
     NotificationParams,
+    PaginatedRequestParams,
+    Prompt,
+    PromptMessage,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
     SetLevelRequestParams,
     TextContent,
+    TextResourceContents,
     Tool,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -58,6 +70,10 @@ class Asking:
 
     def server(self, *, handshake: bool) -> Server[Any]:
         server: Server[Any] = Server("asking", version="1", on_list_tools=self.tools, on_call_tool=self.call)
+        server.add_request_handler("prompts/list", PaginatedRequestParams, self.prompts)
+        server.add_request_handler("prompts/get", GetPromptRequestParams, self.prompt)
+        server.add_request_handler("resources/list", PaginatedRequestParams, self.resources)
+        server.add_request_handler("resources/read", ReadResourceRequestParams, self.read)
         if handshake:
             server.add_request_handler("logging/setLevel", SetLevelRequestParams, self.set_level)
             server.add_notification_handler(
@@ -83,6 +99,26 @@ class Asking:
 
     async def call(self, ctx: Any, params: Any) -> Any:
         return await getattr(self, "tool_" + params.name)(ctx, **(params.arguments or {}))
+
+    async def prompts(self, _ctx: Any, _params: Any) -> ListPromptsResult:
+        return ListPromptsResult(prompts=[Prompt(name="asker")])
+
+    async def prompt(self, ctx: Any, _params: Any) -> Any:
+        result = await self.tool_rounds(ctx, 1)
+        if isinstance(result, InputRequiredResult):
+            return result
+        return GetPromptResult(messages=[PromptMessage(role="user", content=result.content[0])])
+
+    async def resources(self, _ctx: Any, _params: Any) -> ListResourcesResult:
+        return ListResourcesResult(resources=[Resource(uri="ask://roots", name="roots", description="x")])
+
+    async def read(self, ctx: Any, params: Any) -> Any:
+        result = await self.tool_rounds(ctx, 1)
+        if isinstance(result, InputRequiredResult):
+            return result
+        return ReadResourceResult(
+            contents=[TextResourceContents(uri=params.uri, text=result.content[0].text)]
+        )
 
     # --- the tools
 

@@ -5,6 +5,7 @@ The clients and the servers are built on the SDK; between them stands MCPX as a 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import anyio
@@ -72,6 +73,25 @@ async def test_a_client_is_asked_and_told_what_is_its_own(door, config):
                 {"level": "warning", "logger": "s/db", "data": data},
                 {"level": "info", "logger": "s", "data": "plain"},
             ]
+
+
+async def test_a_prompt_and_a_resource_may_ask_too(door, config):
+    """The same questions in other requests: natively, and through the resources tool."""
+    ann = Person("ann")
+    expected = {"said": [ann.answers()[3]]}
+    with anyio.fail_after(50):
+        async with gateways.open_gateway(door, config, **ann.options()) as gateway:
+            client = gateway.client
+            await gateway.descriptions()  # the server is there
+            (prompt,) = (await client.list_prompts()).prompts
+            got = await client.get_prompt(prompt.name)
+            assert json.loads(got.messages[0].content.text) == expected
+            (resource,) = (await client.list_resources()).resources
+            read = await client.read_resource(resource.uri)
+            assert json.loads(read.contents[0].text) == expected
+            through_tool = await gateway.resources("s", "ask://roots")
+            assert json.loads(through_tool.content[0].text) == expected
+    assert len(ann.asked) == 3
 
 
 async def test_a_client_that_declared_nothing_is_asked_nothing(door, config):
