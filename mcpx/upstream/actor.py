@@ -178,6 +178,7 @@ class Upstream:
                 tasks.start_soon(self._watch, session)
                 calls.open()
                 tasks.start_soon(session.listen)
+                tasks.start_soon(session.look_when_suspicious)
                 tasks.start_soon(self._follow, session, incarnation.generation, changes)
                 tasks.start_soon(self._describe, session)
                 health = Health(self.config.health, calls, session.probe, session.link.give_up)

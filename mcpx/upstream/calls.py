@@ -3,8 +3,9 @@
 Attached to the actor's mailbox while its session lives, so that a request goes out in the turn in which it
 was asked. Every request that was accepted is settled, exactly once, whatever happens: answered, refused by
 the server, timed out, or lost with the connection. A lost request goes back to the head of the queue if the
-server provably read nothing of it, or, once, if it is safe to repeat; nothing else is ever sent twice. A
-caller that goes away, and a call past its deadline, are cancelled at the server, and their slot is free.
+server provably read nothing of it, or, once, if it was turned away unread or is safe to repeat; nothing else
+is ever sent twice. A caller that goes away, and a call past its deadline, are cancelled at the server, and
+their slot is free.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from msgspec.structs import replace
 from mcpx.config import ServerConfig
 from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
+from mcpx.upstream.exchange import Dropped, NotCarriedOut
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.faults import ConnectionLost, call_error, died
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
-from mcpx.upstream.sending import Cancel, Sender
+from mcpx.upstream.sending import Sender, Sent
 from mcpx.upstream.session import UpstreamSession
 from supervisors import ActorRef, Envelope
 
@@ -38,14 +40,14 @@ The error is for the case that nobody takes it in time; without one it counts as
 class _InFlight:
     """One request that the server has."""
 
-    __slots__ = ("cancel", "position", "reply", "request", "started")
+    __slots__ = ("position", "reply", "request", "sent", "started")
 
     def __init__(self, request: Request, reply: RawReply, position: int | None) -> None:
         self.request = request
         self.reply = reply
         self.position = position  # where it begins in what was sent
         self.started = time.monotonic()
-        self.cancel: Cancel | None = None
+        self.sent: Sent | None = None
 
 
 class Calls:
@@ -133,7 +135,7 @@ class Calls:
         self._counters.in_flight += 1
         self._in_flight.add(call)
         reply.on_abandon = lambda: self._abandon(call)
-        call.cancel = self._sender.send(
+        call.sent = self._sender.send(
             call.request,
             lambda result, error: self._answered(call, result, error),
             lambda progress, total, message: self._progressed(call, progress, total, message),
@@ -142,16 +144,33 @@ class Calls:
             self._mailbox.detach()
 
     def _answered(self, call: _InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
-        if self._link.lost.is_set() and error is not None:
+        if error is not None and self._link.lost.is_set() and not isinstance(error, NotCarriedOut):
             return  # `close` settles it, and knows why
-        self.answered_at = time.monotonic()  # asyncio's clock
-        if not self._release(call):
+        if not isinstance(error, Dropped | NotCarriedOut):
+            self.answered_at = time.monotonic()  # asyncio's clock
+        if not self._release(call) or (error is not None and self._goes_again(call, error)):
             return
         if error is not None:
             self._reject(call.reply, call_error(error, server=self._server, tool=tool_of(call.request)))
         elif result is not None:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
+
+    def _goes_again(self, call: _InFlight, error: Exception) -> bool:
+        """Queue a request again that was lost alone, where that is safe; the session may live on."""
+        request = call.request
+        if call.reply.settled or not self._open:
+            return False
+        if isinstance(error, NotCarriedOut) and not request.turned_away:
+            self._put_back(replace(request, turned_away=True), call.reply, None)
+        elif isinstance(error, Dropped) and request.safe:
+            told = call_error(error, server=self._server, tool=tool_of(request))
+            self._put_back(replace(request, safe=False), call.reply, told)
+        else:
+            return False
+        if len(self._in_flight) < self._most:
+            self._mailbox.attach(self._take)
+        return True
 
     def _release(self, call: _InFlight) -> bool:
         """Free the call's slot; false if that was done before."""
@@ -174,15 +193,15 @@ class Calls:
             call.request.on_progress(progress, total, message)
 
     def _abandon(self, call: _InFlight) -> None:
-        if self._release(call) and call.cancel is not None:
+        if self._release(call) and call.sent is not None:
             self._counters.errors[str(Code.CANCELLED)] += 1
-            call.cancel("the caller cancelled")
+            call.sent.cancel("the caller cancelled")
 
     def _expire(self, call: _InFlight) -> None:
         self._freed()
         self.overdue.set()
-        if call.cancel is not None:
-            call.cancel(f"no answer within {self._timeout:g} s")
+        if call.sent is not None:
+            call.sent.cancel(f"no answer within {self._timeout:g} s")
         text = f"{self._server} did not answer within {self._timeout:g} s; the call may have taken effect"
         tool = tool_of(call.request)
         self._reject(call.reply, CallError(Code.TIMEOUT, text, server=self._server, tool=tool))
@@ -194,8 +213,8 @@ class Calls:
         error = died(str(reason), reason.stderr, server=self._server, tool=tool_of(call.request))
         if call.reply.settled or not lost:
             self._reject(call.reply, error)
-        elif unread is not None and call.position is not None and call.position >= unread:
-            self._put_back(call.request, call.reply, None)  # its first byte was never read: it was not sent
+        elif _is_unread(call, unread):
+            self._put_back(call.request, call.reply, None)
         elif call.request.safe:
             self._put_back(replace(call.request, safe=False), call.reply, error)
         else:
@@ -204,3 +223,10 @@ class Calls:
     def _reject(self, reply: RawReply, error: CallError) -> None:
         if reply.reject(error):
             self._counters.errors[str(error.code)] += 1
+
+
+def _is_unread(call: _InFlight, unread: int | None) -> bool:
+    """Whether the server provably has not read the first byte of a call, nor will: it counts as not sent."""
+    if unread is not None and call.position is not None:
+        return call.position >= unread
+    return call.sent is not None and call.sent.recall()

@@ -8,6 +8,7 @@ error texts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 from mcp import MCPError
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, Stdio
 from mcpx.errors import CallError, Code
+from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
@@ -37,6 +39,10 @@ class NoAnswer(Exception):  # noqa: N818 - a condition
 
 class BadListing(Exception):  # noqa: N818 - a condition
     """The server's lists cannot be used."""
+
+
+class Unwell(Exception):  # noqa: N818 - a condition
+    """The server is there, but does not answer MCP."""
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -126,6 +132,14 @@ def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
         said = {"code": error.code, "message": error.message}
         details = {"upstream": said if error.data is None else {**said, "data": error.data}}
         return CallError(Code.UPSTREAM_ERROR, error.message, server=server, tool=tool, details=details)
+    if isinstance(error, NotCarriedOut):
+        text = f"{server} did not take the call ({error}); it was not run"
+        why = {"cause": str(error)}
+        return CallError(Code.SERVER_UNAVAILABLE, text, server=server, tool=tool, details=why)
+    if isinstance(error, Dropped):
+        return died(str(error), "", server=server, tool=tool)
+    if isinstance(error, Refused):
+        return _refused_by_status(error, server=server, tool=tool)
     if isinstance(error, ResponseTooLarge):
         text = f"{server}: {error}; it may have taken effect"
         return CallError(Code.RESPONSE_TOO_LARGE, text, server=server, tool=tool)
@@ -138,6 +152,31 @@ def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
     text = f"{server}: {type(error).__name__}: {error}"
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
+
+
+def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> CallError:
+    """An HTTP status in place of an answer.
+
+    A 429 says that the request was not run. Any other status may come from a proxy that had passed it on:
+    so it is told as the server's own failure.
+    """
+    details: dict[str, Any] = {"http_status": error.status}
+    if error.retry_after_s is not None:
+        details["retry_after_s"] = error.retry_after_s
+    if error.status == httpx2.codes.TOO_MANY_REQUESTS:
+        text = f"{server} is overloaded ({error}); the call was not run, try again later"
+        return CallError(Code.OVERLOADED, text, server=server, tool=tool, details=details)
+    return CallError(Code.UPSTREAM_ERROR, f"{server}: {error}", server=server, tool=tool, details=details)
+
+
+def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
+    """What it means that a probe failed in this way: the session is over, or the server is unwell."""
+    if isinstance(failure, NotCarriedOut):
+        return ConnectionLost(str(failure))
+    if isinstance(failure, Refused) and httpx2.codes.is_client_error(failure.status):
+        passing = failure.status == httpx2.codes.TOO_MANY_REQUESTS
+        return Unwell(str(failure)) if passing else ConnectionLost(str(failure))
+    return Unwell(str(failure))
 
 
 def died(reason: str, stderr: str, *, server: str, tool: str | None) -> CallError:

@@ -21,7 +21,7 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 
 from mcpx.config import HealthCheck
-from mcpx.upstream.faults import ConnectionLost
+from mcpx.upstream.faults import ConnectionLost, Unwell
 from mcpx.upstream.flag import Flag
 
 Ask = Callable[[], Awaitable[object]]
@@ -52,6 +52,7 @@ class Health:
         self._activity = activity
         self._ask = ask
         self._kill = kill
+        self._unwell: str | None = None  # what the server said in place of an answer to the last probe
 
     async def watch(self) -> None:
         """Ask for as long as the session lives.
@@ -94,15 +95,21 @@ class Health:
         return anyio.current_time() < self._activity.answered_at + self._settings.interval
 
     async def _answers(self) -> bool:
+        self._unwell = None
         with anyio.move_on_after(self._settings.timeout):
             try:
                 await self._ask()
             except MCPError as error:
                 if error.code == CONNECTION_CLOSED:
                     await anyio.sleep_forever()  # it is lost already, and that is told elsewhere
+            except Unwell as error:
+                self._unwell = str(error)
+                await anyio.sleep_forever()  # a miss, and it has its time to get well
             return True
         return False
 
     def _explain(self, misses: int, *, overdue: bool) -> str:
+        if self._unwell is not None:
+            return f"the server does not answer its probe: {self._unwell}"
         asked = f"it did not answer {misses} probe{'s' if misses > 1 else ''} of {self._settings.timeout:g} s"
         return f"the server hangs: {asked}" + (" after a call had passed its deadline" if overdue else "")

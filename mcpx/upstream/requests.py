@@ -18,12 +18,14 @@ class CallTool(msgspec.Struct, frozen=True):
     """Run a tool. `arguments` is the JSON of an object that has been checked.
 
     `safe` says that running it twice does no harm: then it may be sent once more after a lost connection.
+    `turned_away` says that a session which was over has turned it away, unread: that happens once only.
     """
 
     name: str
     arguments: bytes | msgspec.Raw
     on_progress: OnProgress | None = None
     safe: bool = False
+    turned_away: bool = False
 
     method = "tools/call"
 
@@ -38,6 +40,7 @@ class ReadResource(msgspec.Struct, frozen=True):
     uri: str
     safe: bool = True
     on_progress: OnProgress | None = None
+    turned_away: bool = False
 
     method = "resources/read"
 

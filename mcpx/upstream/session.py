@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import anyio
@@ -21,7 +21,8 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig
-from mcpx.upstream.faults import PERMISSION_STATUSES, ConnectionLost, NoAnswer
+from mcpx.upstream.exchange import overheard
+from mcpx.upstream.faults import ConnectionLost, NoAnswer, Unwell, refused_probe
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.sending import Sender, SessionSender, WireSender
 from mcpx.upstream.transport import Hooks, Link, open_link
@@ -29,6 +30,10 @@ from mcpx.version import __version__
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
 LISTEN_AGAIN_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
+LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the pause
+LISTEN_AGAIN_MOST_S: Final = 60.0
+LOOK_S: Final = 5.0  # for the answer to a look at a session that is in doubt
+LOOK_PAUSE_S: Final = 1.0  # between two such looks, however many the reasons
 _CHANGES: Final = (
     mcp_types.ToolListChangedNotification,
     mcp_types.ResourceListChangedNotification,
@@ -51,7 +56,8 @@ class UpstreamSession:
         """The handshake and whatever belongs to it are done: the connect timeout is off."""
         self._connecting.deadline = math.inf
         self.link.established = True
-        self.link.http_status = None
+        self.link.missed = self._changes.set
+        self.link.suspicion.clear()
 
     @property
     def modern(self) -> bool:
@@ -70,7 +76,9 @@ class UpstreamSession:
         tools = bool(can.tools and can.tools.list_changed)
         resources = bool(can.resources and can.resources.list_changed)
         prompts = bool(can.prompts and can.prompts.list_changed)
+        pause = LISTEN_AGAIN_S
         while self.modern and (tools or resources or prompts):
+            began = anyio.current_time()
             try:
                 async with listen(
                     self.client,
@@ -82,20 +90,49 @@ class UpstreamSession:
                         self._changes.set()
             except (SubscriptionLost, MCPError, TimeoutError):
                 pass
-            await anyio.sleep(LISTEN_AGAIN_S)
+            steady = anyio.current_time() - began >= LISTEN_STEADY_S
+            pause = LISTEN_AGAIN_S if steady else min(2 * pause, LISTEN_AGAIN_MOST_S)
+            await anyio.sleep(pause)
             self._changes.set()
 
+    async def look_when_suspicious(self) -> None:
+        """See whether the session lives whenever an HTTP exchange gave reason to doubt it.
+
+        Only what the answer says counts, not that it is missing: the server may be busy.
+
+        Raises:
+            ConnectionLost: The server refuses the session.
+        """
+        suspicion = self.link.suspicion
+        while True:
+            await suspicion.wait()
+            suspicion.clear()
+            with anyio.move_on_after(LOOK_S), suppress(MCPError, Unwell):
+                await self.probe()
+            await anyio.sleep(LOOK_PAUSE_S)
+
     async def probe(self) -> None:
-        """Ask the server for a sign of life: `ping`, which the 2026-07-28 revision does not have."""
-        if self.modern:
-            await self.client.send_discover(LATEST_MODERN_VERSION)
-        else:
-            await self.client.send_ping()
+        """Ask the server for a sign of life: `ping`, which the 2026-07-28 revision does not have.
+
+        Raises:
+            Unwell: It is there, but does not answer MCP.
+            ConnectionLost: It refuses the session.
+            MCPError: It answers with an error, which is a sign of life too.
+        """
+        with overheard() as failures:
+            try:
+                if self.modern:
+                    await self.client.send_discover(LATEST_MODERN_VERSION)
+                else:
+                    await self.client.send_ping()
+            except MCPError:
+                if failures:
+                    raise refused_probe(failures[0]) from None
+                raise
 
     def lost(self) -> ConnectionLost:
         """The loss of the link, as an exception."""
-        curable = self.link.http_status not in PERMISSION_STATUSES
-        return ConnectionLost(self.link.reason, self.link.stderr_tail(), curable=curable)
+        return ConnectionLost(self.link.reason, self.link.stderr_tail(), curable=self.link.curable)
 
 
 @asynccontextmanager
@@ -167,7 +204,4 @@ def _told_by_link(error: Exception, link: Link | None) -> Exception:
         return error
     if link.lost.is_set():
         return ConnectionLost(f"{link.reason} during the handshake", link.stderr_tail())
-    if link.http_status is not None:
-        refused = link.http_status in PERMISSION_STATUSES
-        return ConnectionLost(f"the server answers HTTP {link.http_status}", curable=not refused)
-    return error
+    return error if link.trouble is None else ConnectionLost(link.trouble, curable=link.curable)

@@ -16,22 +16,21 @@ import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp.shared.transport_context import TransportContext
+from mcp_types import JSONRPCError
 
 from mcpx.config import Http, Sse, Stdio, Transport
+from mcpx.upstream.flag import Flag
+from mcpx.upstream.http_client import GuardedClient
 from mcpx.upstream.process import ChildProcess, running
 from mcpx.wire.dispatcher import Rubbish, WireDispatcher
 
 EXIT_CODE_WAIT_S = 0.03  # after the output ended: the exit code makes a better message than "output closed"
 LAST_WORDS_S = 0.03  # after the exit: an answer written before it may still be in the pipe
-SSE_READ_TIMEOUT_S = 3600.0  # an idle event stream is no fault; death is told by the stream's end
-FORGOTTEN = 404  # a session that the server does not know any more
-REFUSED = frozenset({401, 403})
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
@@ -55,8 +54,14 @@ class Link:
         """Whether the kernel has stopped the server (SIGSTOP), where that is known: it works on nothing."""
         self.kill: Callable[[], None] = lambda: None
         """End a server that hangs; for a child process this is SIGKILL to its group."""
-        self.http_status: int | None = None
-        """The last HTTP status from 400 on; None while all is well."""
+        self.trouble: str | None = None
+        """What was wrong with the last HTTP exchange; None while all is well."""
+        self.curable = True
+        """Whether trying again can help, now that it is lost."""
+        self.suspicion = Flag()
+        """Set when there is reason to see whether the session still lives."""
+        self.missed: Callable[[], None] = lambda: None
+        """Called when news of changed lists may have been missed."""
         self.established = False
         """Whether the handshake is over; set by whoever did it."""
 
@@ -70,6 +75,15 @@ class Link:
         if not self.lost.is_set():
             self.reason = reason
             self.lost.set()
+
+    def fine(self) -> None:
+        """An HTTP exchange went well."""
+        if not self.lost.is_set():
+            self.trouble, self.curable = None, True
+
+    def suspect(self) -> None:
+        """There is reason to see whether the session still lives."""
+        self.suspicion.set()
 
     def give_up(self, reason: str) -> None:
         """End the connection to a server that hangs."""
@@ -91,7 +105,7 @@ class Hooks(msgspec.Struct, frozen=True):
 def open_link(transport: Transport, *, limit: int, hooks: Hooks) -> AbstractAsyncContextManager[Link]:
     """A context manager that connects, and that leaves nothing behind when it is left.
 
-    `limit` is the longest message in bytes (stdio).
+    `limit` is the longest message in bytes.
 
     Raises:
         OSError: The command cannot be started.
@@ -101,9 +115,9 @@ def open_link(transport: Transport, *, limit: int, hooks: Hooks) -> AbstractAsyn
         case Stdio():
             return _stdio(transport, limit, hooks)
         case Http():
-            return _http(transport)
+            return _http(transport, limit)
         case Sse():
-            return _sse(transport)
+            return _sse(transport, limit)
 
 
 @asynccontextmanager
@@ -151,80 +165,60 @@ def _end(child: ChildProcess, link: Link, wire: WireDispatcher) -> None:
 
 
 @asynccontextmanager
-async def _http(http: Http) -> AsyncIterator[Link]:
-    status = _Status()
+async def _http(http: Http, limit: int) -> AsyncIterator[Link]:
     async with (
-        _client(status, http.headers) as client,
-        streamable_http_client(http.url, http_client=client) as (read, write),
+        GuardedClient(limit, http.headers) as client,
+        # the client bounds each event, and knows what an event that is too large is the answer to
+        streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
+        anyio.create_task_group() as tasks,
     ):
-        yield status.watch(Link(JSONRPCDispatcher(read, write)))
+        client.told = link = Link(JSONRPCDispatcher(read, write))
+        client.spawn = tasks.start_soon
+        try:
+            yield link
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def _sse(sse: Sse) -> AsyncIterator[Link]:
-    status = _Status()
+async def _sse(sse: Sse, limit: int) -> AsyncIterator[Link]:
+    client: GuardedClient | None = None
 
     def factory(
         headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
+        timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - the client has its own
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        return _client(status, headers, timeout, auth)
+        nonlocal client
+        client = GuardedClient(limit, headers, auth=auth)
+        return client
 
-    async with sse_client(
-        sse.url, sse.headers, sse_read_timeout=SSE_READ_TIMEOUT_S, httpx_client_factory=factory
-    ) as (theirs, write):
+    async with sse_client(sse.url, sse.headers, httpx_client_factory=factory) as (theirs, write):
         incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        link = status.watch(Link(JSONRPCDispatcher(read, write)))
+        link = Link(JSONRPCDispatcher(read, write))
+
+        async def apart(answer: JSONRPCError) -> None:
+            await incoming.send(SessionMessage(answer))
+
+        if client is not None:
+            client.told, client.apart = link, apart
         async with anyio.create_task_group() as tasks, incoming, read:
-            tasks.start_soon(_relay, theirs, incoming, link)
+            tasks.start_soon(_relay, theirs, incoming, link, client)
             try:
                 yield link
             finally:
                 tasks.cancel_scope.cancel()
 
 
-async def _relay(theirs: ReadStream[SessionMessage | Exception], incoming: Incoming, link: Link) -> None:
+async def _relay(
+    theirs: ReadStream[SessionMessage | Exception],
+    incoming: Incoming,
+    link: Link,
+    client: GuardedClient | None,
+) -> None:
     """Pass messages on, to see where the stream ends."""
     async for message in theirs:
         await incoming.send(message)
-    link.lose("the event stream ended")
+    stream = client.event_stream if client is not None else None
+    link.lose(stream.why if stream is not None else "the event stream ended")
     incoming.close()
-
-
-class _Status:
-    """Notes what the HTTP statuses say of a session, for the SDK's error messages drop them."""
-
-    def __init__(self) -> None:
-        self._last: int | None = None
-        self._link: Link | None = None
-
-    def watch(self, link: Link) -> Link:
-        self._link = link
-        link.http_status = self._last
-        return link
-
-    async def note(self, response: httpx2.Response) -> None:
-        status = response.status_code
-        if status < httpx2.codes.BAD_REQUEST:
-            return
-        self._last = status
-        if self._link is None:
-            return
-        self._link.http_status = status
-        if self._link.established and response.request.method == "POST":
-            if status == FORGOTTEN:
-                self._link.lose("the server does not know the session any more (HTTP 404)")
-            elif status in REFUSED:
-                self._link.lose(f"the server refuses the session (HTTP {status})")
-
-
-def _client(
-    status: _Status,
-    headers: dict[str, str] | None,
-    timeout: httpx2.Timeout | None = None,
-    auth: httpx2.Auth | None = None,
-) -> httpx2.AsyncClient:
-    client = create_mcp_http_client(headers=headers, timeout=timeout, auth=auth)
-    client.event_hooks = {"response": [status.note]}
-    return client

@@ -18,9 +18,9 @@ import msgspec
 import structlog
 from rich.console import Console
 
+from tests.faults import report
 from tests.faults.kills import Kills, judge_times, kill_again_and_again
 from tests.faults.load import Load
-from tests.faults.report import show_kills, show_load, show_table
 from tests.faults.rows import ROWS
 from tests.faults.soak import soak
 from tests.faults.stage import Seen
@@ -43,8 +43,17 @@ from tests.faults.table import perform
     help="Kill one server in a call, wait until it is back, and again, so many times.",
 )
 @click.option("--list", "as_list", is_flag=True, help="Name the rows and play none.")
+@click.option("--markdown", is_flag=True, help="Print the table as the README has it.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")
-def main(only: str | None, seconds: float | None, kills: int | None, *, as_list: bool, as_json: bool) -> None:
+def main(
+    only: str | None,
+    seconds: float | None,
+    kills: int | None,
+    *,
+    as_list: bool,
+    as_json: bool,
+    markdown: bool,
+) -> None:
     """Play every fault that MCPX must survive, with real processes, and print what its caller saw."""
     if as_list:
         click.echo("\n".join(ROWS))
@@ -55,10 +64,10 @@ def main(only: str | None, seconds: float | None, kills: int | None, *, as_list:
             sys.exit(_soak(anyio.run(soak, seconds), as_json=as_json))
         if kills is not None:
             sys.exit(_kills(anyio.run(kill_again_and_again, kills), as_json=as_json))
-        sys.exit(_table(only, as_json=as_json))
+        sys.exit(_table(only, as_json=as_json, as_markdown=markdown))
 
 
-def _table(only: str | None, *, as_json: bool) -> int:
+def _table(only: str | None, *, as_json: bool, as_markdown: bool) -> int:
     faults = [fault for fault in ROWS if (only or "").lower() in fault.lower()]
     if not faults:
         raise click.UsageError(f"no fault's name contains {only!r}; --list names them")
@@ -66,8 +75,10 @@ def _table(only: str | None, *, as_json: bool) -> int:
     table = anyio.run(_play, faults)
     if as_json:
         click.echo(msgspec.json.encode([dataclasses.asdict(seen) for seen in table]))
+    elif as_markdown:
+        click.echo(report.markdown(table))
     else:
-        show_table(table, Console())
+        report.show_table(table, Console())
     return int(any(seen.problems for seen in table))
 
 
@@ -85,7 +96,7 @@ def _soak(load: Load, *, as_json: bool) -> int:
     if as_json:
         click.echo(msgspec.json.encode(load))
     else:
-        show_load(load, Console())
+        report.show_load(load, Console())
     return int(bool(load.problems))
 
 
@@ -94,7 +105,7 @@ def _kills(kills: Kills, *, as_json: bool) -> int:
     if as_json:
         click.echo(msgspec.json.encode({**msgspec.to_builtins(kills), "late": late}))
     else:
-        show_kills(kills, late, Console())
+        report.show_kills(kills, late, Console())
     return int(bool(kills.load.problems or late))
 
 

@@ -34,6 +34,19 @@ def show_table(table: list[Seen], console: Console) -> None:
             console.print(f"{seen.fault}: {problem}", style="red", markup=False)
 
 
+def markdown(table: list[Seen]) -> str:
+    """The table as the README has it."""
+    lines = [
+        "| fault | the caller saw | after | the server then | after | left over |",
+        "|---|---|---:|---|---:|---:|",
+    ]
+    for seen in table:
+        after, back = _ms(seen.error_s), _ms(seen.recovery_s)
+        cells = (seen.fault, seen.caller_saw, after, seen.ended, back, str(seen.left))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def show_load(load: Load, console: Console) -> None:
     """What happened under load."""
     growth = load.growth

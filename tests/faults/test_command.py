@@ -50,3 +50,8 @@ def test_the_rows_are_named_and_a_wrong_name_is_told():
     done = faults("--only", "no such fault")
     assert done.returncode == 2
     assert "no fault's name contains 'no such fault'; --list names them" in done.stderr
+
+
+def test_the_readme_shows_every_row():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [fault for fault in ROWS if f"| {fault} |" not in readme] == []

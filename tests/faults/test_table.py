@@ -25,6 +25,8 @@ def anyio_backend():
 async def test_it_is_survived(fault):
     seen = await perform(fault, ROWS[fault])
     assert not seen.problems, show(seen)
+    assert seen.caller_saw
+    assert seen.ended
 
 
 def test_a_row_that_took_too_long_says_so():

@@ -1,0 +1,116 @@
+"""What no single row shows of a wicked HTTP server: memory, connections, and outcomes in a storm."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from itertools import count
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcpx.errors import CallError, Code, Outcome
+from mcpx.upstream import exchange
+from tests.faults.rows_http_answers import bomb, flood, flood_of_one_event
+from tests.faults.stage import Seen
+from tests.faults.stage_http import LIMIT, PAGE, http_stage
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+async def watch_connections(on, *, at_most):
+    """Wait until the server has so few connections."""
+    with anyio.fail_after(5):
+        while (await on.server.order())["connections"] > at_most:
+            pass
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_answer_that_nobody_waits_for_is_hung_up_on(era, monkeypatch):
+    monkeypatch.setattr(exchange, "ABANDONED_S", 0.2)
+    seen = Seen("abandoned")
+    async with http_stage(seen, era=era, call_timeout=0.3) as on:
+        await on.listening()
+        await on.wicked("endless")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(on.caught, Code.TIMEOUT, Outcome.UNKNOWN)
+        await watch_connections(on, at_most=4)  # those that are kept to be used again, and the listening one
+        await on.untouched()
+    assert not seen.problems
+
+
+def peak_memory(*, reset=False):
+    """The most memory this process has had since the last reset, in bytes."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) * 1024
+
+
+async def test_memory_stays_bounded_whatever_comes():
+    await flood(Seen("first"))  # what is loaded once
+    before = peak_memory(reset=True)
+    for play in (flood, flood_of_one_event, bomb):
+        await play(Seen("memory"))
+    assert peak_memory() - before < 10 * LIMIT
+
+
+STORM_S = 3.0
+STORM = [
+    {"do": "drop"},
+    {"do": "drop", "counted": 1},
+    {"do": "drop_body", "counted": 1},
+    {"do": "drop_stream", "counted": 1},
+    {"do": "status", "status": 503},
+    {"do": "status", "status": 429},
+    {"do": "status", "status": 404},
+    {"do": "status", **PAGE},
+    {"do": "other_id", "counted": 1},
+    None,
+]
+
+
+async def test_outcomes_are_honest_in_a_storm_of_faults():
+    """Answered means once, `not_sent` never, `unknown` once at most; nothing runs twice that may not."""
+    seen = Seen("storm")
+    fates = {}
+    numbers = count()
+    until = time.monotonic() + STORM_S
+
+    async def call(on):
+        while time.monotonic() < until:
+            key = str(next(numbers))
+            try:
+                await on.watch.hub.router.exec("w", "act", {"key": key})
+                fates[key] = None
+            except CallError as error:
+                fates[key] = error.outcome
+
+    async with http_stage(seen, queue_timeout=5) as on:
+        chance = random.Random()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(call, on)
+            while time.monotonic() < until:
+                worst = chance.choice(STORM)
+                await on.server.order(rule=worst and {"at": "tools/call", **worst})
+                await anyio.sleep(0.02)
+                if chance.random() < 0.1:
+                    await on.server.order(**{chance.choice(["forget", "hang_up"]): True})
+            await on.wicked(None)
+        await on.answered("echo")
+        counted = (await on.server.order())["counted"]
+    assert not seen.problems
+    assert {*fates.values()} == {None, *Outcome}  # or this test shows little
+    assert len(counted) == len(set(counted)), "a call ran twice"
+    times = {None: {1}, Outcome.NOT_SENT: {0}, Outcome.FAILED: {0}, Outcome.UNKNOWN: {0, 1}}
+    wrong = {key: fate for key, fate in fates.items() if counted.count(key) not in times[fate]}
+    assert not wrong

@@ -1,0 +1,110 @@
+"""Bodies of HTTP answers: bounded whatever comes, and events found wherever the bytes are cut."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpx.upstream.http_body import Events, inflated, read_whole
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+
+pytestmark = pytest.mark.anyio
+MESSAGES = [b'{"id": 1}', "ünï".encode(), b"x" * 300]
+
+
+async def pieces(data, size=7):
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+async def unpacked(data, encoding):
+    return b"".join([chunk async for chunk in inflated(pieces(data), encoding)])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("", bytes),
+        ("identity", bytes),
+        ("gzip", gzip.compress),
+        ("X-GZIP", gzip.compress),
+        ("deflate", zlib.compress),
+    ],
+)
+async def test_what_was_packed_comes_out_as_it_was(encoding, pack):
+    data = json.dumps(list(range(50_000))).encode()
+    assert await unpacked(pack(data), encoding) == data
+
+
+async def test_an_unknown_packing_is_named():
+    with pytest.raises(Unreadable, match="compressed with br"):
+        await unpacked(b"x", "br")
+
+
+async def test_a_broken_packing_is_unreadable():
+    with pytest.raises(Unreadable, match="broken"):
+        await unpacked(b"this is no gzip", "gzip")
+
+
+async def test_a_small_body_does_not_become_a_huge_one_at_once():
+    bomb = gzip.compress(b"x" * 50_000_000)
+    came = 0
+
+    async def counted():
+        nonlocal came
+        async for chunk in inflated(pieces(bomb, 65536), "gzip"):
+            came += len(chunk)
+            yield chunk
+
+    with pytest.raises(ResponseTooLarge, match="over 1000000 bytes"):
+        await read_whole(counted(), 1_000_000)
+    assert came <= 1_100_000
+
+
+async def test_a_body_of_exactly_the_limit_is_read():
+    assert await read_whole(pieces(b"x" * 100), 100) == b"x" * 100
+    with pytest.raises(ResponseTooLarge):
+        await read_whole(pieces(b"x" * 101), 100)
+
+
+@given(cuts=st.lists(st.integers(1, 40), min_size=1), line_break=st.sampled_from(["\n", "\r\n", "\r"]))
+def test_events_are_found_wherever_the_bytes_are_cut(cuts, line_break):
+    lines = [": hello", ""]
+    for message in MESSAGES:
+        lines += ["event: message", f"data: {message.decode()}", ""]
+    lines += ["event: other", "data: not for us", "", "data: two", "data:lines", "", "data: incomplete"]
+    data = line_break.join(lines).encode()
+    events = Events(1000)
+    found = []
+    at = 0
+    while at < len(data):
+        size = cuts[at % len(cuts)]
+        found += events.feed(data[at : at + size])
+        at += size
+    assert found == [*MESSAGES, b"two\nlines"]
+    assert not events.resumable
+
+
+def test_an_event_with_an_id_makes_the_stream_resumable():
+    events = Events(1000)
+    assert list(events.feed(b"id: 5\ndata: x\n\n")) == [b"x"]
+    assert events.resumable
+
+
+@pytest.mark.parametrize(
+    "event", [b"data: " + b"x" * 200 + b"\n\n", b"data: " + b"x" * 200, b"data: xxxxxxx\n" * 20]
+)
+def test_an_event_over_the_limit_is_refused_complete_or_not(event):
+    with pytest.raises(ResponseTooLarge, match="over 100 bytes"):
+        list(Events(100).feed(event))
+
+
+def test_comments_and_short_events_may_go_on_for_ever():
+    events = Events(100)
+    for _ in range(100):
+        assert list(events.feed(b": still here\n\ndata: 123456789\n\n")) == [b"123456789"]
