@@ -24,7 +24,7 @@ def read(**settings: Any) -> Config:
 def test_defaults_are_those_of_the_contract() -> None:
     config = read()
     plain = msgspec.structs.asdict(config)
-    for key in ("source", "servers", "notices", "http"):
+    for key in ("source", "servers", "notices", "http", "http_served"):
         del plain[key]
     assert plain == {
         "schema_compression_enabled": True,
@@ -117,7 +117,8 @@ def effective(config: Config) -> dict[str, Any]:
     health = {f"health_check_{key}": value for key, value in server["health"].items()}
     restart = {f"restart.{key}": value for key, value in server["restart"].items()}
     http = {f"http.{key}": value for key, value in plain["http"].items()}
-    rest = {key: plain[key] for key in plain if key not in {"source", "servers", "notices", "http"}}
+    ours = {"source", "servers", "notices", "http", "http_served"}
+    rest = {key: plain[key] for key in plain if key not in ours}
     flags = {key: server[key] for key in ("auto_describe", "sessions", "native")}
     return {**rest, **server["limits"]} | health | restart | http | flags
 

@@ -18,8 +18,8 @@ STUBBORN = (
     "time.sleep(600)"
 )
 WITH_GRANDCHILD = (
-    "import subprocess,sys; subprocess.Popen([sys.executable,'-c','import time; time.sleep(600)']);"
-    "print('up', flush=True)"
+    "import signal,subprocess,sys; subprocess.Popen([sys.executable,'-c','import time; time.sleep(600)']);"
+    "print('up', flush=True); signal.pause()"
 )
 
 
@@ -78,6 +78,7 @@ def test_the_group_of_a_dead_leader_is_ended(tmp_path, spawn):
     leader = spawn(WITH_GRANDCHILD)
     started = start_time(leader.pid)
     left_behind(tmp_path, leader.pid, started)
+    leader.kill()  # only now: a dead one has no start time
     leader.wait(10)
     os.killpg(leader.pid, 0)  # the grandchild keeps the group alive
     assert Ledger(tmp_path).sweep() == [leader.pid]
