@@ -8,7 +8,6 @@ connection before its first byte, so that those who connect and vanish cost a ta
 from __future__ import annotations
 
 import os
-import select
 import socket
 import stat
 import struct
@@ -145,7 +144,7 @@ class SocketDoor:
         self.clients += 1
         log.info("client.joined", clients=self.clients)
         try:
-            client = StreamClient(self._hub, self._server, channel, vanished=lambda: _hung_up(joined))
+            client = StreamClient(self._hub, self._server, channel)
             await client.serve(incarnation)
         finally:
             channel.flush()
@@ -192,10 +191,3 @@ async def _say(joined: socket.socket, answer: bytes) -> None:
 async def _cancel_when_gone(joined: socket.socket, scope: anyio.CancelScope) -> None:
     await anyio.wait_readable(joined)  # nothing more is due from it yet: this is its end
     scope.cancel()
-
-
-def _hung_up(joined: socket.socket) -> bool:
-    """Whether the peer has closed both directions, not only what it sends."""
-    poll = select.poll()
-    poll.register(joined, 0)
-    return bool(poll.poll(0))

@@ -7,7 +7,6 @@ cancelled upstream at once. A client that does not read what it is sent is not r
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -28,18 +27,10 @@ ANSWERED_POLL_S: Final = 0.01  # between looks for open requests, once the clien
 
 
 class StreamClient:
-    """Serves one connection. `vanished` tells whether a client that sends no more reads no more either."""
+    """Serves one connection."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        server: GatewayServer,
-        channel: Channel,
-        *,
-        vanished: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, hub: Hub, server: GatewayServer, channel: Channel) -> None:
         self._hub = hub
-        self._vanished = vanished
         self._input_ended = anyio.Event()
         self._wire = WireDispatcher(
             channel,
@@ -69,7 +60,7 @@ class StreamClient:
         wire = self._wire
         wire.channel.pause_reading()
         with anyio.move_on_after(self._hub.config.shutdown_grace):
-            while (wire.busy or wire.channel.unsent) and not self._vanished():  # noqa: ASYNC110 - at the end only
+            while (wire.busy or wire.channel.unsent) and not wire.channel.hung_up():  # noqa: ASYNC110 - at the end only
                 await anyio.sleep(ANSWERED_POLL_S)
         wire.end()
 

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import select
 import stat
 import sys
 import termios
@@ -187,6 +188,12 @@ class Channel:
     def unsent(self) -> int:
         """Bytes that the peer has not taken yet."""
         return self._waiting
+
+    def hung_up(self) -> bool:
+        """Whether nobody is left who could take what is written: not only silent, but gone."""
+        poll = select.poll()
+        poll.register(self._write_fd, 0)  # errors and hang-ups are told unasked
+        return bool(poll.poll(0))
 
     def release_writer(self) -> None:
         """Let go of the writing side: its owner closes it."""

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import anyio
 
+from mcpx.meeting import Meeting, connect, meeting
 from tests.faults import traces
 from tests.faults.served import entry, open_served
 from tests.faults.stage import SOON_S, Seen
 from tests.faults.table import Faults
 
 faults = Faults()
+VANISHING = Path(__file__).with_name("vanishing_client.py")
+CROWD = 10_000
+WORDS = (b"", b'{"jsonrpc":"2.0"', b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+MEGABYTE = 1 << 20
+MAY_GROW = 2 * MEGABYTE  # over so many clients: 200 bytes each would show
 MODES = ["good", "good", "good", "stubborn", "stubborn"]
 LOOP = {"restart": {"initial": 0.05, "cap": 0.2, "park_after": 4, "park_probe": 300}}
 WATCHED_S = 2.0
@@ -52,28 +61,75 @@ async def killed_itself(seen: Seen) -> None:
 
 @faults.row("a client vanishes mid-call")
 async def client_vanishes(seen: Seen) -> None:
+    """A client of its own process is killed; its MCPX notices, and leaves without waiting for the answer."""
     mark = uuid.uuid4().hex
     with TemporaryDirectory(prefix="mcpx-fault-") as name:
         folder = Path(name)
         servers = {"s": entry("good", folder / "s", mark), "stubborn": entry("stubborn", folder / "t", mark)}
-        async with open_served(servers, folder, shutdown_grace=1) as served:
-            asked: dict[str, Any] = {"server_name": "s", "tool_name": "count", "arguments": {"key": "k"}}
-            await served.tell(
-                "tools/call", {"name": "exec", "arguments": asked | {"tool_name": "hang"}}, id=98
-            )
-            await served.request("tools/call", {"name": "exec", "arguments": asked})
+        config = folder / "config.json"
+        config.write_text(json.dumps({"mcpServers": servers}))
+        command = [sys.executable, str(VANISHING), str(config)]
+        environment = os.environ | {"MCPX_STATE_DIR": str(folder / "state")}
+        async with await anyio.open_process(command, stderr=subprocess.DEVNULL, env=environment) as client:
+            assert client.stdout is not None
+            with anyio.fail_after(2 * SOON_S):
+                gateway = int(await client.stdout.receive())
             begun = time.monotonic()
-            assert served.process.stdin is not None
-            assert served.process.stdout is not None
-            await served.process.stdin.aclose()
-            await served.process.stdout.aclose()
-            with anyio.move_on_after(10 * SOON_S):
-                await served.process.wait()
-            seen.error_s = time.monotonic() - begun
-            seen.caller_saw, seen.ended = "-", "MCPX leaves"
-            seen.check(served.process.returncode == 0, f"it ended with {served.process.returncode}")
-            seen.check(seen.error_s < 2 * SOON_S, "it took too long to leave")
+            client.kill()
+            await client.wait()
+        await traces.gone(gateway)
+        seen.error_s = time.monotonic() - begun
+        seen.caller_saw, seen.ended = "-", "MCPX leaves"
+        seen.check(seen.error_s < SOON_S, "it took too long to leave")
     await _nothing_left(seen, mark)
+
+
+@faults.row("10,000 clients connect to the daemon and vanish")
+async def clients_come_and_go(seen: Seen) -> None:
+    """Some say nothing, some half a line, some begin a session."""
+    mark = uuid.uuid4().hex
+    with TemporaryDirectory(prefix="mcpx-fault-") as name:
+        folder = Path(name)
+        config = folder / "config.json"
+        config.write_text(json.dumps({"mcpServers": {"s": entry("good", folder / "s", mark)}}))
+        place = meeting(config)
+        command = [sys.executable, "-m", "mcpx", "daemon", "run", "--config", str(config)]
+        async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as daemon:
+            with anyio.fail_after(2 * SOON_S):
+                while (joined := connect(place)) is None:  # noqa: ASYNC110 - as a client would
+                    await anyio.sleep(LOOK_S)
+                joined.close()
+            crowd(place, CROWD // 10)  # what is made once is made
+            await at_rest(daemon.pid, 0)
+            files, memory = traces.descriptors(daemon.pid), traces.memory(daemon.pid)
+            begun = time.monotonic()
+            crowd(place, CROWD)
+            await at_rest(daemon.pid, files)
+            seen.error_s = time.monotonic() - begun
+            grown = traces.memory(daemon.pid) - memory
+            seen.caller_saw, seen.ended = "-", f"memory + {grown / MEGABYTE:.1f} MB"
+            seen.check(traces.descriptors(daemon.pid) <= files, "file descriptors are left")
+            seen.check(grown < MAY_GROW, f"memory grew by {grown} bytes")
+            daemon.terminate()
+            await daemon.wait()
+    await _nothing_left(seen, mark)
+
+
+def crowd(place: Meeting, count: int) -> None:
+    for number in range(count):
+        joined = connect(place)
+        if joined is not None:
+            with joined, suppress(OSError):
+                joined.sendall(WORDS[number % len(WORDS)])
+
+
+async def at_rest(pid: int, files: int) -> None:
+    """Wait until the daemon has seen the last of them off: no more descriptors, or no change any more."""
+    with anyio.move_on_after(SOON_S):
+        before = -1
+        while (now := traces.descriptors(pid)) > files and now != before:
+            before = now
+            await anyio.sleep(10 * LOOK_S)
 
 
 @faults.row("1,000 list_changed in a second, at the client")

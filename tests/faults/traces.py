@@ -61,6 +61,20 @@ async def frozen(pid: int) -> None:
             await anyio.sleep(LOOK_S)
 
 
+async def gone(pid: int) -> None:
+    """Wait until a process that is not ours has ended; who collects it, and when, is another matter."""
+    with anyio.fail_after(10 * LEAVE_S):
+        while _state(pid) not in {"", "Z", "X"}:  # noqa: ASYNC110 - as below
+            await anyio.sleep(LOOK_S)
+
+
+def _state(pid: int) -> str:
+    try:
+        return _stat(Path(f"/proc/{pid}"))[0]
+    except OSError:
+        return ""
+
+
 async def left_over(mark: str) -> list[int]:
     """The marked processes that are still there after a bounded wait for them to go."""
     with anyio.move_on_after(LEAVE_S):
