@@ -1,9 +1,19 @@
-"""For all tests: what MCPX remembers goes into a folder of the test run, never into the user's own."""
+"""For all tests: what MCPX remembers goes into a folder of the test run, never into the user's own.
+
+MCPX runs on asyncio, and so do its tests; those of `supervisors` choose their back end themselves.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
 
+import pytest
+
 STATE = tempfile.TemporaryDirectory(prefix="mcpx-tests-")
 os.environ["MCPX_STATE_DIR"] = STATE.name
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

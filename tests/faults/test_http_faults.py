@@ -20,11 +20,6 @@ from tests.faults.stage_http import LIMIT, PAGE, http_stage
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 async def watch_connections(on, *, at_most):
     """Wait until the server has so few connections."""
     with anyio.fail_after(5):

@@ -21,11 +21,6 @@ pytestmark = [
 FLAT = Growth(memory_mb=(70.0, 71.0), memory_slope_kb=0.0, descriptors=(20, 20))
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 async def test_a_soak_of_twenty_seconds():
     load = await soak(20.0)
     assert load.problems == [], msgspec.json.encode(load)

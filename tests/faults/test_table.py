@@ -16,11 +16,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @pytest.mark.parametrize("fault", ROWS)
 async def test_it_is_survived(fault):
     seen = await perform(fault, ROWS[fault])

@@ -21,11 +21,6 @@ from tests.live.directly import Direct
 from tests.live.held import Held
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="session")
 def portal() -> Iterator[BlockingPortal]:
     with start_blocking_portal() as portal:

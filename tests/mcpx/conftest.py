@@ -11,11 +11,6 @@ from tests.mcpx.scripted import Ears
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def ears(tmp_path: Path) -> Iterator[Ears]:
     with Ears(tmp_path / "ears") as made:
         yield made

@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["legacy", "auto"])
 def era(request: pytest.FixtureRequest) -> str:
     """How the client connects: with the handshake, or by asking first (and then at 2026-07-28)."""

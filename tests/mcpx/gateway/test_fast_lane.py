@@ -50,11 +50,6 @@ CALLS = [
 ]
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 class RawClient:
     """Lines to a served connection, and the answers by id."""
 

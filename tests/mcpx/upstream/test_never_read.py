@@ -45,11 +45,6 @@ def is_stopped(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @pytest.mark.anyio
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells what a pipe still holds")
 async def test_what_a_frozen_server_has_not_read_is_sent_to_the_next_one(tmp_path):

@@ -11,11 +11,6 @@ import pytest
 from mcpx.wire.channel import HIGH_WATER, Channel, flush_all
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 class Pipes:
     """A channel and the far ends of its two pipes."""
 

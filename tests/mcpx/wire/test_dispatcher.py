@@ -17,11 +17,6 @@ from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.outgoing import ResponseTooLarge
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 class Peer:
     """A dispatcher that answers `echo`, waits in `hang`, and notes what it is told."""
 
