@@ -19,6 +19,7 @@ from mcp import Client, StdioServerParameters
 from tests.live import gateways, servers
 from tests.live.directly import Direct
 from tests.live.held import Held
+from tests.mcpx.passing.people import Person
 
 
 @pytest.fixture(scope="session")
@@ -45,12 +46,17 @@ def five(scratch: Path) -> dict[str, servers.LiveServer]:
 
 @pytest.fixture(scope="session")
 def direct(portal: BlockingPortal, five: dict[str, servers.LiveServer]) -> Iterator[Direct]:
-    """The five servers without MCPX in between."""
+    """The five servers without MCPX in between.
+
+    server-everything has tools for clients that can be asked things only; to a server of its era MCPX
+    declares that it can be, before it knows its clients.
+    """
     with ExitStack() as stack:
         clients: dict[str, Client] = {}
         for server in five.values():
             command = StdioServerParameters(command=server.command, args=server.args, env=server.env)
-            client = Client(command, read_timeout_seconds=gateways.ANSWER_S)
+            options = Person("direct").options() if server.name == "everything" else {}
+            client = Client(command, read_timeout_seconds=gateways.ANSWER_S, **options)
             clients[server.name] = stack.enter_context(portal.wrap_async_context_manager(client))
         yield Direct(portal, clients)
 
