@@ -28,6 +28,8 @@ from mcpx.gateway.token import load_token
 from mcpx.hub import TEARDOWN_S, Hub
 from mcpx.meeting import Meeting
 from mcpx.notify import Notifier
+from mcpx.observe.own_log import OwnLog
+from mcpx.summons import LARGEST_LOG
 from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
 
 log = structlog.get_logger()
@@ -82,10 +84,11 @@ async def serve_daemon(config: Config, place: Meeting) -> int:
         door = SocketDoor(hub, GatewayServer(hub, clients), listener, place)
         # the door drains within the grace time, and then its clients are owed a moment to take the rest
         shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
-        doors = [ChildSpec(name="gateway", run=door.run, shutdown=shutdown)]
+        parts = [ChildSpec(name="log", run=OwnLog(place.log, LARGEST_LOG).run)]
+        parts.append(ChildSpec(name="gateway", run=door.run, shutdown=shutdown))
         if http is not None:
-            doors.append(http(hub, clients))
-        return await _run(hub, clients, *doors)
+            parts.append(http(hub, clients))
+        return await _run(hub, clients, *parts)
 
 
 @contextmanager
@@ -105,12 +108,12 @@ def _http(
         yield open_door
 
 
-async def _run(hub: Hub, clients: Clients, *doors: ChildSpec) -> int:
+async def _run(hub: Hub, clients: Clients, *parts: ChildSpec) -> int:
     notifier = Notifier()
     hub.around_reload = notifier.reloading
     hub.root.add(ChildSpec(name="clients", run=clients.run))
-    for door in doors:
-        hub.root.add(door)
+    for part in parts:
+        hub.root.add(part)
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in hub.config.notices:
         log.info("config.notice", notice=notice)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import subprocess
 
 START_S: Final = 40.0  # for a daemon to answer: the end of the one before it (SEAT_S), Python, the SDK
-LARGEST_LOG: Final = 5_000_000  # bytes of a daemon's log that is begun anew at the next start; one is kept
+LARGEST_LOG: Final = 5_000_000  # bytes of a daemon's log, which is begun anew then; one is kept
 LAST_WORDS: Final = 2000  # bytes of a daemon's log that may tell why it ended
 
 
