@@ -14,10 +14,8 @@ from mcpx.arguments import ArgumentChecker, read_raw_arguments
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.content import Shaped, read_result, shape_tool_result
 from mcpx.registry import Registry
-from mcpx.upstream.caller import Caller, InputAnswers
-from mcpx.upstream.private import Client
 from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import CallTool, OnProgress
+from mcpx.upstream.requests import NOBODY, CallTool, Origin
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,16 +74,11 @@ class Executor:
         tool_name: str,
         arguments: msgspec.Raw | bytes,
         reply: RawReply,
-        on_progress: OnProgress | None = None,
-        *,
-        client: Client | None = None,
-        caller: Caller | None = None,
-        answers: InputAnswers | None = None,
+        origin: Origin = NOBODY,
     ) -> None:
         """Check a call and put it into its server's queue; `reply` gets the raw result.
 
-        `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `caller` is the
-        client behind the call, `answers` what it brings to a call that it repeats.
+        `arguments` is JSON: an object, a string that holds one, null, or nothing at all.
 
         Raises:
             CallError: With the outcome `not_sent`: unknown names, bad arguments, no server.
@@ -93,10 +86,8 @@ class Executor:
         tool = self._registry.tool(server_name, tool_name)
         checked, raw = read_raw_arguments(arguments, tool)
         self._checker.check(tool, checked)
-        call = CallTool(
-            tool_name, raw, on_progress=on_progress, safe=_is_safe(tool), caller=caller, answers=answers
-        )
-        self._registry.session(server_name, client).submit(call, reply)
+        call = CallTool(tool_name, raw, safe=_is_safe(tool), origin=origin)
+        self._registry.session(server_name, origin.client).submit(call, reply)
 
     def shape(self, server_name: str, tool_name: str, result: msgspec.Raw) -> ExecutionResult:
         """The upstream's result in the form for model and program. Raises CallError `protocol_error`."""

@@ -16,10 +16,9 @@ from mcpx.catalog.uris import problem_with
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.caller import Caller, InputAnswers
 from mcpx.upstream.private import Client
 from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import OnProgress, ReadResource
+from mcpx.upstream.requests import NOBODY, Origin, ReadResource
 
 
 class Registry:
@@ -104,27 +103,15 @@ class Registry:
 
     # --- reading
 
-    def submit_read(
-        self,
-        server_name: str,
-        uri: str,
-        reply: RawReply,
-        on_progress: OnProgress | None = None,
-        *,
-        client: Client | None = None,
-        caller: Caller | None = None,
-        answers: InputAnswers | None = None,
-    ) -> None:
+    def submit_read(self, server_name: str, uri: str, reply: RawReply, origin: Origin = NOBODY) -> None:
         """Ask an upstream for a resource; `reply` gets the raw result.
 
         Raises:
             CallError: `unknown_server`, `unknown_resource`, `server_unavailable`, `overloaded`.
         """
         upstream = self.upstream(server_name)
-        request = ReadResource(
-            self.admit(upstream, uri), on_progress=on_progress, caller=caller, answers=answers
-        )
-        self.session(server_name, client).submit(request, reply)
+        request = ReadResource(self.admit(upstream, uri), origin=origin)
+        self.session(server_name, origin.client).submit(request, reply)
 
     def admit(self, upstream: Upstream, uri: str) -> str:
         """The URI to send to that server: as given, or for MCPX's name of one of its resources its own.

@@ -18,9 +18,8 @@ from mcpx.errors import CallError
 from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
 from mcpx.registry import Registry
-from mcpx.upstream.caller import Caller, InputAnswers
 from mcpx.upstream.private import Client
-from mcpx.upstream.requests import Complete, GetPrompt, OnProgress
+from mcpx.upstream.requests import NOBODY, Complete, GetPrompt, OnProgress, Origin
 from supervisors import Actor, ActorRef, Reply
 
 MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
@@ -39,10 +38,7 @@ class Exec(msgspec.Struct, frozen=True):
     server_name: str
     tool_name: str
     arguments: msgspec.Raw | bytes
-    on_progress: OnProgress | None = None
-    client: Client | None = None
-    caller: Caller | None = None
-    answers: InputAnswers | None = None
+    origin: Origin = NOBODY
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -50,10 +46,7 @@ class Read(msgspec.Struct, frozen=True):
 
     server_name: str
     uri: str
-    on_progress: OnProgress | None = None
-    client: Client | None = None
-    caller: Caller | None = None
-    answers: InputAnswers | None = None
+    origin: Origin = NOBODY
 
 
 class Forward(msgspec.Struct, frozen=True):
@@ -61,14 +54,7 @@ class Forward(msgspec.Struct, frozen=True):
 
     server_name: str
     request: GetPrompt | Complete
-    on_progress: OnProgress | None = None
-    client: Client | None = None
-    caller: Caller | None = None
-    answers: InputAnswers | None = None
-
-    def with_all(self) -> GetPrompt | Complete:
-        """The request with what came along."""
-        return replace(self.request, on_progress=self.on_progress, caller=self.caller, answers=self.answers)
+    origin: Origin = NOBODY
 
 
 Message = Inspect | Exec | Read | Forward
@@ -97,23 +83,13 @@ class RouterActor(Actor[Message]):
         match message:
             case Inspect(server, tool):
                 reply.resolve(self._inspector.inspect(server, tool))
-            case Exec(server, tool, arguments, on_progress, client=client, caller=caller, answers=answers):
-                self._executor.dispatch(
-                    server,
-                    tool,
-                    arguments,
-                    reply,
-                    on_progress,
-                    client=client,
-                    caller=caller,
-                    answers=answers,
-                )
-            case Read(server, uri, on_progress, client=client, caller=caller, answers=answers):
-                self._registry.submit_read(
-                    server, uri, reply, on_progress, client=client, caller=caller, answers=answers
-                )
-            case Forward(server, client=client):
-                self._registry.session(server, client).submit(message.with_all(), reply)
+            case Exec(server, tool, arguments, origin):
+                self._executor.dispatch(server, tool, arguments, reply, origin)
+            case Read(server, uri, origin):
+                self._registry.submit_read(server, uri, reply, origin)
+            case Forward(server, request, origin):
+                session = self._registry.session(server, origin.client)
+                session.submit(replace(request, origin=origin), reply)
 
 
 class Router:
@@ -142,7 +118,7 @@ class Router:
         await self._registry.upstream(server_name).await_catalogue()
         encoded = msgspec.json.encode(arguments)
         raw: msgspec.Raw = await self._ref.ask(
-            Exec(server_name, tool_name, encoded, on_progress, client=client)
+            Exec(server_name, tool_name, encoded, Origin(client=client, on_progress=on_progress))
         )
         return self._executor.shape(server_name, tool_name, raw)
 
@@ -155,5 +131,5 @@ class Router:
     async def read(self, server_name: str, uri: str, *, client: Client | None = None) -> Shaped:
         """Read a resource."""
         await self._registry.upstream(server_name).await_catalogue()
-        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, client=client))
+        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, Origin(client=client)))
         return shape_resource(read_result(raw, server=server_name), uri=uri, server=server_name)

@@ -29,7 +29,7 @@ from mcpx.hub import Hub
 from mcpx.router import Exec, Read
 from mcpx.upstream.caller import InputAnswers, read_capabilities
 from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import OnProgress
+from mcpx.upstream.requests import OnProgress, Origin
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import Bytes, RequestId
@@ -117,14 +117,19 @@ class FastLane:
         if upstream is None or upstream.catalogue is None:
             return None
         if params.name == tools.EXEC and given.tool_name:
-            progress, caller = self._progress(wire, params.meta), self._caller_of(wire, params.meta)
-            answers = _answers(params)
-            names = (given.server_name, given.tool_name, given.arguments)
-            return Exec(*names, progress, client=self._client, caller=caller, answers=answers)
+            origin = self._origin(wire, params)
+            return Exec(given.server_name, given.tool_name, given.arguments, origin)
         if params.name == tools.RESOURCES and given.uri:
-            caller, answers = self._caller_of(wire, params.meta), _answers(params)
-            return Read(given.server_name, given.uri, client=self._client, caller=caller, answers=answers)
+            return Read(given.server_name, given.uri, self._origin(wire, params))
         return None
+
+    def _origin(self, wire: WireDispatcher, params: _Params) -> Origin:
+        return Origin(
+            client=self._client,
+            caller=self._caller_of(wire, params.meta),
+            answers=_answers(params),
+            on_progress=self._progress(wire, params.meta),
+        )
 
     def _caller_of(self, wire: WireDispatcher, meta: _Meta | None) -> StreamCaller:
         if self._connection.era is Era.MODERN and meta is not None:
@@ -242,7 +247,7 @@ class _Call:
         self.key = coerce_request_id(request_id)
         self.message = message
         self.structured = structured
-        self.caller = message.caller
+        self.caller = message.origin.caller
 
     def answer(self, pieces: list[Bytes]) -> None:
         """It is over."""

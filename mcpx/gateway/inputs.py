@@ -69,7 +69,7 @@ async def settle(
         raise need
     for round_number in range(ROUNDS):
         answers = await _ask_all(need, caller, seconds, round_number)
-        raw = await send(replace(message, answers=answers))
+        raw = await send(replace(message, origin=replace(message.origin, answers=answers)))
         try:
             return shape(raw)
         except InputRequired as more:

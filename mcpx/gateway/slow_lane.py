@@ -24,6 +24,7 @@ from mcpx.gateway.askable import Delivery, Outbox, RequestCaller
 from mcpx.hub import Hub
 from mcpx.router import Exec, Forward, Read
 from mcpx.upstream.caller import InputAnswers
+from mcpx.upstream.requests import Origin
 
 Context = ServerRequestContext[Any, Any]
 Message = Exec | Read | Forward
@@ -40,9 +41,14 @@ async def run(hub: Hub, ctx: Context, message: Message, shape: Callable[[msgspec
     caller = RequestCaller(ctx, hub, telling.put)
     if caller.modern:
         hub.audience.pass_by(caller.log_level)
-    message = replace(message, client=caller.session_of, caller=caller, answers=_answers(ctx))
-    if ctx.meta and ctx.meta.get("progress_token") is not None:
-        message = replace(message, on_progress=_to_client(ctx, telling.put))
+    wants_progress = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
+    origin = Origin(
+        client=caller.session_of,
+        caller=caller,
+        answers=_answers(ctx),
+        on_progress=_to_client(ctx, telling.put) if wants_progress else None,
+    )
+    message = replace(message, origin=origin)
     failure: CallError | None = None
     result: R | JSON = {}
     async with anyio.create_task_group() as tasks:

@@ -152,7 +152,7 @@ class Upstream:
         Raises:
             CallError: `not_sent`, where none of that is possible; or the held call is over.
         """
-        if request.answers is None or not self._holds.go_on(request, reply):
+        if request.origin.answers is None or not self._holds.go_on(request, reply):
             self.queue.submit(request, reply)
 
     def succeed(self, old: Upstream) -> None:

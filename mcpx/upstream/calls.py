@@ -60,8 +60,8 @@ class _InFlight:
         self.position = position  # where it begins in what was sent
         self.started = time.monotonic()
         self.sent: Sent | None = None
-        self.caller = request.caller  # it and `on_progress` change when a held call goes on
-        self.on_progress = request.on_progress
+        self.caller = request.origin.caller  # it and `on_progress` change when a held call goes on
+        self.on_progress = request.origin.on_progress
         self.endings: list[Callable[[], None]] = []
 
     def end(self) -> None:

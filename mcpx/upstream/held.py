@@ -92,7 +92,7 @@ class HeldCall:
             self._timer.cancel()
         self.listener = reply
         reply.on_abandon = self.end
-        self.call.caller, self.call.on_progress = request.caller, request.on_progress
+        self.call.caller, self.call.on_progress = request.origin.caller, request.origin.on_progress
         for key, value in _responses(answers).items():
             question = self._questions.pop(key, None)
             if question is not None and not question.answer.done():
@@ -156,7 +156,7 @@ class Holds:
         Raises:
             CallError: The call is over, or it was another's.
         """
-        answers = request.answers
+        answers = request.origin.answers
         if answers is None or answers.state is None or not answers.state.startswith(PREFIX):
             return False
         held = self._held.get(answers.state)

@@ -1,20 +1,37 @@
 """The messages that an upstream actor takes: a closed union of frozen structs.
 
 What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
-The answer to each is the raw JSON of the result (`msgspec.Raw`). `caller` is the client behind a request
-(None: nobody who can be asked or told anything), `answers` what it brings to a request that it repeats.
+The answer to each is the raw JSON of the result (`msgspec.Raw`). The `Origin` of a request travels with it
+from the door to the server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from mcpx.upstream.caller import Caller, InputAnswers
+from mcpx.upstream.private import Client
 
 OnProgress = Callable[[float, float | None, str | None], None]
 """Told of progress: done so far, the total where it is known, a text. Must not raise."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a request comes from. Nothing of it is known of a program that uses MCPX as a library."""
+
+    client: Client | None = None
+    """Whose session it takes, with a server that has one for each client."""
+    caller: Caller | None = None
+    """The client behind it, who can be asked and told things on the way."""
+    answers: InputAnswers | None = None
+    """What the client brings to a request that it repeats."""
+    on_progress: OnProgress | None = None
+
+
+NOBODY: Final = Origin()
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,11 +41,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to run it twice does no harm: then it may be sent once more after a lost connection."""
     turned_away: bool = False
     """Whether a session which was over has turned it away, unread: that happens once only."""
-    on_progress: OnProgress | None = None
-    caller: Caller | None = None
-    """The client behind it; None where there is nobody who can be asked or told anything."""
-    answers: InputAnswers | None = None
-    """What the client brings to a request that it repeats."""
+    origin: Origin = NOBODY
 
 
 class CallTool(_Request, frozen=True):

@@ -100,7 +100,7 @@ class WireSender:
         return self._channel.position
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        outgoing, caller = self._outgoing, request.caller
+        outgoing, caller = self._outgoing, request.origin.caller
         more: list[bytes] = []
         if self._modern is None:
             meta = b""
@@ -108,8 +108,8 @@ class WireSender:
                 self._telling.raise_at_once(caller.log_level)
         else:
             meta = self._modern.of(caller)
-            if request.answers is not None:
-                more = request.answers.members()
+            if request.origin.answers is not None:
+                more = request.origin.answers.members()
         request_id = outgoing.mint()
         token = str(request_id).encode()
         params = b"".join(
@@ -189,8 +189,8 @@ class SessionSender:
         REQUEST.set(request)  # what comes in on its stream belongs to it
         with scope:
             try:
-                if request.caller is not None:
-                    await self._telling.raise_first(request.caller.log_level)
+                if request.origin.caller is not None:
+                    await self._telling.raise_first(request.origin.caller.log_level)
                 result = await self._session.send_request(
                     _typed(request), _AS_IT_CAME, progress_callback=progressed
                 )
@@ -220,6 +220,7 @@ class _SentBySession:
 
 def _typed(request: Request) -> Typed:
     """The request as the SDK has it."""
-    more = [] if request.answers is None else request.answers.members()
+    answers = request.origin.answers
+    more = [] if answers is None else answers.members()
     params = msgspec.json.decode(b"".join((b"{", *request.params(), *more, b"}")))
     return _TYPES[type(request)].model_validate({"method": request.method, "params": params}, by_name=False)

@@ -15,6 +15,7 @@ from mcpx.router import Exec
 from mcpx.upstream.caller import InputAnswers, read_capabilities
 from mcpx.upstream.held import HeldCall
 from mcpx.upstream.queue import RawReply
+from mcpx.upstream.requests import Origin
 from tests.mcpx.passing.people import PATIENCE_S, asking_server
 from tests.mcpx.scripted import config_of
 
@@ -79,7 +80,7 @@ class Desk:
     ) -> RawReply:
         given = msgspec.json.encode(arguments)
         reply = RawReply()
-        self.hub.router_ref.request(Exec("s", tool, given, caller=caller, answers=answers), reply)
+        self.hub.router_ref.request(Exec("s", tool, given, Origin(caller=caller, answers=answers)), reply)
         return reply
 
     async def result(self, reply: RawReply) -> dict[str, Any]:
