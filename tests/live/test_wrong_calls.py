@@ -17,6 +17,7 @@ GOOD = {"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Toky
 def recorded(gateway, scratch):
     """The gateway, whose server `recorded` is there."""
     servers.require(servers.live_server("time", scratch))
+    gateway.wait_for("upstream.ready", server="recorded")
     return gateway
 
 
