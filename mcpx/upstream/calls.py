@@ -10,6 +10,7 @@ their slot is free.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
@@ -30,8 +31,10 @@ from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.sending import Sender, Sent
 from mcpx.upstream.session import UpstreamSession
+from mcpx.wire.channel import TELLS_UNREAD
 from supervisors import ActorRef, Envelope
 
+RESTED_S: Final = 0.001  # without an answer: longer than a client takes that calls without a pause
 SEE_OUT_S: Final = 5.0  # for a server that takes nothing new; its calls end sooner where it is dead
 PutBack = Callable[[Request, RawReply, CallError | None], None]
 """Queue a request again whose connection was lost.
@@ -46,6 +49,7 @@ class _InFlight:
     __slots__ = (
         "caller",
         "endings",
+        "never_seen",
         "on_progress",
         "position",
         "reply",
@@ -63,6 +67,7 @@ class _InFlight:
         self.caller = request.origin.caller  # it and `on_progress` change when a held call goes on
         self.on_progress = request.origin.on_progress
         self.endings: list[Callable[[], None]] = []
+        self.never_seen = False  # the server was killed before it could see the call, whoever took its bytes
 
     def end(self) -> None:
         """It is over: tell who asked on its behalf."""
@@ -84,6 +89,7 @@ class Calls:
         counters: Counters,
         put_back: PutBack,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._link = session.link
         self._lost_as = session.lost
         self._sender = sender
@@ -165,8 +171,8 @@ class Calls:
         reply = envelope.reply
         if reply is None or reply.settled:
             return
-        if not self._link.alive() or (not len(self._in_flight) and self._link.doomed()):
-            # dead or dying, though we have not been told yet; with calls in flight the look is not worth it
+        alone = not len(self._in_flight)
+        if not self._takes_calls(alone=alone):
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
             return
@@ -182,6 +188,33 @@ class Calls:
         )
         if len(self._in_flight) >= self._most:
             self._mailbox.detach()
+        if alone and call.position is not None:
+            self._loop.call_soon(self._look_after, call)  # when it has been written
+
+    def _takes_calls(self, *, alone: bool) -> bool:
+        """Whether the server is not dead or dying, though we may not have been told yet.
+
+        In a busy moment that is not asked of the kernel where it tells afterwards what the server has read:
+        a call to a dead one is unread, and goes to the next.
+        """
+        link = self._link
+        if not TELLS_UNREAD or link.pid is None or (alone and self._is_rested()):
+            return link.alive() and not link.doomed()
+        return not link.lost.is_set()
+
+    def _is_rested(self) -> bool:
+        """Whether nothing came for a while: then there is time for a closer look before a call is sent."""
+        return time.monotonic() - self.answered_at > RESTED_S
+
+    def _look_after(self, call: _InFlight) -> None:
+        """See whether the server was killed before the call reached it.
+
+        A process for which a fatal signal waits runs no more code of its own, though a read that it is
+        blocked in may still take what is written: what is unread then, it never sees.
+        """
+        if call.position is not None and self._link.doomed():
+            unread = self._link.first_unread()
+            call.never_seen = unread is not None and call.position >= unread
 
     def _answered(self, call: _InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if error is not None and self._link.lost.is_set() and not isinstance(error, NotCarriedOut):
@@ -272,7 +305,9 @@ class Calls:
 
 
 def _is_unread(call: _InFlight, unread: int | None) -> bool:
-    """Whether the server provably has not read the first byte of a call, nor will: it counts as not sent."""
+    """Whether the server provably has not seen the first byte of a call, nor will: it counts as not sent."""
+    if call.never_seen:
+        return True
     if unread is not None and call.position is not None:
         return call.position >= unread
     return call.sent is not None and call.sent.recall()

@@ -25,6 +25,7 @@ JOINED: Final = 131072  # bytes up to which pieces are copied together; beyond, 
 PIECES: Final = 512  # at most in one gathered write; below every system's IOV_MAX
 HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
 LOW_WATER: Final = 1 << 18
+TELLS_UNREAD: Final = sys.platform.startswith("linux")  # whether a pipe tells what its reader has not read
 PIPE_SIZE: Final = 1 << 20  # bytes a pipe is asked to hold: a large message takes fewer turns to and fro
 
 
@@ -176,7 +177,7 @@ class Channel:
 
         A pipe keeps what was written but not read, also after its reader has died (pipe(7), FIONREAD).
         """
-        if not sys.platform.startswith("linux"):
+        if not TELLS_UNREAD:
             return None
         try:
             answer = fcntl.ioctl(self._write_fd, termios.FIONREAD, b"\0\0\0\0")
