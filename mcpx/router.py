@@ -32,7 +32,7 @@ class Inspect(msgspec.Struct, frozen=True):
     tool_name: str | None = None
 
 
-class Exec(msgspec.Struct, frozen=True):
+class Exec(msgspec.Struct, frozen=True, gc=False):
     """Run a tool; the answer is the upstream's raw result."""
 
     server_name: str
@@ -41,7 +41,7 @@ class Exec(msgspec.Struct, frozen=True):
     origin: Origin = NOBODY
 
 
-class Read(msgspec.Struct, frozen=True):
+class Read(msgspec.Struct, frozen=True, gc=False):
     """Read a resource; the answer is the upstream's raw result."""
 
     server_name: str
@@ -49,7 +49,7 @@ class Read(msgspec.Struct, frozen=True):
     origin: Origin = NOBODY
 
 
-class Forward(msgspec.Struct, frozen=True):
+class Forward(msgspec.Struct, frozen=True, gc=False):
     """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
 
     server_name: str

@@ -95,7 +95,7 @@ class ChildProcess:
         if self._statfd is None:
             return []
         try:
-            return os.pread(self._statfd, STAT_SIZE, 0).rpartition(b") ")[2].split()
+            return os.pread(self._statfd, STAT_SIZE, 0).rpartition(b") ")[2].split(b" ", PENDING + 1)
         except OSError:  # it is gone, or was seen off
             return []
 

@@ -2,7 +2,7 @@
 
 What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
 The answer to each is the raw JSON of the result (`msgspec.Raw`). The `Origin` of a request travels with it
-from the door to the server.
+from the door to the server. None of them is ever part of a cycle, so the collector need not look at them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OnProgress = Callable[[float, float | None, str | None], None]
 """Told of progress: done so far, the total where it is known, a text. Must not raise."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a request comes from. Nothing of it is known of a program that uses MCPX as a library."""
 
     client: Client | None = None
@@ -34,7 +34,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 NOBODY: Final = Origin()
 
 
-class _Request(msgspec.Struct, frozen=True, kw_only=True):
+class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What goes with every request."""
 
     safe: bool = True
@@ -44,7 +44,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin = NOBODY
 
 
-class CallTool(_Request, frozen=True):
+class CallTool(_Request, frozen=True, gc=False):
     """Run a tool. `arguments` is the JSON of an object that has been checked."""
 
     name: str
@@ -57,7 +57,7 @@ class CallTool(_Request, frozen=True):
         return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', bytes(self.arguments)]
 
 
-class ReadResource(_Request, frozen=True):
+class ReadResource(_Request, frozen=True, gc=False):
     """Read a resource."""
 
     uri: str
@@ -69,7 +69,7 @@ class ReadResource(_Request, frozen=True):
         return [b'"uri":', msgspec.json.encode(self.uri)]
 
 
-class GetPrompt(_Request, frozen=True):
+class GetPrompt(_Request, frozen=True, gc=False):
     """Get a prompt. `arguments` is the JSON of an object, or nothing."""
 
     name: str
@@ -83,7 +83,7 @@ class GetPrompt(_Request, frozen=True):
         return [*named, b',"arguments":', self.arguments] if self.arguments else named
 
 
-class Complete(_Request, frozen=True):
+class Complete(_Request, frozen=True, gc=False):
     """Complete an argument. All three are the JSON of an object; `context` may be nothing."""
 
     ref: bytes
@@ -98,7 +98,7 @@ class Complete(_Request, frozen=True):
         return [*members, b',"context":', self.context] if self.context else members
 
 
-class Subscribe(_Request, frozen=True):
+class Subscribe(_Request, frozen=True, gc=False):
     """Ask to be told of changes of one resource (before 2026-07-28)."""
 
     uri: str
@@ -110,7 +110,7 @@ class Subscribe(_Request, frozen=True):
         return [b'"uri":', msgspec.json.encode(self.uri)]
 
 
-class Unsubscribe(_Request, frozen=True):
+class Unsubscribe(_Request, frozen=True, gc=False):
     """Ask to be told no more (before 2026-07-28)."""
 
     uri: str
