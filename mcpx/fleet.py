@@ -24,8 +24,9 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.reloading import Reloaded
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.audience import Audience
+from mcpx.upstream.caller import Client
 from mcpx.upstream.faults import cause_of
-from mcpx.upstream.private import Client, PrivateSessions
+from mcpx.upstream.private import PrivateSessions
 from mcpx.upstream.told import log_upstream
 from supervisors import (
     Backoff,

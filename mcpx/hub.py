@@ -29,7 +29,7 @@ from mcpx.registry import Registry
 from mcpx.reloading import Reloaded, compare, in_force
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
 from mcpx.upstream.audience import Audience
-from mcpx.upstream.private import Client
+from mcpx.upstream.caller import Client
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 __all__ = ["TEARDOWN_S", "Hub", "Observer", "open_hub"]

@@ -16,7 +16,7 @@ from mcpx.catalog.uris import problem_with
 from mcpx.content import read_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.private import Client
+from mcpx.upstream.caller import Client
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import NOBODY, Origin, ReadResource
 

@@ -18,7 +18,7 @@ from mcpx.errors import CallError
 from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
 from mcpx.registry import Registry
-from mcpx.upstream.private import Client
+from mcpx.upstream.caller import Client
 from mcpx.upstream.requests import NOBODY, Complete, GetPrompt, OnProgress, Origin
 from supervisors import Actor, ActorRef, Reply
 

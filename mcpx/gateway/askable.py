@@ -20,8 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.gateway.caller import caller, connection_of
 from mcpx.hub import Hub
 from mcpx.upstream.audience import LOG, Audience
-from mcpx.upstream.caller import JSON, NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
-from mcpx.upstream.private import STATELESS
+from mcpx.upstream.caller import JSON, NO_CAPABILITIES, STATELESS, Capabilities, OnStep, read_capabilities
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 

@@ -14,7 +14,7 @@ from mcp.server.session import ServerSession
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.hub import Hub
-from mcpx.upstream.private import STATELESS, Client
+from mcpx.upstream.caller import STATELESS, Client
 
 _KEY: Final = "mcpx.client"
 

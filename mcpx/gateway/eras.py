@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from mcpx.gateway.caller import mark
 from mcpx.gateway.server import GatewayServer
-from mcpx.upstream.private import Client
+from mcpx.upstream.caller import Client
 from mcpx.wire.context import WireContext
 from mcpx.wire.dispatcher import WireDispatcher
 

@@ -14,7 +14,7 @@ import msgspec
 from mcpx.catalog.model import JSON
 from mcpx.content import Shaped
 from mcpx.hub import Hub
-from mcpx.upstream.private import Client
+from mcpx.upstream.caller import Client
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from mcpx.gateway.clients import Clients, client_name, wants_structured_content
 from mcpx.gateway.native import Native
 from mcpx.hub import Hub
 from mcpx.router import Exec, Read
-from mcpx.upstream.private import Client
+from mcpx.upstream.caller import Client
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]

@@ -25,6 +25,7 @@ from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.asking import Asking
 from mcpx.upstream.audience import Audience
+from mcpx.upstream.caller import Client
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.describing import Describer
 from mcpx.upstream.faults import BadListing
@@ -33,7 +34,7 @@ from mcpx.upstream.health import Health
 from mcpx.upstream.held import Holds
 from mcpx.upstream.listing import list_catalogue
 from mcpx.upstream.logs import LogRelay
-from mcpx.upstream.private import Client, PrivateSessions
+from mcpx.upstream.private import PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session import Passing, UpstreamSession, open_session
@@ -86,7 +87,7 @@ class Upstream:
         self.child = child or config.name
         self.catalogue: Catalogue | None = None
         self.client = client
-        self.private: PrivateSessions | None = None
+        self.private: PrivateSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
         self.counters = counters or Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)

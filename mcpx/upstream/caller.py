@@ -1,5 +1,6 @@
 """Who made a call: what an upstream's questions and log messages need to know of the client behind it.
 
+A `Client` is an identity and nothing more: whose session it is, where each client has its own.
 A `Caller` travels with a request. The gateway makes it, knowing how to reach its client; the upstream layer
 asks it, tells it, and never learns what it is. Everything here is pure.
 """
@@ -99,6 +100,19 @@ def read_capabilities(raw: bytes) -> Capabilities:
 
 
 NO_CAPABILITIES: Final = Capabilities(_Declared())
+
+
+class Client:
+    """One client of MCPX, told apart by identity, from its first call until it leaves."""
+
+    __slots__ = ("here",)
+
+    def __init__(self) -> None:
+        self.here = True
+
+
+STATELESS: Final = Client()
+"""Stands for requests that no session connects (2026-07-28 over HTTP): nobody can tell whose they are."""
 
 
 class Caller(Protocol):

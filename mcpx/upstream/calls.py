@@ -27,9 +27,10 @@ from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.faults import ConnectionLost, call_error, died
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.held import Running
+from mcpx.upstream.in_flight import InFlight
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
-from mcpx.upstream.sending import Sender, Sent
+from mcpx.upstream.sending import Sender
 from mcpx.upstream.session import UpstreamSession
 from mcpx.wire.channel import TELLS_UNREAD
 from supervisors import ActorRef, Envelope
@@ -41,39 +42,6 @@ PutBack = Callable[[Request, RawReply, CallError | None], None]
 
 The error is for the case that nobody takes it in time; without one it counts as never sent.
 """
-
-
-class _InFlight:
-    """One request that the server has."""
-
-    __slots__ = (
-        "caller",
-        "endings",
-        "never_seen",
-        "on_progress",
-        "position",
-        "reply",
-        "request",
-        "sent",
-        "started",
-    )
-
-    def __init__(self, request: Request, reply: RawReply, position: int | None) -> None:
-        self.request = request
-        self.reply = reply
-        self.position = position  # where it begins in what was sent
-        self.started = time.monotonic()
-        self.sent: Sent | None = None
-        self.caller = request.origin.caller  # it and `on_progress` change when a held call goes on
-        self.on_progress = request.origin.on_progress
-        self.endings: list[Callable[[], None]] = []
-        self.never_seen = False  # the server was killed before it could see the call, whoever took its bytes
-
-    def end(self) -> None:
-        """It is over: tell who asked on its behalf."""
-        endings, self.endings = self.endings, []
-        for told in endings:
-            told()
 
 
 class Calls:
@@ -97,7 +65,7 @@ class Calls:
         self._server = config.name
         self._timeout = config.limits.call_timeout
         self._most = config.limits.max_concurrency
-        self._in_flight: Expiry[_InFlight] = Expiry(self._timeout, self._expire)
+        self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
         self._counters = counters
         self._put_back = put_back
         self._open = False
@@ -176,7 +144,7 @@ class Calls:
             self._mailbox.detach()
             self._mailbox.put_back(envelope)
             return
-        call = _InFlight(envelope.message, reply, self._sender.position())
+        call = InFlight(envelope.message, reply, self._sender.position())
         self._counters.calls += 1
         self._counters.in_flight += 1
         self._in_flight.add(call)
@@ -206,7 +174,7 @@ class Calls:
         """Whether nothing came for a while: then there is time for a closer look before a call is sent."""
         return time.monotonic() - self.answered_at > RESTED_S
 
-    def _look_after(self, call: _InFlight) -> None:
+    def _look_after(self, call: InFlight) -> None:
         """See whether the server was killed before the call reached it.
 
         A process for which a fatal signal waits runs no more code of its own, though a read that it is
@@ -216,7 +184,7 @@ class Calls:
             unread = self._link.first_unread()
             call.never_seen = unread is not None and call.position >= unread
 
-    def _answered(self, call: _InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
+    def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if error is not None and self._link.lost.is_set() and not isinstance(error, NotCarriedOut):
             return  # `close` settles it, and knows why
         if not isinstance(error, Dropped | NotCarriedOut):
@@ -229,7 +197,7 @@ class Calls:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
 
-    def _goes_again(self, call: _InFlight, error: Exception) -> bool:
+    def _goes_again(self, call: InFlight, error: Exception) -> bool:
         """Queue a request again that was lost alone, where that is safe; the session may live on."""
         request = call.request
         if call.reply.settled or not self._open:
@@ -245,7 +213,7 @@ class Calls:
             self._mailbox.attach(self._take)
         return True
 
-    def _release(self, call: _InFlight) -> bool:
+    def _release(self, call: InFlight) -> bool:
         """Free the call's slot; false if that was done before."""
         if not self._in_flight.discard(call):
             return False
@@ -261,18 +229,18 @@ class Calls:
         if self._open and len(self._in_flight) == self._most - 1:
             self._mailbox.attach(self._take)
 
-    def _progressed(self, call: _InFlight, progress: float, total: float | None, message: str | None) -> None:
+    def _progressed(self, call: InFlight, progress: float, total: float | None, message: str | None) -> None:
         """Progress starts the call's timeout anew, and goes to whoever asked."""
         self._in_flight.renew(call)
         if call.on_progress is not None and not call.reply.settled:
             call.on_progress(progress, total, message)
 
-    def _abandon(self, call: _InFlight) -> None:
+    def _abandon(self, call: InFlight) -> None:
         if self._release(call) and call.sent is not None:
             self._counters.errors[str(Code.CANCELLED)] += 1
             call.sent.cancel("the caller cancelled")
 
-    def _expire(self, call: _InFlight) -> None:
+    def _expire(self, call: InFlight) -> None:
         if call.endings:
             call.end()
         self._freed()
@@ -283,7 +251,7 @@ class Calls:
         tool = tool_of(call.request)
         self._reject(call.reply, CallError(Code.TIMEOUT, text, server=self._server, tool=tool))
 
-    def _lose(self, call: _InFlight, unread: int | None) -> None:
+    def _lose(self, call: InFlight, unread: int | None) -> None:
         """The session ended with the request in flight: queue it again if that is safe, else say so."""
         if call.endings:
             call.end()
@@ -292,7 +260,7 @@ class Calls:
         error = died(str(reason), reason.stderr, server=self._server, tool=tool_of(call.request))
         if call.reply.settled or not lost:
             self._reject(call.reply, error)
-        elif _is_unread(call, unread):
+        elif call.is_unread(unread):
             self._put_back(call.request, call.reply, None)
         elif call.request.safe:
             self._put_back(replace(call.request, safe=False), call.reply, error)
@@ -302,12 +270,3 @@ class Calls:
     def _reject(self, reply: RawReply, error: CallError) -> None:
         if reply.reject(error):
             self._counters.errors[str(error.code)] += 1
-
-
-def _is_unread(call: _InFlight, unread: int | None) -> bool:
-    """Whether the server provably has not seen the first byte of a call, nor will: it counts as not sent."""
-    if call.never_seen:
-        return True
-    if unread is not None and call.position is not None:
-        return call.position >= unread
-    return call.sent is not None and call.sent.recall()

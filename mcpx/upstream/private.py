@@ -8,36 +8,24 @@ costs nothing. Owned by the server's `Upstream`; opened and ended by the fleet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Generic, TypeVar
 
 from mcpx.errors import CallError, Code
+from mcpx.upstream.caller import STATELESS, Client
 
-if TYPE_CHECKING:
-    from mcpx.upstream.actor import Upstream
-
-
-class Client:
-    """One client of MCPX, told apart by identity, from its first call until it leaves."""
-
-    __slots__ = ("here",)
-
-    def __init__(self) -> None:
-        self.here = True
+S = TypeVar("S")
+"""A session with the server, as the fleet makes it."""
 
 
-STATELESS: Final = Client()
-"""Stands for requests that no session connects (2026-07-28 over HTTP): nobody can tell whose they are."""
-
-
-class PrivateSessions:
+class PrivateSessions(Generic[S]):
     """By client. `open_for` makes one, and has it supervised."""
 
-    def __init__(self, server: str, open_for: Callable[[Client], Upstream]) -> None:
+    def __init__(self, server: str, open_for: Callable[[Client], S]) -> None:
         self._server = server
         self._open_for = open_for
-        self._of: dict[Client, Upstream] = {}
+        self._of: dict[Client, S] = {}
 
-    def of(self, client: Client) -> Upstream:
+    def of(self, client: Client) -> S:
         """The client's own session, opened now if it has none.
 
         Raises:
@@ -60,11 +48,11 @@ class PrivateSessions:
             text = f"{self._server} is not available ({why}); nothing was sent"
             raise CallError(Code.SERVER_UNAVAILABLE, text, server=self._server, details={"cause": why})
 
-    def leave(self, client: Client) -> Upstream | None:
+    def leave(self, client: Client) -> S | None:
         """The session of a client that leaves, which is to be ended; None if it has none."""
         return self._of.pop(client, None)
 
-    def __iter__(self) -> Iterator[Upstream]:
+    def __iter__(self) -> Iterator[S]:
         return iter(list(self._of.values()))
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ from mcpx.errors import CallError, Code, Outcome
 from mcpx.gateway.clients import Clients
 from mcpx.gateway.server import GatewayServer
 from mcpx.status import snapshot
-from mcpx.upstream.private import STATELESS, Client
+from mcpx.upstream.caller import STATELESS, Client
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
 from tests.mcpx.serving import ENVELOPE, alive_in_group, serving, write_config
