@@ -1,7 +1,7 @@
 """The supervisor: the shell around `lifecycle.step`.
 
-It owns its children's states, tasks and timers. It feeds facts to `step` one after the other and carries
-out the commands; it decides nothing itself but three things that concern children together: which
+It owns its children (each a `Charge`). It feeds facts to `step` one after the other and has the commands
+carried out; it decides nothing itself but three things that concern children together: which
 siblings go down with a failed one (`strategy`), when failures are too many (`intensity`), and how many
 may start at a time (`max_starting`, urgent ones first).
 
@@ -21,7 +21,8 @@ import anyio
 import anyio.abc
 
 from supervisors import lifecycle
-from supervisors.child import ChildSpec, Incarnation, run_incarnation
+from supervisors.charge import Charge
+from supervisors.child import ChildSpec, Incarnation
 from supervisors.errors import (
     DuplicateChild,
     NoSuchChild,
@@ -29,26 +30,12 @@ from supervisors.errors import (
     SupervisorError,
     TooManyRestarts,
 )
-from supervisors.events import Cause, ChildStuck, Event
+from supervisors.events import Event
 from supervisors.lifecycle import Announce, Arm, Command, Disarm, Fact, Halt, Phase, Spawn, State
 from supervisors.policy import Intensity
 from supervisors.strategy import Strategy, siblings_to_restart
 
 Observer = Callable[[Event], None]
-
-
-class _Child:
-    """One child as the shell sees it: its specification, its state, what runs for it now."""
-
-    def __init__(self, spec: ChildSpec) -> None:
-        self.spec = spec
-        self.state = State(child=spec.name, policy=spec.policy)
-        self.incarnation: Incarnation | None = None
-        self.scope = anyio.CancelScope()
-        self.timer: anyio.CancelScope | None = None
-        self.held: int | None = None  # generation of a start that is held back
-        self.done = anyio.Event()
-        self.dismissed = False
 
 
 class Supervisor:
@@ -71,8 +58,8 @@ class Supervisor:
         self._stop_together = stop_together
         self._observe = observe
         self._roll = roll
-        self._children: dict[str, _Child] = {}
-        self._facts: deque[tuple[_Child, Fact]] = deque()
+        self._children: dict[str, Charge] = {}
+        self._facts: deque[tuple[Charge, Fact]] = deque()
         self._feeding = False
         self._tasks: anyio.abc.TaskGroup | None = None
         self._over = anyio.Event()
@@ -89,7 +76,7 @@ class Supervisor:
         """
         if spec.name in self._children:
             raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
-        self._children[spec.name] = child = _Child(spec)
+        self._children[spec.name] = child = Charge(spec, self._feed)
         if self._tasks is not None:
             self._feed(child, lifecycle.Start())
 
@@ -130,7 +117,7 @@ class Supervisor:
         """End a child's incarnation and start the next, without counting a failure. Raises NoSuchChild."""
         self._feed(self._child(name), lifecycle.Recycle())
 
-    def _child(self, name: str) -> _Child:
+    def _child(self, name: str) -> Charge:
         try:
             return self._children[name]
         except KeyError:
@@ -149,7 +136,7 @@ class Supervisor:
         self._restarts.clear()
         self._facts.clear()
         for child in list(self._children.values()):
-            self._children[child.spec.name] = _Child(child.spec)
+            self._children[child.spec.name] = Charge(child.spec, self._feed)
         try:
             async with anyio.create_task_group() as self._tasks:
                 for child in list(self._children.values()):
@@ -189,7 +176,7 @@ class Supervisor:
 
     # --- facts in, commands out
 
-    def _feed(self, child: _Child, fact: Fact) -> None:
+    def _feed(self, child: Charge, fact: Fact) -> None:
         """Take one fact in. Facts that come up while one is worked on wait for their turn."""
         self._facts.append((child, fact))
         if self._feeding:
@@ -202,7 +189,7 @@ class Supervisor:
         finally:
             self._feeding = False
 
-    def _take_step(self, child: _Child, fact: Fact) -> None:
+    def _take_step(self, child: Charge, fact: Fact) -> None:
         before = child.state
         child.state, commands = lifecycle.step(before, fact, now=anyio.current_time(), roll=self._roll())
         for command in commands:
@@ -212,7 +199,7 @@ class Supervisor:
         if child.state.phase is Phase.DONE and not child.done.is_set():
             self._after_done(child, asked=before.phase is Phase.STOPPING)
 
-    def _after_failure(self, child: _Child) -> None:
+    def _after_failure(self, child: Charge) -> None:
         """What a failure means for the siblings and for the supervisor itself."""
         if child.state.phase is Phase.DONE:
             return
@@ -226,7 +213,7 @@ class Supervisor:
         for name in siblings_to_restart(self._strategy, list(self._children), child.spec.name):
             self._facts.append((self._children[name], lifecycle.Recycle(at)))
 
-    def _after_done(self, child: _Child, *, asked: bool) -> None:
+    def _after_done(self, child: Charge, *, asked: bool) -> None:
         child.done.set()
         if child.dismissed:
             self._children.pop(child.spec.name, None)
@@ -239,28 +226,24 @@ class Supervisor:
                 failure.__cause__ = cause.error
                 self._escalate(failure)
 
-    def _perform(self, child: _Child, command: Command) -> None:
+    def _perform(self, child: Charge, command: Command) -> None:
         match command:
             case Announce(event):
                 self._observe(event)
             case Spawn(generation):
                 child.held = generation
             case Halt():
-                self._halt(child)
+                child.halt(self._group, self._observe)
             case Arm(generation, at):
-                self._disarm(child)
-                child.timer = anyio.CancelScope()
-                self._group.start_soon(self._wait_until, child, generation, at, child.timer)
+                child.arm(self._group, generation, at)
             case Disarm():
-                self._disarm(child)
+                child.disarm()
 
     @property
     def _group(self) -> anyio.abc.TaskGroup:
         if self._tasks is None:
             raise SupervisorError("the supervisor does not run")
         return self._tasks
-
-    # --- incarnations
 
     def _release(self) -> None:
         """Start what is held back, as far as siblings still leaving and the limit allow."""
@@ -277,52 +260,4 @@ class Supervisor:
             starting = sum(1 for c in self._children.values() if c.state.phase is Phase.STARTING)
             held = held[: max(0, self._max_starting - (starting - len(held)))]
         for child in held:
-            self._spawn(child)
-
-    def _spawn(self, child: _Child) -> None:
-        generation, child.held = child.held or 0, None
-        child.incarnation = Incarnation(
-            child.spec.name, generation, lambda number: self._feed(child, lifecycle.Ready(number))
-        )
-        child.scope = anyio.CancelScope()
-        self._group.start_soon(self._live, child, child.incarnation, child.scope, name=child.spec.name)
-
-    async def _live(self, child: _Child, incarnation: Incarnation, scope: anyio.CancelScope) -> None:
-        cause = await run_incarnation(child.spec, incarnation, scope)
-        child.incarnation = None
-        self._feed(child, lifecycle.Exited(incarnation.generation, cause))
-
-    def _halt(self, child: _Child) -> None:
-        if child.held is not None:  # it never ran
-            generation, child.held = child.held, None
-            self._facts.append((child, lifecycle.Exited(generation, Cause("never started", normal=True))))
-        elif child.incarnation is not None:
-            child.incarnation.stop()
-            self._group.start_soon(self._see_off, child, child.incarnation, child.scope)
-
-    async def _see_off(self, child: _Child, incarnation: Incarnation, scope: anyio.CancelScope) -> None:
-        """Cancel an incarnation that overstays its grace, and say so when even that does not end it."""
-        shutdown = child.spec.shutdown
-        grace = shutdown.grace if incarnation.said_ready else 0.0
-        await anyio.sleep(grace)
-        if child.incarnation is not incarnation:
-            return
-        scope.cancel()
-        await anyio.sleep(shutdown.limit)
-        if child.incarnation is incarnation:
-            waited = grace + shutdown.limit
-            self._observe(ChildStuck(child.spec.name, incarnation.generation, waited))
-
-    # --- timers
-
-    async def _wait_until(self, child: _Child, generation: int, at: float, scope: anyio.CancelScope) -> None:
-        with scope:
-            await anyio.sleep_until(at)
-        if not scope.cancelled_caught:
-            child.timer = None
-            self._feed(child, lifecycle.Due(generation))
-
-    def _disarm(self, child: _Child) -> None:
-        if child.timer is not None:
-            child.timer.cancel()
-            child.timer = None
+            child.spawn(self._group)
