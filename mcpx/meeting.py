@@ -11,14 +11,18 @@ import fcntl
 import os
 import socket
 import stat
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from mcpx.errors import MCPXError
 from mcpx.state import config_file, ensure_folder, runtime_folder, state_folder
 
-LONGEST_PATH: Final = 100  # bytes of a socket's path; macOS takes 103, Linux 107
+LINUX: Final = sys.platform.startswith("linux")
+LONGEST_PATH: Final = 100  # bytes of a socket's path that any system takes; macOS takes 103, Linux 107
 SEAT_S: Final = 25.0  # for the daemon before this one to leave: its grace time and its servers' teardown
 POLL_S: Final = 0.02  # between two looks for something that is on its way
 CONTROL: Final = b'{"mcpx"'
@@ -48,13 +52,13 @@ def meeting(config: str | os.PathLike[str] | None = None) -> Meeting:
     """The meeting place for the configuration in that file, or in the usual one. Makes nothing.
 
     Raises:
-        MeetingError: The folder's name is too long for a socket.
+        MeetingError: The folder's name is too long for a socket, on a system where that cannot be helped.
     """
     absolute = os.path.abspath(config_file(None if config is None else os.fspath(config)))  # noqa: PTH100 - `..` goes too
     name = digest(absolute)
     folder = runtime_folder()
     path = folder / f"{name}.sock"
-    if len(os.fsencode(path)) > LONGEST_PATH:
+    if is_long(path) and not LINUX:
         raise MeetingError(f"{path}: too long for a socket; name a shorter folder with MCPX_STATE_DIR")
     return Meeting(
         config=absolute,
@@ -64,6 +68,28 @@ def meeting(config: str | os.PathLike[str] | None = None) -> Meeting:
         stopped=path.with_suffix(".stopped"),
         log=state_folder() / f"daemon-{name}.log",
     )
+
+
+def is_long(path: Path) -> bool:
+    """Whether the system may not take it as the path of a socket."""
+    return len(os.fsencode(path)) > LONGEST_PATH
+
+
+@contextmanager
+def address(path: Path) -> Iterator[str]:
+    """A socket's path as the system takes it: a long one goes by way of its folder, held open (proc(5)).
+
+    Raises:
+        OSError: The folder of a long one cannot be opened.
+    """
+    if not is_long(path):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def digest(text: str) -> str:
@@ -113,7 +139,8 @@ def connect(place: Meeting) -> socket.socket | None:
         raise MeetingError(f"{place.socket}: {problem}") from None
     joined = socket.socket(socket.AF_UNIX)
     try:
-        joined.connect(str(place.socket))
+        with address(place.socket) as there:
+            joined.connect(there)
     except OSError:  # refused: its daemon is gone
         joined.close()
         return None

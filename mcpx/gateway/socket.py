@@ -23,7 +23,7 @@ from mcpx.gateway.control import Control, asks_to
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.stream import StreamClient
 from mcpx.hub import Hub
-from mcpx.meeting import CONTROL, Meeting, MeetingError, claim_folder, connect
+from mcpx.meeting import CONTROL, Meeting, MeetingError, address, claim_folder, connect
 from mcpx.wire.channel import Channel
 from supervisors import Incarnation
 
@@ -46,7 +46,8 @@ def listen(place: Meeting) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
-        listener.bind(str(place.socket))
+        with address(place.socket) as here:
+            listener.bind(here)
         listener.listen(BACKLOG)
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
     except OSError as error:
@@ -96,7 +97,7 @@ class SocketDoor:
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave; then let the clients finish."""
         incarnation.ready()
-        log.info("socket.listening", path=self._listener.getsockname())
+        log.info("socket.listening", path=str(self._place.socket))
         async with anyio.create_task_group() as tasks:
             await incarnation.while_wanted(lambda: self._accept(tasks, incarnation))
             if not self._asked_to_stop:

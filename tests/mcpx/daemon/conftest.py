@@ -14,7 +14,7 @@ from tests.mcpx.scripted import Ears
 
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    # a short name: a socket's path holds a hundred bytes
+    # a short name: the tests' own raw clients connect by the socket's path, which holds a hundred bytes
     with tempfile.TemporaryDirectory(prefix="mcpx-") as folder:
         monkeypatch.setenv("MCPX_STATE_DIR", f"{folder}/state")
         made = House(Path(folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.mcpx.daemon.daemons import parameters, processes, until
+from tests.mcpx.daemon.daemons import House, parameters, processes, until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, MODERN
 
@@ -192,6 +193,23 @@ async def test_a_session_of_the_revision_without_a_handshake(house):
         assert MODERN in found["supportedVersions"]
         call = {"name": "exec", "arguments": ECHO, "_meta": ENVELOPE}
         assert text(await client.request("tools/call", call)) == "hi"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere such a folder is refused")
+async def test_a_state_folder_with_a_long_name(house, monkeypatch):
+    long = House(house.folder / ("long" * 40))
+    long.folder.mkdir()
+    monkeypatch.setenv("MCPX_STATE_DIR", f"{long.folder}/state")
+    long.write({"s": entry()})
+    try:
+        async with long.attached() as client:
+            await client.initialize()
+            assert text(await client.call("exec", **ECHO)) == "hi"
+            assert long.status()["daemon"]["clients"] == 1
+            assert len(str(long.place.socket)) > 160
+            assert long.place.socket.is_socket()
+    finally:
+        long.close()
 
 
 async def test_thousands_that_connect_and_vanish_leave_nothing(house):
