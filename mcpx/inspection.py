@@ -48,7 +48,7 @@ class Inspector:
         tool = info.tools.get(tool_name)
         if tool is None:
             raise unknown_tool(info, tool_name, self._registry.list_servers())
-        state = {} if info.ready else {"state": info.describe_state()}
+        state = {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
         plain = {"server": info.name, **state, **tool.to_dict()}
         shown = {"server": info.name, **state, **tool.to_dict(), "input_schema": self._schema(tool)}
         if tool.output_schema is not None and self._schema_compression:
@@ -92,7 +92,7 @@ class Inspector:
 
 
 def _about(info: ServerInfo) -> JSON:
-    about: JSON = {"server": info.name, "state": info.describe_state()}
+    about: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
     if info.instructions:
         about["instructions"] = info.instructions
     return about

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcpx.catalog.model import JSON, ResourceInfo, ServerInfo, ToolInfo
+from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
 from mcpx.catalog.suggest import unknown_resource, unknown_server, unknown_tool
 from mcpx.catalog.uris import problem_with
@@ -98,8 +98,9 @@ class Registry:
 
     def _not_listed(self, info: ServerInfo, tool_name: str | None) -> CallError:
         text = f"{info.name} has not told its tools yet ({info.describe_state()}); nothing was sent"
-        details: JSON = {"state": str(info.state)} | ({"cause": info.cause} if info.cause else {})
-        return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=details)
+        if info.retry_in_s is not None:
+            text += f". Next attempt in {info.retry_in_s:.0f} s"
+        return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=info.why())
 
     # --- reading
 

@@ -172,6 +172,14 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
             text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
         return f"{text}: {self.cause}" if self.cause and not self.ready else text
 
+    def why(self) -> JSON:
+        """For the details of an error: `{state, cause?, retry_in_s?}`."""
+        return _present(state=str(self.state), cause=self.cause, **self.next_attempt())
+
+    def next_attempt(self) -> JSON:
+        """`{retry_in_s}` where an attempt to connect is due, else nothing."""
+        return {} if self.retry_in_s is None else {"retry_in_s": round(max(0.0, self.retry_in_s), 1)}
+
     def to_dict(self) -> JSON:
         """Plain JSON: `{name, state, cause?, retry_in_s?, tools, resources, ...}`, the last two as counts."""
         known = self.catalogue

@@ -157,13 +157,9 @@ class CallQueue:
         """Why the server cannot take this request now, and when it will be tried again."""
         info = self._info()
         text = f"{info.name} is not available ({info.describe_state()}); nothing was sent"
-        details: dict[str, Any] = {"state": str(info.state)}
-        if info.cause:
-            details["cause"] = info.cause
         if info.retry_in_s is not None:
-            details["retry_in_s"] = round(info.retry_in_s, 1)
             text += f". Next attempt in {info.retry_in_s:.0f} s"
-        return self._failed(Code.SERVER_UNAVAILABLE, text, request, details)
+        return self._failed(Code.SERVER_UNAVAILABLE, text, request, info.why())
 
     def _expired(self, request: Request) -> CallError:
         if self.lifecycle_phase() is Phase.UP:

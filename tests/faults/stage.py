@@ -179,8 +179,9 @@ class Stage:
         info = self.upstream.info()
         for text in contains:
             self.check(text in (info.cause or ""), f"the cause does not say {text!r}: {info.cause}")
-        self.check(info.retry_in_s is not None, "there is no next probe")
-        self.check("parked" in info.describe_state(), f"it is shown as {info.describe_state()}")
+        shown = (await self.watch.hub.router.inspect("s")).structured_content or {}
+        self.check(shown.get("state") == f"parked: {info.cause}", f"inspect shows {shown}")
+        self.check(shown.get("retry_in_s") is not None, "inspect names no next probe")
 
     def starts(self) -> int:
         """How many incarnations there have been."""
