@@ -143,6 +143,17 @@ class Stage:
             self.check(text in str(error), f"the error does not say {text!r}: {error}")
         return error
 
+    async def answered_or_caught(self, code: Code, *, contains: str) -> None:
+        """A call is answered, or fails with this code."""
+        try:
+            text = await self.watch.text("act")
+        except CallError as error:
+            self._saw(f"{error.code}, {error.outcome}")
+            self.check(error.code is code, f"the code is {error.code}, not {code}: {error}")
+            return
+        self._saw("the answer")
+        self.check(contains in text, f"the answer is {text[:200]!r}")
+
     def _saw(self, what: str) -> None:
         self.seen.caller_saw = self.seen.caller_saw or what
         if self.seen.error_s is None:

@@ -218,9 +218,8 @@ class WickedServer:
 
     def call_deep_json(self, request_id: Any) -> None:
         deep = b"[" * DEEP + b"]" * DEEP
-        self.write(
-            b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"_meta":{"deep":%s}}}\n' % (request_id, deep)
-        )
+        plain = self.answer(request_id, b"act, with something deep")
+        self.write(plain.replace(b"]}}\n", b'],"_meta":{"deep":%s}}}\n' % deep))
 
     def call_broken_json(self, request_id: Any) -> None:
         self.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[oops]}}\n' % request_id)
