@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from mcpx.catalog.model import ToolInfo
+from mcpx.config.place import kind_of as plain_kind_of
 from mcpx.errors import CallError, Code
 from mcpx.schema_ts import SchemaConverter
 
@@ -31,18 +32,14 @@ def invalid_arguments(tool: ToolInfo, problems: list[Problem]) -> CallError:
 def kind_of(value: Any) -> str:
     """A JSON value, named for a message: `null`, `a boolean`, `the number 3`, `the string "x"`, ..."""
     match value:
-        case None:
-            return "null"
         case bool():
-            return "a boolean"
+            return plain_kind_of(value)
         case int() | float():
             return f"the number {value}"
         case str():
             return f"the string {shown(value)}"
-        case list():
-            return "an array"
         case _:
-            return "an object"
+            return plain_kind_of(value)
 
 
 def shown(value: Any) -> str:

@@ -97,9 +97,7 @@ class Registry:
         return tool
 
     def _not_listed(self, info: ServerInfo, tool_name: str | None) -> CallError:
-        text = f"{info.name} has not told its tools yet ({info.describe_state()}); nothing was sent"
-        if info.retry_in_s is not None:
-            text += f". Next attempt in {info.retry_in_s:.0f} s"
+        text = info.refuse("has not told its tools yet")
         return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=info.why())
 
     # --- reading

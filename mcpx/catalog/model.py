@@ -29,7 +29,7 @@ class State(StrEnum):
     DISABLED = "disabled"
 
 
-def _present(**fields: Any) -> JSON:
+def present(**fields: Any) -> JSON:
     """The fields that carry something: `None` is left out, empty values are kept."""
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -49,7 +49,7 @@ class ToolInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def to_dict(self) -> JSON:
         """Plain JSON with the original JSON Schemas; fields that the server did not give are left out."""
-        return _present(
+        return present(
             name=self.name,
             title=self.title,
             description=self.description,
@@ -82,7 +82,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
             "mime_type": self.mime_type,
             "size": self.size,
         }
-        extra = _present(title=self.title, annotations=self.annotations, icons=self.icons, _meta=self.meta)
+        extra = present(title=self.title, annotations=self.annotations, icons=self.icons, _meta=self.meta)
         return core | extra
 
 
@@ -172,9 +172,14 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
             text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
         return f"{text}: {self.cause}" if self.cause and not self.ready else text
 
+    def refuse(self, what: str) -> str:
+        """Why nothing was sent, and when the server is tried next. `what` goes on from its name."""
+        text = f"{self.name} {what} ({self.describe_state()}); nothing was sent"
+        return text if self.retry_in_s is None else f"{text}. Next attempt in {self.retry_in_s:.0f} s"
+
     def why(self) -> JSON:
         """For the details of an error: `{state, cause?, retry_in_s?}`."""
-        return _present(state=str(self.state), cause=self.cause, **self.next_attempt())
+        return present(state=str(self.state), cause=self.cause, **self.next_attempt())
 
     def next_attempt(self) -> JSON:
         """`{retry_in_s}` where an attempt to connect is due, else nothing."""
@@ -183,7 +188,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def to_dict(self) -> JSON:
         """Plain JSON: `{name, state, cause?, retry_in_s?, tools, resources, ...}`, the last two as counts."""
         known = self.catalogue
-        return _present(
+        return present(
             name=self.name,
             state=str(self.state),
             transport=self.transport,

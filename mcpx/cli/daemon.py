@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.tail import LINES
+
 if TYPE_CHECKING:
     from mcpx.meeting import Meeting
 
@@ -111,7 +113,7 @@ def status(config_path: str | None) -> None:
 @daemon.command(short_help="What it has logged.")
 @with_config
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
-@click.option("-n", "--lines", type=click.IntRange(1), default=100, show_default=True, help="How many.")
+@click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of the daemon's log."""
     from mcpx.cli.tail import show

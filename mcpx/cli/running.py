@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from mcpx.cli.daemon import with_config
+from mcpx.cli.tail import LINES
 
 WATCH_S = 1.0  # between two looks
 RELOAD_S = 60.0  # servers that leave get their grace time
@@ -55,7 +56,7 @@ def restart(server: str, config_path: str | None) -> None:
 @click.argument("server")
 @with_config
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
-@click.option("-n", "--lines", type=click.IntRange(1), default=100, show_default=True, help="How many.")
+@click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of what a SERVER has said on standard error."""
     from mcpx.catalog.suggest import nearest

@@ -22,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.catalog.diff import Diff
 from mcpx.config import StructuredContent
 from mcpx.gateway.askable import ConnectionMember, client_of
+from mcpx.gateway.caller import connection_of
 from mcpx.gateway.post import PostOffice
 from mcpx.gateway.subscribers import Subscribers
 from mcpx.hub import Hub
@@ -64,7 +65,7 @@ class Clients:
 
     async def meet(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware for the SDK's server: remembers each session until it ends."""
-        connection = ctx.session._connection  # noqa: SLF001 - the SDK gives no other way to a session's end
+        connection = connection_of(ctx.session)
         if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS and connection not in self._sessions:
             self._sessions[connection] = ctx.session
             self._hub.audience.join(ConnectionMember(connection, self._hub, self.post))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo
+from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, present
 from mcpx.catalog.naming import offered_prompt, offered_uri
 
 Shown = Callable[[str], str]
@@ -18,7 +18,7 @@ Shown = Callable[[str], str]
 
 def resource(info: ResourceInfo) -> JSON:
     """An entry of `resources/list`."""
-    return _present(
+    return present(
         uri=offered_uri(info.server_name, info.uri),
         name=info.name,
         title=info.title,
@@ -33,7 +33,7 @@ def resource(info: ResourceInfo) -> JSON:
 
 def template(info: TemplateInfo) -> JSON:
     """An entry of `resources/templates/list`."""
-    return _present(
+    return present(
         uriTemplate=offered_uri(info.server_name, info.uri_template),
         name=info.name,
         title=info.title,
@@ -47,7 +47,7 @@ def template(info: TemplateInfo) -> JSON:
 
 def prompt(info: PromptInfo) -> JSON:
     """An entry of `prompts/list`."""
-    return _present(
+    return present(
         name=offered_prompt(info.server_name, info.name),
         title=info.title,
         description=info.description,
@@ -102,7 +102,3 @@ def _renamed(item: Any, shown: Shown) -> Any:
     if isinstance(item, dict) and isinstance(item.get("uri"), str):
         return {**item, "uri": shown(item["uri"])}
     return item
-
-
-def _present(**fields: Any) -> JSON:
-    return {name: value for name, value in fields.items() if value is not None}

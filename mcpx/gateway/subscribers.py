@@ -21,6 +21,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 
 from mcpx.errors import CallError
+from mcpx.gateway.caller import connection_of
 from mcpx.upstream.actor import Upstream
 
 log = structlog.get_logger()
@@ -95,7 +96,7 @@ class Subscribers:
             leave()
 
     def _of(self, session: ServerSession) -> _Subscriber:
-        connection = session._connection  # noqa: SLF001 - the SDK gives no other way to a session's end
+        connection = connection_of(session)
         if connection not in self._subscribers:
             self._subscribers[connection] = _Subscriber(session)
             connection.exit_stack.callback(self._part, connection)

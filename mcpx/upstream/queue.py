@@ -156,10 +156,7 @@ class CallQueue:
     def unavailable(self, request: Request) -> CallError:
         """Why the server cannot take this request now, and when it will be tried again."""
         info = self._info()
-        text = f"{info.name} is not available ({info.describe_state()}); nothing was sent"
-        if info.retry_in_s is not None:
-            text += f". Next attempt in {info.retry_in_s:.0f} s"
-        return self._failed(Code.SERVER_UNAVAILABLE, text, request, info.why())
+        return self._failed(Code.SERVER_UNAVAILABLE, info.refuse("is not available"), request, info.why())
 
     def _expired(self, request: Request) -> CallError:
         if self.lifecycle_phase() is Phase.UP:

@@ -56,16 +56,20 @@ class CallTool(_Request, frozen=True, gc=False):
         return [b'"name":', msgspec.json.encode(self.name), b',"arguments":', bytes(self.arguments)]
 
 
-class ReadResource(_Request, frozen=True, gc=False):
-    """Read a resource."""
+class _AboutResource(_Request, frozen=True, gc=False):
+    """What names one resource and nothing else."""
 
     uri: str
-
-    method = "resources/read"
 
     def params(self) -> list[bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
         return [b'"uri":', msgspec.json.encode(self.uri)]
+
+
+class ReadResource(_AboutResource, frozen=True, gc=False):
+    """Read a resource."""
+
+    method = "resources/read"
 
 
 class GetPrompt(_Request, frozen=True, gc=False):
@@ -97,28 +101,16 @@ class Complete(_Request, frozen=True, gc=False):
         return [*members, b',"context":', self.context] if self.context else members
 
 
-class Subscribe(_Request, frozen=True, gc=False):
+class Subscribe(_AboutResource, frozen=True, gc=False):
     """Ask to be told of changes of one resource (before 2026-07-28)."""
-
-    uri: str
 
     method = "resources/subscribe"
 
-    def params(self) -> list[bytes]:
-        """The members of the request's `params`, in JSON, without the braces."""
-        return [b'"uri":', msgspec.json.encode(self.uri)]
 
-
-class Unsubscribe(_Request, frozen=True, gc=False):
+class Unsubscribe(_AboutResource, frozen=True, gc=False):
     """Ask to be told no more (before 2026-07-28)."""
 
-    uri: str
-
     method = "resources/unsubscribe"
-
-    def params(self) -> list[bytes]:
-        """The members of the request's `params`, in JSON, without the braces."""
-        return [b'"uri":', msgspec.json.encode(self.uri)]
 
 
 Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe

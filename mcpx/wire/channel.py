@@ -48,7 +48,6 @@ class Channel:
         self._pollable = _can_wait(read_fd)
         self._reading = False
         self._ended = False
-        self._in_turn = False
         self._out: deque[bytes | memoryview] = deque()
         self._waiting = 0  # bytes in _out
         self._written = 0  # bytes taken by the system so far

@@ -83,11 +83,10 @@ def wicked(mode: str, folder: Path, mark: str, *, times: int = 1, **settings: An
 class Stage:
     """One fault being played on the server `s`."""
 
-    def __init__(self, watch: Watch, ears: Ears, folder: Path, mark: str, seen: Seen) -> None:
+    def __init__(self, watch: Watch, ears: Ears, folder: Path, seen: Seen) -> None:
         self.watch = watch
         self.ears = ears
         self.folder = folder
-        self.mark = mark
         self.seen = seen
         self.check = seen.check
         self.fault_at = time.monotonic()
@@ -207,9 +206,14 @@ class Stage:
 class Neighbour:
     """The good server next door, called all the while."""
 
-    def __init__(self, watch: Watch, seen: Seen) -> None:
+    def __init__(
+        self, watch: Watch, seen: Seen, *, server: str = "neighbour", soon: float = SOON_S, **arguments: Any
+    ) -> None:
         self.watch = watch
         self.seen = seen
+        self.server = server
+        self.soon = soon
+        self.arguments = arguments
         self.calls = 0
 
     async def call_on(self) -> None:
@@ -220,7 +224,7 @@ class Neighbour:
         """Call it once; whether it answered."""
         begun = time.monotonic()
         try:
-            await self.watch.text("echo", server="neighbour")
+            await self.watch.text("echo", self.arguments, server=self.server)
         except CallError as error:
             self.seen.problems.append(f"the neighbour noticed: {error}")
             return False
@@ -230,10 +234,10 @@ class Neighbour:
 
     async def judge(self) -> None:
         await self.call()
-        incarnation = self.watch.hub.supervisor.state("neighbour").generation
+        incarnation = self.watch.hub.supervisor.state(self.server).generation
         self.seen.check(incarnation == 1, "the neighbour was restarted")
         self.seen.check(self.calls, "the neighbour was never called")
-        self.seen.check(self.seen.neighbour_s < SOON_S, "the neighbour had to wait")
+        self.seen.check(self.seen.neighbour_s < self.soon, "the neighbour had to wait")
 
 
 @asynccontextmanager
@@ -254,7 +258,7 @@ async def stage(
         with Ears(folder / "ears") as ears:
             seen_at = time.monotonic()
             async with open_watched(config_of(servers, **settings), settled=False) as watch:
-                played = Stage(watch, ears, folder, mark, seen)
+                played = Stage(watch, ears, folder, seen)
                 played.fault_at = seen_at
                 neighbour = Neighbour(watch, seen)
                 async with anyio.create_task_group() as tasks:

@@ -22,13 +22,12 @@ import anyio.abc
 from mcpx.catalog.model import State
 from mcpx.errors import CallError, Code, Outcome
 from tests.faults import traces
-from tests.faults.stage import Seen
+from tests.faults.stage import Neighbour, Seen
 from tests.mcpx.scripted import Watch, config_of, entry, open_watched
 
 SERVER = Path(__file__).with_name("wicked_http.py")
 PATIENCE_S = 10.0
 SOON_S = 2.0  # for what takes milliseconds
-PACE_S = 0.02  # between two calls of the neighbour
 LIMIT = 2_000_000  # bytes of a message
 SMALL = {
     "restart": {"initial": 0.05, "cap": 0.1, "healthy_after": 0.001, "park_after": 1000},
@@ -195,19 +194,6 @@ class HttpStage:
         """How often the tool took effect."""
         return (await self.server.order())["counted"].count(tool)
 
-    # --- the neighbour
-
-    async def call_neighbour(self) -> None:
-        while True:
-            begun = time.monotonic()
-            try:
-                await self.watch.text("echo", {"text": "x"}, server="good")
-            except CallError as error:
-                self.check(False, f"the neighbour noticed: {error}")
-                return
-            self.seen.neighbour_s = max(self.seen.neighbour_s, time.monotonic() - begun)
-            await anyio.sleep(PACE_S)
-
 
 @asynccontextmanager
 async def http_stage(
@@ -229,13 +215,13 @@ async def http_stage(
     try:
         async with open_watched(config_of(servers, max_message_bytes=LIMIT)) as watch:
             played = HttpStage(watch, server, seen)
+            neighbour = Neighbour(watch, seen, server="good", soon=SOON_S, text="x")
             async with anyio.create_task_group() as tasks:
                 await watch.becomes(State.READY, "good")
-                tasks.start_soon(played.call_neighbour)
+                tasks.start_soon(neighbour.call_on)
                 yield played
                 tasks.cancel_scope.cancel()
-            seen.check(watch.hub.supervisor.state("good").generation == 1, "the neighbour was restarted")
-            seen.check(seen.neighbour_s < SOON_S, "the neighbour had to wait")
+            await neighbour.judge()
         await _all_hung_up(server, seen)
     finally:
         await server.kill()
