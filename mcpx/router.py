@@ -2,8 +2,9 @@
 
 `RouterActor` serves its mailbox one message at a time and never waits: inspect is answered from the
 snapshots, and a call or a read is checked and handed on, reply slot and all, into its server's queue. So a
-slow server holds nobody up, and the answer goes to the asker without a detour. `Router` is the face for
-the gateway and the command line: it asks the actor and shapes what comes back.
+slow server holds nobody up, and the answer goes to the asker without a detour. Whatever a message makes the
+actor raise becomes the answer to that message; nothing that anybody sends can end it. `Router` is the face
+for the gateway and the command line: it asks the actor and shapes what comes back.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.content import Shaped, read_result, shape_resource
-from mcpx.errors import CallError
+from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
+from mcpx.observe.contained import contain
 from mcpx.registry import Registry
 from mcpx.upstream.caller import Client
 from mcpx.upstream.requests import NOBODY, Complete, GetPrompt, OnProgress, Origin
@@ -78,6 +80,13 @@ class RouterActor(Actor[Message]):
             self._route(message, reply)
         except CallError as error:  # the request is wrong, not the router
             reply.reject(error)
+        except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
+            contain(error, "router", server=message.server_name)
+            reply.reject(
+                internal_error(
+                    error, server=message.server_name, tool=_tool_of(message), outcome=Outcome.NOT_SENT
+                )
+            )
 
     def _route(self, message: Message, reply: Reply[Any]) -> None:
         match message:
@@ -90,6 +99,10 @@ class RouterActor(Actor[Message]):
             case Forward(server, request, origin):
                 session = self._registry.session(server, origin.client)
                 session.submit(replace(request, origin=origin), reply)
+
+
+def _tool_of(message: Message) -> str | None:
+    return message.tool_name if isinstance(message, Inspect | Exec) else None
 
 
 class Router:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, Stdio
 from mcpx.errors import CallError, Code
+from mcpx.observe.contained import contain
 from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
@@ -55,7 +56,15 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
-    """Why an incarnation of this server ended."""
+    """Why an incarnation of this server ended. Never raises: the supervisor of all servers asks."""
+    try:
+        return _explained(error, config)
+    except Exception as odd:  # noqa: BLE001 - what a server made the SDK raise may be as odd as the server
+        contain(odd, "cause", server=config.name)
+        return Cause(type(error).__name__, error=error)
+
+
+def _explained(error: Exception, config: ServerConfig) -> Cause:
     found = list(leaves(error))
     for explain in (_lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
         for leaf in found:
