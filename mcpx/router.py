@@ -22,6 +22,7 @@ from mcpx.observe.contained import contain
 from mcpx.registry import Registry
 from mcpx.upstream.caller import Client
 from mcpx.upstream.requests import NOBODY, Complete, GetPrompt, OnProgress, Origin
+from mcpx.validation.arguments import encode_arguments
 from supervisors import Actor, ActorRef, Reply
 
 MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
@@ -81,17 +82,26 @@ class RouterActor(Actor[Message]):
         except CallError as error:  # the request is wrong, not the router
             reply.reject(error)
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
-            contain(error, "router", server=message.server_name)
-            reply.reject(
-                internal_error(
-                    error, server=message.server_name, tool=_tool_of(message), outcome=Outcome.NOT_SENT
-                )
-            )
+            self._fail(message, reply, error)
+
+    def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
+        """Answer, now or when the schema has been looked at."""
+        try:
+            reply.resolve(self._inspector.inspect(message.server_name, message.tool_name))
+        except CallError as error:
+            reply.reject(error)
+        except Exception as error:  # noqa: BLE001 - as in `handle`
+            self._fail(message, reply, error)
+
+    def _fail(self, message: Message, reply: Reply[Any], error: Exception) -> None:
+        contain(error, "router", server=message.server_name)
+        server, tool = message.server_name, _tool_of(message)
+        reply.reject(internal_error(error, server=server, tool=tool, outcome=Outcome.NOT_SENT))
 
     def _route(self, message: Message, reply: Reply[Any]) -> None:
         match message:
-            case Inspect(server, tool):
-                reply.resolve(self._inspector.inspect(server, tool))
+            case Inspect(server, tool) as inspect:
+                self._inspector.look(server, tool, lambda: self._inspect(inspect, reply))
             case Exec(server, tool, arguments, origin):
                 self._executor.dispatch(server, tool, arguments, reply, origin)
             case Read(server, uri, origin):
@@ -129,7 +139,7 @@ class Router:
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
         await self._registry.upstream(server_name).await_catalogue()
-        encoded = msgspec.json.encode(arguments)
+        encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
         raw: msgspec.Raw = await self._ref.ask(
             Exec(server_name, tool_name, encoded, Origin(client=client, on_progress=on_progress))
         )

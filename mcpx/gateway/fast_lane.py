@@ -30,6 +30,9 @@ from mcpx.router import Exec, Read
 from mcpx.upstream.caller import InputAnswers, read_capabilities
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import OnProgress, Origin
+from mcpx.validation.arguments import unreadable
+from mcpx.validation.bounds import INLINE
+from mcpx.validation.errors import unreadable_arguments
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import Bytes, RequestId
@@ -97,9 +100,24 @@ class FastLane:
             return False
         message = self._message(wire, params)
         if message is None:
-            return False
+            return params.name == tools.EXEC and self._refuses(wire, request_id, params)
         self._send(wire, request_id, message, params)
         return True
+
+    def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: _Params) -> bool:
+        """Refuse arguments that cannot be read, for the SDK could not say so; false where they can."""
+        given = params.arguments
+        try:
+            if len(memoryview(given.arguments)) <= INLINE:
+                msgspec.json.decode(given.arguments or b"null")
+        except (msgspec.DecodeError, RecursionError) as error:
+            refusal = unreadable_arguments(given.server_name, given.tool_name, unreadable(error))
+            stamp = self._stamp if self._connection.era is Era.MODERN else None
+            structured = self._wants_structured(params.meta)
+            pieces = self._shaper.failure(refusal, structured=structured, stamp=stamp)
+            wire.channel.write(*envelope.answer(request_id, pieces))
+            return True
+        return False
 
     def _is_open(self, meta: _Meta | None) -> bool:
         """Whether the connection is past its opening, and the request is of its era."""
