@@ -175,13 +175,13 @@ def _end(child: ChildProcess, link: Link, wire: WireDispatcher) -> None:
 @asynccontextmanager
 async def _http(http: Http, limit: int) -> AsyncIterator[Link]:
     async with (
-        GuardedClient(limit, http.headers) as client,
+        GuardedClient(limit, http.headers, redact=str) as client,
         # the client bounds each event, and knows what an event that is too large is the answer to
         streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
         anyio.create_task_group() as tasks,
     ):
         client.told = link = Link(JSONRPCDispatcher(read, write))
-        client.spawn = tasks.start_soon
+        client.notifier.spawn = tasks.start_soon
         try:
             yield link
         finally:
@@ -198,7 +198,7 @@ async def _sse(sse: Sse, limit: int) -> AsyncIterator[Link]:
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         nonlocal client
-        client = GuardedClient(limit, headers, auth=auth)
+        client = GuardedClient(limit, headers, redact=str, auth=auth)
         return client
 
     async with sse_client(sse.url, sse.headers, httpx_client_factory=factory) as (theirs, write):
