@@ -31,6 +31,9 @@ from mcpx.wire.dispatcher import Rubbish, WireDispatcher
 
 EXIT_CODE_WAIT_S = 0.03  # after the output ended: the exit code makes a better message than "output closed"
 LAST_WORDS_S = 0.03  # after the exit: an answer written before it may still be in the pipe
+LAST_WORDS_MOST_S = 0.5  # for one who left very much in the pipe
+LAST_WORDS_LOOK_S = 0.005  # between two looks whether that was read
+ASIDE_BYTES = 4 * 1024 * 1024  # of a request or notification of a server's own: reading them takes 0.1 s
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
@@ -133,7 +136,11 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks) -> AsyncIterator[Link]:
     async with running(stdio, hooks.on_stderr) as child:
         output_ended = anyio.Event()
         wire = WireDispatcher(
-            child.channel, limit=limit, on_rubbish=hooks.on_rubbish, on_end=output_ended.set
+            child.channel,
+            limit=limit,
+            on_rubbish=hooks.on_rubbish,
+            on_end=output_ended.set,
+            aside_limit=ASIDE_BYTES,
         )
         link = Link(wire, child.pid)
         link.stderr_tail = child.stderr_tail
@@ -164,6 +171,9 @@ async def _await_exit(child: ChildProcess, link: Link, wire: WireDispatcher) -> 
     """The exit itself ends the session, for a grandchild may hold the pipes open."""
     await child.exited.wait()
     await anyio.sleep(LAST_WORDS_S)
+    with anyio.move_on_after(LAST_WORDS_MOST_S):
+        while wire.behind:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
+            await anyio.sleep(LAST_WORDS_LOOK_S)
     _end(child, link, wire)
 
 
