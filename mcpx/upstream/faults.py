@@ -13,15 +13,18 @@ from typing import Any
 import httpx2
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
+from msgspec.structs import replace
 from pydantic import ValidationError
 
-from mcpx.config import ServerConfig, Stdio
+from mcpx.config import ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
+from mcpx.upstream.last_words import shortened
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
 PERMISSION_STATUSES = frozenset({401, 403})
+CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
 
 
 class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
@@ -55,7 +58,12 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
-    """Why an incarnation of this server ended."""
+    """Why an incarnation of this server ended: a bounded text without the secrets of its configuration."""
+    cause = _explained(error, config)
+    return replace(cause, text=shortened(redactor_of(config)(cause.text), CAUSE_LEN))
+
+
+def _explained(error: Exception, config: ServerConfig) -> Cause:
     found = list(leaves(error))
     for explain in (_lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
         for leaf in found:
@@ -150,7 +158,7 @@ def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
         cause = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
         text = cause.text if cause else str(error)
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
-    text = f"{server}: {type(error).__name__}: {error}"
+    text = shortened(f"{server}: {type(error).__name__}: {error}", CAUSE_LEN)
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 
