@@ -57,6 +57,8 @@ PROMISED_S = 0.1  # the neighbour's p99 on a quiet one
 CALLS = 10  # of the neighbour in a row, at least
 MANY_CALLS = 200  # the same for a p99 that means something
 CALLS_S = 10.0  # for them
+SETTLED_S = 8.0  # for the servers of a row to be ready or to have failed
+LOOK_S = 0.02
 FRESH_S = 5.0  # for a fresh client to be served
 LINES = 100  # of the log in a row, unless it names another figure
 LINE_BYTES = 4000  # and of one of them
@@ -173,9 +175,17 @@ class Hostile:
             where = {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}
         return {**where, **QUICK, **(entry or {})}
 
-    async def add(self, **servers: dict[str, Any]) -> dict[str, Any]:
-        """Let MCPX serve these beside the neighbour, in place of those of an earlier `add`."""
-        return await anyio.to_thread.run_sync(self.mcpx.add, servers)
+    async def add(self, *, settled: bool = True, **servers: dict[str, Any]) -> dict[str, Any]:
+        """Let MCPX serve these beside the neighbour, in place of those of an earlier `add`.
+
+        Waits until they are ready or have failed, unless told not to; what the reload said.
+        """
+        told = await anyio.to_thread.run_sync(self.mcpx.add, servers)
+        with anyio.move_on_after(SETTLED_S if settled else 0):
+            for server in servers:
+                while await self.state(server) in {"stopped", "starting"}:  # noqa: ASYNC110 - nobody tells
+                    await anyio.sleep(LOOK_S)
+        return told
 
     async def control(self, what: str, **more: Any) -> dict[str, Any]:
         """Ask the daemon something, as its command line does."""
@@ -189,7 +199,7 @@ class Hostile:
         """Wait until a server is in that state."""
         with anyio.fail_after(ANSWER_S):
             while await self.state(server) != state:  # noqa: ASYNC110 - nobody tells
-                await anyio.sleep(0.05)
+                await anyio.sleep(LOOK_S)
 
     def notes(self, name: str = "s") -> list[str]:
         """What a scripted server has noted."""

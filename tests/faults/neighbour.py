@@ -2,8 +2,8 @@
 
 Run as `python -S -E neighbour.py SOCKET`. A process apart, so that it times MCPX and not the table's own
 work. It takes orders on standard input, one a line, and answers each with a line of JSON: `mark` (begin anew)
-and `report` (what was seen since: the number of `calls`, `p99_s`, `slowest_s`, `problems`). A call that is not
-answered yet counts with its age. Standard library only.
+and `report` (what was seen since: the number of `calls`, `p99_s`, `slowest_s`, `problems`). A call that is
+not answered yet counts with its age. Standard library only.
 """
 
 from __future__ import annotations
