@@ -264,9 +264,14 @@ class Hostile:
                 await process.aclose()
 
     @asynccontextmanager
-    async def own_mcpx(self, **settings: Any) -> AsyncIterator[Hostile]:
-        """Another daemon, for this row alone, and a stage with it. It is judged alike, and ended."""
-        mcpx = await anyio.to_thread.run_sync(lambda: Mcpx(**settings))
+    async def own_mcpx(
+        self, *, prepare: Callable[[Path], None] | None = None, **settings: Any
+    ) -> AsyncIterator[Hostile]:
+        """Another daemon, for this row alone, and a stage with it. It is judged alike, and ended.
+
+        `prepare` is given its state folder before it starts.
+        """
+        mcpx = await anyio.to_thread.run_sync(lambda: Mcpx(prepare=prepare, **settings))
         try:
             async with _judged(self.seen, mcpx, LINES) as inner:
                 yield inner

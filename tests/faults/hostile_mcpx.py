@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,9 +92,12 @@ class NeighbourCaller:
 
 
 class Mcpx:
-    """One running daemon. `pid` is its process; `mark` is in the environment of each server of its rows."""
+    """One running daemon. `pid` is its process; `mark` is in the environment of each server of its rows.
 
-    def __init__(self, **settings: Any) -> None:
+    `prepare` is given the state folder before the daemon starts.
+    """
+
+    def __init__(self, *, prepare: Callable[[Path], None] | None = None, **settings: Any) -> None:
         self.settings = {**SETTINGS, **settings}
         self._temporary = TemporaryDirectory(prefix="mcpx-hostile-")
         self.folder = Path(self._temporary.name)
@@ -103,6 +107,9 @@ class Mcpx:
         self._own_mark = uuid.uuid4().hex
         self._healthy = self.stdio("neighbour", {}, mark=self._own_mark)
         self._write({})
+        self.state.mkdir(mode=0o700)
+        if prepare is not None:
+            prepare(self.state)
         try:
             self._process = self._start()
             self.pid = self._process.pid
