@@ -6,7 +6,8 @@ name of the variable or header. Known as well: the token behind `Bearer`, the pa
 URL of a database, the lines of a key, and each of them escaped, percent-encoded or in Base64.
 
 Not secret: variables that only say where and who one is (`HOME`, `PATH`), and headers that everybody sends
-(`Accept`). What MCPX itself says is redacted; what a tool answers is not, for that is the caller's.
+(`Accept`). What MCPX itself says is redacted, and so are the errors of servers; what a tool answers is not, for that is
+the caller's.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+import msgspec
 
 from mcpx.config.model import ServerConfig, Stdio
 
@@ -68,6 +71,17 @@ class Redactor:
             if form in text:
                 text = text.replace(form, name)
         return text
+
+    def data(self, value: Any) -> Any:
+        """The same for plain JSON; what holds no secret comes back as it is."""
+        written = msgspec.json.encode(value).decode()
+        shown = self(written)
+        if shown == written:
+            return value
+        try:
+            return msgspec.json.decode(shown)
+        except msgspec.DecodeError:  # a name that is no plain word
+            return shown
 
     def __repr__(self) -> str:
         return f"Redactor({sorted({name for _, name in self._forms})})"

@@ -16,7 +16,7 @@ from mcp_types import CONNECTION_CLOSED
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from mcpx.config import ServerConfig, Stdio, redactor_of
+from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.upstream.last_words import shortened
@@ -132,14 +132,21 @@ def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     return None
 
 
-def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
-    """What the caller of a call that raised `error` is told. A lost connection is told by `died`."""
+def call_error(
+    error: Exception, *, server: str, tool: str | None, redact: Redactor | None = None
+) -> CallError:
+    """What the caller of a call that raised `error` is told. A lost connection is told by `died`.
+
+    The server's own error passes unaltered, but for the secrets that `redact` finds in it.
+    """
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
         said = {"code": error.code, "message": error.message}
-        details = {"upstream": said if error.data is None else {**said, "data": error.data}}
-        return CallError(Code.UPSTREAM_ERROR, error.message, server=server, tool=tool, details=details)
+        said = said if error.data is None else {**said, "data": error.data}
+        said = said if redact is None else redact.data(said)
+        text, details = said["message"], {"upstream": said}
+        return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
     if isinstance(error, NotCarriedOut):
         text = f"{server} did not take the call ({error}); it was not run"
         why = {"cause": str(error)}

@@ -102,6 +102,7 @@ class GuardedClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request, with the options of any such client. Every answer is read here, or as a stream."""
         options["stream"] = True
+        await request.aread()  # the request that follows a redirect has its body as a stream
         if self.told is None:
             return await self._first_stream(await self._send(request, options))
         match request.method:
