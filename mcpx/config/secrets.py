@@ -6,8 +6,8 @@ name of the variable or header. Known as well: the token behind `Bearer`, the pa
 URL of a database, the lines of a key, and each of them escaped, percent-encoded or in Base64.
 
 Not secret: variables that only say where and who one is (`HOME`, `PATH`), and headers that everybody sends
-(`Accept`). What MCPX itself says is redacted, and so are the errors of servers; what a tool answers is not, for that is
-the caller's.
+(`Accept`). What MCPX itself says is redacted, and so are the errors of servers; what a tool answers is not,
+for that is the caller's.
 """
 
 from __future__ import annotations
