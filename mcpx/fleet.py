@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, ServerConfig
+from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.ledger import Ledger
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
@@ -85,7 +85,7 @@ class Fleet:
             server,
             self.supervisor,
             ledger=self.ledger,
-            server_log=ServerLog(server.name, self._state),
+            server_log=ServerLog(server.name, self._state, redact=redactor_of(server)),
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
             on_catalogue=self._tell,

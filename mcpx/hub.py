@@ -19,12 +19,12 @@ import anyio.to_thread
 import structlog
 
 from mcpx.catalog.model import ServerInfo
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.executor import Executor
 from mcpx.fleet import TEARDOWN_S, Fleet, Observer
 from mcpx.inspection import Inspector
-from mcpx.observe.log import configure
+from mcpx.observe.log import configure, hide
 from mcpx.registry import Registry
 from mcpx.reloading import Reloaded, compare, in_force
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
@@ -62,6 +62,7 @@ class Hub:
         """When it was run, by `anyio.current_time()`; None before."""
         self.around_reload: Callable[[], AbstractContextManager[None]] = nullcontext
         """Entered while a configuration is put in force, for whoever is to know."""
+        self._secretive: list[ServerConfig] = []
         self._apply_settings()
         self._build_tree()
 
@@ -76,6 +77,8 @@ class Hub:
     def _apply_settings(self) -> None:
         """Give the faces the settings of the configuration in force."""
         config = self.config
+        before, self._secretive = self._secretive, list(config.servers.values())
+        hide(redactor_of(*before, *self._secretive))  # those that are replaced may be on their way out
         self.executor.configure(
             toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size
         )

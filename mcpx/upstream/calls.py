@@ -19,7 +19,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.config import ServerConfig
+from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Counters
@@ -64,6 +64,7 @@ class Calls:
         self._sender = sender
         self._mailbox = ref.mailbox
         self._server = config.name
+        self._redact = redactor_of(config)
         self._timeout = config.limits.call_timeout
         self._most = config.limits.max_concurrency
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
@@ -206,7 +207,10 @@ class Calls:
         if not self._release(call) or (error is not None and self._goes_again(call, error)):
             return
         if error is not None:
-            self._reject(call.reply, call_error(error, server=self._server, tool=tool_of(call.request)))
+            self._reject(
+                call.reply,
+                call_error(error, server=self._server, tool=tool_of(call.request), redact=self._redact),
+            )
         elif result is not None:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
@@ -219,7 +223,7 @@ class Calls:
         if isinstance(error, NotCarriedOut) and not request.turned_away:
             self._put_back(replace(request, turned_away=True), call.reply, None)
         elif isinstance(error, Dropped) and request.safe:
-            told = call_error(error, server=self._server, tool=tool_of(request))
+            told = call_error(error, server=self._server, tool=tool_of(request), redact=self._redact)
             self._put_back(replace(request, safe=False), call.reply, told)
         else:
             return False

@@ -21,7 +21,7 @@ from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcpx.config import ServerConfig
+from mcpx.config import ServerConfig, redactor_of
 from mcpx.upstream.asking import Asking
 from mcpx.upstream.audience import Audience
 from mcpx.upstream.client import PassingSession
@@ -189,7 +189,9 @@ async def open_session(
     # one scope around everything: a timeout that ended before its task groups would break their nesting
     with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
         try:
-            async with open_link(config.transport, limit=limit, hooks=hooks) as link:
+            async with open_link(
+                config.transport, limit=limit, hooks=hooks, redact=redactor_of(config)
+            ) as link:
                 hooks.on_open(link)
                 client = PassingSession(
                     link.dispatcher,

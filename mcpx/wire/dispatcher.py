@@ -28,15 +28,16 @@ from mcp.shared.dispatcher import (
 )
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, ErrorData
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
 
 from mcpx.observe.contained import contain
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import KEPT, LineSplitter, TooLong
+from mcpx.wire.lines import KEPT, TooLong
 from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
+from mcpx.wire.turns import Lines, Turns
 
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
@@ -60,20 +61,28 @@ class WireDispatcher(Dispatcher[TransportContext]):
         limit: int,
         on_rubbish: Rubbish,
         on_end: Callable[[], None] | None = None,
+        aside_limit: int | None = None,
     ) -> None:
+        """`aside_limit` is the most bytes of the peer's own requests and notifications, if not `limit`."""
         self.channel = channel
         self.outgoing = Outgoing(channel)
         self.fast: Fast | None = None
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """What to do when the peer cancels a request that the fast hook took, by its id."""
-        self._splitter = LineSplitter(limit)
+        self._turns = Turns(channel, limit, self._take_few)
+        self._aside_limit = aside_limit
         self._on_rubbish = on_rubbish
         self._serving: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
         self._parked: deque[bytes | TooLong] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._ended = anyio.Event()
-        channel.on_data = self._feed
+        channel.on_data = self._turns.feed
         channel.on_end = on_end or self.end
+
+    @property
+    def behind(self) -> bool:
+        """Whether the peer has sent what is not dealt with yet."""
+        return self._turns.behind
 
     @property
     def busy(self) -> bool:
@@ -143,6 +152,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._ended.set()
 
     def _close(self) -> None:
+        self._turns.stop()
         self.outgoing.close()
         cancels, self.fast_cancels = self.fast_cancels, {}
         for cancel in cancels.values():
@@ -150,8 +160,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     # --- in
 
-    def _feed(self, chunk: bytes) -> None:
-        for line in self._splitter.feed(chunk):
+    def _take_few(self, lines: Lines) -> None:
+        for line in lines:
             try:
                 self._take_or_park(line)
             except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
@@ -205,7 +215,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.progressed(raw)
         elif method == "notifications/cancelled":
             self._cancelled_by_peer(raw)
-        if self._tasks is None:
+        if self._tasks is None or self._is_too_large(method, raw):
             return
         try:
             params = _object(raw)
@@ -226,10 +236,20 @@ class WireDispatcher(Dispatcher[TransportContext]):
             context.cancel_requested.set()
             scope.cancel()
 
+    def _is_too_large(self, method: str, raw: msgspec.Raw) -> bool:
+        """Whether it would take too long to read what the peer was not asked for; told as rubbish."""
+        if self._aside_limit is None or len(raw) <= self._aside_limit:
+            return False
+        self._on_rubbish(method[:SHOWN].encode(), f"a message of its own over {self._aside_limit} bytes")
+        return True
+
     # --- requests of the peer, for the SDK
 
     def _take_request(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
         if self._tasks is None:
+            return
+        if self._is_too_large(method, raw):
+            self.channel.write(*envelope.failure(request_id, _TOO_LARGE))
             return
         try:
             params = _object(raw)
@@ -305,4 +325,5 @@ def _encoded(error: ErrorData) -> bytes:
 
 _UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
 _FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
+_TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
