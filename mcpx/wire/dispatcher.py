@@ -17,7 +17,6 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import msgspec
-import structlog
 from mcp.shared.dispatcher import (
     CallOptions,
     Dispatcher,
@@ -31,6 +30,7 @@ from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
 
+from mcpx.observe.contained import contain
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
@@ -39,12 +39,10 @@ from mcpx.wire.lines import KEPT, TooLong
 from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
 from mcpx.wire.turns import Lines, Turns
 
-log = structlog.get_logger()
-
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
-"""Offered each request before the SDK; true if it is dealt with. Must not raise."""
+"""Offered each request before the SDK; true if it is dealt with. If it raises, the request is failed."""
 
 _TOO_DEEP: Final = Unreadable("the answer is nested too deeply")
 _NO_JSON: Final = Unreadable("the answer is not JSON")
@@ -166,8 +164,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
         for line in lines:
             try:
                 self._take_or_park(line)
-            except Exception:  # one message must not cost the session, nor those behind it
-                log.exception("message.failed")
+            except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
+                contain(error, "message")
         flush_all()  # the end of this turn, without another round of the loop
 
     def _take_or_park(self, line: bytes | TooLong) -> None:
@@ -198,8 +196,14 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.answered(message)
         elif message.id is None:
             self._take_notification(message.method, message.params)
-        elif self.fast is None or not self.fast(self, message.id, message.method, message.params):
-            self._take_request(message.id, message.method, message.params)
+        else:
+            try:
+                if self.fast is not None and self.fast(self, message.id, message.method, message.params):
+                    return
+                self._take_request(message.id, message.method, message.params)
+            except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
+                contain(error, "request", method=message.method)
+                self.channel.write(*envelope.failure(message.id, _FAILED))
 
     def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
         """A line that cannot be read costs the request that it answers, and no more."""
@@ -223,7 +227,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _cancelled_by_peer(self, raw: msgspec.Raw) -> None:
         try:
             key = coerce_request_id(envelope.decode_cancelled(raw).request_id)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         if (cancel := self.fast_cancels.pop(key, None)) is not None:
             cancel()
@@ -296,8 +300,8 @@ async def _contained(function: Any, *arguments: Any) -> None:
     """A callback that fails must not end the session."""
     try:
         await function(*arguments)
-    except Exception:
-        log.exception("callback.failed")
+    except Exception as error:  # noqa: BLE001 - the boundary that the docstring names
+        contain(error, "callback")
 
 
 def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
@@ -310,7 +314,7 @@ def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
 def _error_data(error: Exception, method: str) -> ErrorData:
     known = handler_exception_to_error_data(error)
     if known is None:
-        log.error("handler.failed", method=method, exc_info=error)
+        contain(error, "handler", method=method)
         return ErrorData(code=INTERNAL_ERROR, message="Internal server error")
     return known
 
@@ -321,4 +325,5 @@ def _encoded(error: ErrorData) -> bytes:
 
 _UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
 _TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
+_FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
