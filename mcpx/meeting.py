@@ -125,6 +125,7 @@ def claim_folder(place: Meeting) -> None:
     Raises:
         MeetingError: It cannot be made, belongs to somebody else, or others may enter it.
     """
+    check_state_folder()
     folder = place.socket.parent
     try:
         ensure_folder(folder.parent)
@@ -134,7 +135,6 @@ def claim_folder(place: Meeting) -> None:
         problem = error.strerror or str(error)
         raise MeetingError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR") from None
     _check(folder.parent, above)
-    check_state_folder()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise MeetingError(f"{folder}: not a folder of yours; name another with MCPX_STATE_DIR")
     if found.st_mode & 0o077:
