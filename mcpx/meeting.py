@@ -111,12 +111,12 @@ def check_state_folder() -> None:
         found = folder.stat()
     except OSError:
         return
-    _check(folder, found)
-
-
-def _check(folder: Path, found: os.stat_result) -> None:
     if others_may_change(found):
-        raise MeetingError(f"{folder}: others may change it; name another folder with MCPX_STATE_DIR")
+        raise _not_ours(folder)
+
+
+def _not_ours(folder: Path) -> MeetingError:
+    return MeetingError(f"{folder}: others may change it; name another folder with MCPX_STATE_DIR")
 
 
 def claim_folder(place: Meeting) -> None:
@@ -134,7 +134,8 @@ def claim_folder(place: Meeting) -> None:
     except OSError as error:
         problem = error.strerror or str(error)
         raise MeetingError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR") from None
-    _check(folder.parent, above)
+    if others_may_change(above, sticky_is_safe=True):
+        raise _not_ours(folder.parent)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise MeetingError(f"{folder}: not a folder of yours; name another with MCPX_STATE_DIR")
     if found.st_mode & 0o077:

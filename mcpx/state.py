@@ -67,11 +67,13 @@ def ensure_folder(path: Path) -> Path:
     return path
 
 
-def others_may_change(found: os.stat_result) -> bool:
-    """Whether what lies in this folder may be other users' work.
+def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) -> bool:
+    """Whether what lies in this folder may be other users' work: it is theirs, or they may write to it.
 
-    So it is if it belongs to neither us nor root, or others may write to it; but in a sticky one (/tmp) they
-    cannot touch what is ours, and each thing's own owner says whose it is.
+    In a sticky folder (/tmp) others can add things, but not touch ours: that is enough
+    where each thing's own owner is looked at (`sticky_is_safe`).
     """
-    open_to_others = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-    return found.st_uid not in {os.getuid(), 0} or bool(open_to_others)
+    open_to_others = bool(found.st_mode & 0o022)
+    if sticky_is_safe and found.st_mode & stat.S_ISVTX:
+        open_to_others = False
+    return found.st_uid not in {os.getuid(), 0} or open_to_others
