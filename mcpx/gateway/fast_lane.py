@@ -104,6 +104,21 @@ class FastLane:
         self._send(wire, request_id, message, params)
         return True
 
+    def refuse_too_deep(
+        self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
+    ) -> bool:
+        """Refuse a call whose arguments are too deep; false for any other request."""
+        if method != "tools/call":
+            return False
+        try:
+            params = _decode(raw)
+        except msgspec.DecodeError:
+            return False
+        if not self._is_open(params.meta) or params.name != tools.EXEC:
+            return False
+        self._refuse(wire, request_id, params, unreadable(RecursionError()))
+        return True
+
     def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: _Params) -> bool:
         """Refuse arguments that cannot be read, for the SDK could not say so; false where they can."""
         given = params.arguments
@@ -111,13 +126,18 @@ class FastLane:
             if len(memoryview(given.arguments)) <= INLINE:
                 msgspec.json.decode(given.arguments or b"null")
         except (msgspec.DecodeError, RecursionError) as error:
-            refusal = unreadable_arguments(given.server_name, given.tool_name, unreadable(error))
-            stamp = self._stamp if self._connection.era is Era.MODERN else None
-            structured = self._wants_structured(params.meta)
-            pieces = self._shaper.failure(refusal, structured=structured, stamp=stamp)
-            wire.channel.write(*envelope.answer(request_id, pieces))
+            self._refuse(wire, request_id, params, unreadable(error))
             return True
         return False
+
+    def _refuse(self, wire: WireDispatcher, request_id: RequestId, params: _Params, problem: str) -> None:
+        given = params.arguments
+        refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
+        stamp = self._stamp if self._connection.era is Era.MODERN else None
+        structured = self._wants_structured(params.meta)
+        wire.channel.write(
+            *envelope.answer(request_id, self._shaper.failure(refusal, structured=structured, stamp=stamp))
+        )
 
     def _is_open(self, meta: _Meta | None) -> bool:
         """Whether the connection is past its opening, and the request is of its era."""

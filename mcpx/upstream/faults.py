@@ -153,7 +153,7 @@ def call_error(
         said: dict[str, Any] = {"code": error.code, "message": error.message}
         said = said if error.data is None else {**said, "data": error.data}
         said = said if redact is None else redact.data(said)
-        text, details = said["message"], {"upstream": said}
+        text, details = str(said["message"]), {"upstream": said}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
     if isinstance(error, NotCarriedOut):
         text = f"{server} did not take the call ({error}); it was not run"

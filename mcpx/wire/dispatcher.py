@@ -37,6 +37,7 @@ from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.lines import KEPT, TooLong
 from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
+from mcpx.wire.shallow import shallow
 from mcpx.wire.turns import Lines, Turns
 
 Rubbish = Callable[[bytes, str], None]
@@ -67,6 +68,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self.channel = channel
         self.outgoing = Outgoing(channel)
         self.fast: Fast | None = None
+        self.too_deep: Fast | None = None
+        """Offered each request that is nested too deeply to be read, without its depths."""
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """What to do when the peer cancels a request that the fast hook took, by its id."""
         self._turns = Turns(channel, limit, self._take_few)
@@ -187,7 +190,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self._skip(line[:KEPT], line[-KEPT:], "not UTF-8", Unreadable("the answer is not UTF-8"))
             return
         except RecursionError:
-            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
+            self._take_too_deep(line)
             return
         except msgspec.DecodeError:
             self._skip(line[:KEPT], line[-KEPT:], "not a JSON-RPC message", _NO_JSON)
@@ -204,6 +207,23 @@ class WireDispatcher(Dispatcher[TransportContext]):
             except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
                 contain(error, "request", method=message.method)
                 self.channel.write(*envelope.failure(message.id, _FAILED))
+
+    def _take_too_deep(self, line: bytes) -> None:
+        """A line that is nested too deeply to be read."""
+        if not self._is_refused_whole(line):
+            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
+
+    def _is_refused_whole(self, line: bytes) -> bool:
+        """Whether it was a request that whoever knows such has answered."""
+        if self.too_deep is None or (rest := shallow(line)) is None:
+            return False
+        try:
+            message = envelope.decode_envelope(rest)
+        except msgspec.DecodeError:
+            return False
+        if message.id is None or message.method is None:
+            return False
+        return self.too_deep(self, message.id, message.method, message.params)
 
     def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
         """A line that cannot be read costs the request that it answers, and no more."""
