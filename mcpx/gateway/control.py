@@ -7,6 +7,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
     {"mcpx": "inspect" | "exec" | "resources", ...}        see `mcpx.gateway.operations`
+    {"mcpx": "environment"}                                what it was started with: PATH, for its servers
     {"mcpx": "attach"}                                     from now on this is an MCP client, which knows that
                                                            the daemon lives: nothing is sent to a dying one
 
@@ -74,6 +75,8 @@ class Control:
                 return {"restarted": info.name, "state": info.describe_state()}
             case "stop":
                 return {"stopping": os.getpid()}
+            case "environment":
+                return {"path": os.environ.get("PATH", "")}
             case "attach":
                 return {"attached": os.getpid(), "version": __version__}
             case method if method in OPERATIONS:

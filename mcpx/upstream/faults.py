@@ -150,7 +150,7 @@ def call_error(
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
-        said = {"code": error.code, "message": error.message}
+        said: dict[str, Any] = {"code": error.code, "message": error.message}
         said = said if error.data is None else {**said, "data": error.data}
         said = said if redact is None else redact.data(said)
         text, details = str(said["message"]), {"upstream": said}
