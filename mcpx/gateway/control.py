@@ -31,7 +31,10 @@ from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub
 from mcpx.observe.contained import contain
 from mcpx.status import snapshot
+from mcpx.validation.arguments import unreadable
+from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
+from mcpx.wire.shallow import shallow
 
 STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
 OPERATIONS: Final = ("inspect", "exec", "resources")
@@ -51,7 +54,7 @@ class Control:
         try:
             return _line(await self._obey(_read(line)))
         except (msgspec.DecodeError, RecursionError) as error:
-            told: JSON = {"error": f"not a control request: {error}", "usage": True}
+            told: JSON = _not_read(line, error)
         except CallError as error:
             told = error.to_dict()
         except MCPXError as error:
@@ -88,6 +91,25 @@ class Control:
 def _read(line: bytes) -> Asked:
     """The request. Raises msgspec.DecodeError, or RecursionError for one that is nested too deeply."""
     return msgspec.json.decode(line, type=Asked)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What a request names, without its arguments."""
+
+    mcpx: str
+    server: str = ""
+    tool: str = ""
+
+
+def _not_read(line: bytes, error: Exception) -> JSON:
+    """The answer to a line that cannot be read: as a call's, where only its arguments cannot."""
+    try:
+        named = msgspec.json.decode(shallow(line) or b"", type=_Named)
+    except msgspec.DecodeError:
+        return {"error": f"not a control request: {error}", "usage": True}
+    if named.mcpx != "exec":
+        return {"error": f"not a control request: {error}", "usage": True}
+    return unreadable_arguments(named.server, named.tool, unreadable(error)).to_dict()
 
 
 def _line(told: JSON) -> bytes:
