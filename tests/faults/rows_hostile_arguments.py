@@ -103,8 +103,8 @@ async def large_schemas(on: Hostile) -> None:
         {"type": "object", "properties": {"a": {"anyOf": [{"minLength": n} for n in range(20_000)]}}},
         {"type": "object", "properties": {"a": {"description": "x" * 3_000_000, "pattern": "^x"}}},
     ]
-    for schema in schemas:
-        await on.add(s=on.stdio(tools=[tool(schema), tool(ANY, "other")]))
+    for n, schema in enumerate(schemas):
+        await on.add(s=on.stdio(f"s{n}", tools=[tool(schema), tool(ANY, "other")]))
         async with on.client() as client:
             answer = await client.exec("s", "t", {"a": "y"})
             on.saw(answer.in_words)
