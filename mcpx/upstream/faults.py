@@ -24,6 +24,7 @@ from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
 PERMISSION_STATUSES = frozenset({401, 403})
+_NO_SECRETS = Redactor()
 CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
 
 
@@ -133,7 +134,7 @@ def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
 
 
 def call_error(
-    error: Exception, *, server: str, tool: str | None, redact: Redactor | None = None
+    error: Exception, *, server: str, tool: str | None, redact: Redactor = _NO_SECRETS
 ) -> CallError:
     """What the caller of a call that raised `error` is told. A lost connection is told by `died`.
 
@@ -142,10 +143,9 @@ def call_error(
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
-        said = {"code": error.code, "message": error.message}
-        said = said if error.data is None else {**said, "data": error.data}
-        said = said if redact is None else redact.data(said)
-        text, details = said["message"], {"upstream": said}
+        text = redact(error.message)
+        said = {"code": error.code, "message": text}
+        details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
     if isinstance(error, NotCarriedOut):
         text = f"{server} did not take the call ({error}); it was not run"
