@@ -181,6 +181,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
             too_large = ResponseTooLarge(f"the answer is over {line.limit} bytes")
             self._skip(line.head, line.tail, f"a line over {line.limit} bytes", too_large)
             return
+        if self._aside_limit is not None and len(line) > self._aside_limit and self._turned_away(line):
+            return
         try:
             if not line.isascii():
                 line.decode()  # strictly: what is passed on must not break the next reader
@@ -211,7 +213,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.progressed(raw)
         elif method == "notifications/cancelled":
             self._cancelled_by_peer(raw)
-        if self._tasks is None or self._is_too_large(method, raw):
+        if self._tasks is None or self._is_too_large(raw):
             return
         try:
             params = _object(raw)
@@ -232,11 +234,17 @@ class WireDispatcher(Dispatcher[TransportContext]):
             context.cancel_requested.set()
             scope.cancel()
 
-    def _is_too_large(self, method: str, raw: msgspec.Raw) -> bool:
-        """Whether it would take too long to read what the peer was not asked for; told as rubbish."""
-        if self._aside_limit is None or len(raw) <= self._aside_limit:
+    def _is_too_large(self, raw: msgspec.Raw) -> bool:
+        return self._aside_limit is not None and len(raw) > self._aside_limit
+
+    def _turned_away(self, line: bytes) -> bool:
+        """Whether a large line is no answer: reading what the peer was not asked for would take too long."""
+        own = envelope.split_own(line)
+        if own is None:
             return False
-        self._on_rubbish(method[:SHOWN].encode(), f"a message of its own over {self._aside_limit} bytes")
+        if own.id is not None:
+            self.channel.write(*envelope.failure(own.id, _TOO_LARGE))
+        self._on_rubbish(line[:SHOWN], f"a request or notification over {self._aside_limit} bytes")
         return True
 
     # --- requests of the peer, for the SDK
@@ -244,7 +252,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _take_request(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
         if self._tasks is None:
             return
-        if self._is_too_large(method, raw):
+        if self._is_too_large(raw):
             self.channel.write(*envelope.failure(request_id, _TOO_LARGE))
             return
         try:
