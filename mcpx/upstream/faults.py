@@ -155,17 +155,15 @@ def call_error(
         return died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
         return _refused_by_status(error, server=server, tool=tool)
-    if isinstance(error, ResponseTooLarge):
-        text = f"{server}: {error}; it may have taken effect"
-        return CallError(Code.RESPONSE_TOO_LARGE, text, server=server, tool=tool)
-    if isinstance(error, Unreadable):
-        text = f"{server}: {error}; it may have taken effect"
-        return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
+    if isinstance(error, ResponseTooLarge | Unreadable):
+        code = Code.RESPONSE_TOO_LARGE if isinstance(error, ResponseTooLarge) else Code.PROTOCOL_ERROR
+        text = f"{server}: {redact(str(error))}; it may have taken effect"
+        return CallError(code, text, server=server, tool=tool)
     if isinstance(error, ValidationError):
         cause = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
         text = cause.text if cause else str(error)
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
-    text = shortened(f"{server}: {type(error).__name__}: {error}", CAUSE_LEN)
+    text = shortened(redact(f"{server}: {type(error).__name__}: {error}"), CAUSE_LEN)
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 

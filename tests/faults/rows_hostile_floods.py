@@ -76,6 +76,35 @@ async def large_log_message(on: Hostile) -> None:
         on.answered(await client.exec("s", "echo", within_s=25.0), "done")
 
 
+@faults.row("a question of 5 MB", memory_mb=64)
+async def large_question(on: Hostile) -> None:
+    code = """
+        waiting = []
+        def on_tools_call(request_id, params):
+            waiting.append(request_id)
+            ask("sampling/createMessage", {"messages": [], "maxTokens": 1, "systemPrompt": "x" * 5_000_000})
+        def on_response(message):
+            say(waiting[0], message["error"]["message"])
+    """
+    await on.add(s=on.stdio(code=code))
+    async with on.client(capabilities={"sampling": {}}) as client:
+        on.answered(await client.exec("s", "echo"), "too large")
+
+
+@faults.row("200 questions in one result")
+async def questions_in_a_result(on: Hostile) -> None:
+    code = """
+        def on_tools_call(request_id, params):
+            question = {"method": "roots/list"}
+            asked = {str(n): question for n in range(200)}
+            reply(request_id, {"resultType": "input_required", "inputRequests": asked, "requestState": "s"})
+    """
+    await on.add(s=on.stdio(code=code, modern=True))
+    async with on.client(capabilities={"roots": {}}) as client:
+        on.failed(await client.exec("s", "echo"), "protocol_error", "unknown", "200 questions")
+        on.check(not client.questions, f"the client was asked {len(client.questions)} times")
+
+
 @faults.row(f"{ASKED} questions to a client that answers none")
 async def open_questions(on: Hostile) -> None:
     code = f"""
