@@ -30,6 +30,7 @@ from mcpx.reloading import Reloaded, compare, in_force
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
 from mcpx.upstream.audience import Audience
 from mcpx.upstream.caller import Client
+from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 __all__ = ["TEARDOWN_S", "Hub", "Observer", "open_hub"]
@@ -53,8 +54,9 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.registry = Registry(self.upstreams)
-        self.executor = Executor(self.registry)
-        self._inspector = Inspector(self.registry)
+        self._checker = ArgumentChecker()
+        self.executor = Executor(self.registry, self._checker)
+        self._inspector = Inspector(self.registry, self._checker)
         self._reloading = anyio.Lock()
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
@@ -94,7 +96,10 @@ class Hub:
         self._warn_of_disabled(self.upstreams)
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
-        await self.root.run(task_status=task_status)
+        try:
+            await self.root.run(task_status=task_status)
+        finally:
+            self._checker.close()
 
     def _warn_of_disabled(self, names: Iterable[str]) -> None:
         for name in names:

@@ -195,7 +195,7 @@ class Upstream:
     def _note_child(self, link: Link) -> None:
         self.pid = link.pid
         if link.pid is not None:
-            self._ledger.add(self.child, link.pid)
+            self._ledger.add(self.child, link.pid, link.mark)
 
     def _passing(self) -> Passing:
         """What takes the server's questions and log messages during one incarnation."""

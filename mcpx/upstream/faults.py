@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
+from mcpx.observe.contained import contain
 from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.upstream.last_words import shortened
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
@@ -59,9 +60,16 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
-    """Why an incarnation of this server ended: a bounded text without the secrets of its configuration."""
-    cause = _explained(error, config)
-    return replace(cause, text=shortened(redactor_of(config)(cause.text), CAUSE_LEN))
+    """Why an incarnation of this server ended: a bounded text without the secrets of its configuration.
+
+    Never raises: the supervisor of all servers asks.
+    """
+    try:
+        cause = _explained(error, config)
+        return replace(cause, text=shortened(redactor_of(config)(cause.text), CAUSE_LEN))
+    except Exception as odd:  # noqa: BLE001 - what a server made the SDK raise may be as odd as the server
+        contain(odd, "cause", server=config.name)
+        return Cause(type(error).__name__, error=error)
 
 
 def _explained(error: Exception, config: ServerConfig) -> Cause:

@@ -1,9 +1,9 @@
 """A child process that speaks on its standard streams: started, watched, and seen off.
 
-Owns the process, its group and the last lines of its standard error. Death is pushed: `exited` is set as
-soon as the kernel says so (a pidfd on Linux), whether or not anybody reads or writes. `stop` leaves nothing
-of the process group behind, and takes a bounded time: less than the two seconds that clients commonly give
-MCPX itself.
+Owns the process, its group, its mark and the last lines of its standard error. Death is pushed: `exited` is
+set as soon as the kernel says so (a pidfd on Linux), whether or not anybody reads or writes. `stop` leaves
+nothing of the process group behind, and takes a bounded time: less than the two seconds that clients commonly
+give MCPX itself.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 
 from mcpx.config import Stdio
+from mcpx.environment import CHILD_MARK
 from mcpx.upstream.last_words import LastWords
 from mcpx.wire.channel import Channel
 
@@ -33,6 +34,7 @@ LEAVE_AFTER_TERM_S: Final = 0.7
 REAP_S: Final = 2.0  # until a kill has been seen; only an unkillable process outlasts it
 STAT_SIZE: Final = 2048  # bytes: more than a line of /proc/PID/stat can have
 PENDING: Final = 28  # field 31 of it, counted from the third
+MARK_BYTES: Final = 16  # random: nobody else's process has it by chance
 WATCH_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 
@@ -44,11 +46,14 @@ class ChildProcess:
         popen: subprocess.Popen[bytes],
         on_stderr: Callable[[bytes], None],
         redact: Callable[[str], str],
+        mark: str,
     ) -> None:
         assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid
+        self.mark = mark
+        """What it was started with as `MCPX_CHILD`, and what its descendants inherit."""
         self.exited = anyio.Event()
         self.last_words = LastWords(redact)
         self._on_stderr = on_stderr
@@ -214,22 +219,23 @@ async def running(
     `on_stderr` is given whole lines. `redact` takes secrets out of the last ones, which go into errors.
 
     It inherits the SDK's short list of harmless variables and what is configured, never the whole
-    environment of this process.
+    environment of this process; and a random mark, by which a MCPX that comes later knows it for ours.
 
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
     """
+    mark = os.urandom(MARK_BYTES).hex()
     popen = subprocess.Popen(  # noqa: ASYNC220 - as asyncio itself does it: vfork, a millisecond
         [stdio.command, *stdio.args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        env=get_default_environment() | stdio.env,
+        env=get_default_environment() | stdio.env | {CHILD_MARK: mark},
         cwd=stdio.cwd,
         start_new_session=True,
     )
-    child = ChildProcess(popen, on_stderr, redact)  # no await up to here: a cancellation would lose the child
+    child = ChildProcess(popen, on_stderr, redact, mark)  # no await up to here: else it could be lost
     try:
         yield child
     finally:

@@ -108,7 +108,7 @@ class UpstreamSession:
                 ) as subscription:
                     async for _event in subscription:
                         self._changes.set()
-            except (SubscriptionLost, MCPError, TimeoutError):
+            except (SubscriptionLost, MCPError, TimeoutError, ValidationError):
                 pass
             steady = anyio.current_time() - began >= LISTEN_STEADY_S
             pause = LISTEN_AGAIN_S if steady else min(2 * pause, LISTEN_AGAIN_MOST_S)
@@ -145,6 +145,8 @@ class UpstreamSession:
                     await self.client.send_discover(LATEST_MODERN_VERSION)
                 else:
                     await self.client.send_ping()
+            except ValidationError:
+                pass  # an odd answer is a sign of life
             except MCPError:
                 if failures:
                     raise refused_probe(failures[0]) from None

@@ -41,11 +41,14 @@ Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 class Link:
-    """One open connection. The session runs on `dispatcher`; `pid` is the child's, if there is one."""
+    """One open connection. The session runs on `dispatcher`; `pid` and `mark` are the child's, if any."""
 
-    def __init__(self, dispatcher: Dispatcher[TransportContext], pid: int | None = None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher[TransportContext], pid: int | None = None, mark: str = ""
+    ) -> None:
         self.dispatcher = dispatcher
         self.pid = pid
+        self.mark = mark
         self.lost = anyio.Event()
         self.reason = "the connection is open"
         self.stderr_tail: Callable[[], str] = str
@@ -146,7 +149,7 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks, redact: Redact) -> Asyn
             on_end=output_ended.set,
             aside_limit=ASIDE_BYTES,
         )
-        link = Link(wire, child.pid)
+        link = Link(wire, child.pid, child.mark)
         link.stderr_tail = child.last_words.tail
         link.alive = child.alive
         link.stopped = child.stopped

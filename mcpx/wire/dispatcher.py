@@ -17,7 +17,6 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import msgspec
-import structlog
 from mcp.shared.dispatcher import (
     CallOptions,
     Dispatcher,
@@ -31,20 +30,20 @@ from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
 
+from mcpx.observe.contained import contain
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.lines import KEPT, TooLong
 from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
+from mcpx.wire.shallow import shallow
 from mcpx.wire.turns import Lines, Turns
-
-log = structlog.get_logger()
 
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
-"""Offered each request before the SDK; true if it is dealt with. Must not raise."""
+"""Offered each request before the SDK; true if it is dealt with. If it raises, the request is failed."""
 
 _TOO_DEEP: Final = Unreadable("the answer is nested too deeply")
 _NO_JSON: Final = Unreadable("the answer is not JSON")
@@ -69,6 +68,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self.channel = channel
         self.outgoing = Outgoing(channel)
         self.fast: Fast | None = None
+        self.too_deep: Fast | None = None
+        """Offered each request that is nested too deeply to be read, without its depths."""
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """What to do when the peer cancels a request that the fast hook took, by its id."""
         self._turns = Turns(channel, limit, self._take_few)
@@ -166,8 +167,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
         for line in lines:
             try:
                 self._take_or_park(line)
-            except Exception:  # one message must not cost the session, nor those behind it
-                log.exception("message.failed")
+            except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
+                contain(error, "message")
         flush_all()  # the end of this turn, without another round of the loop
 
     def _take_or_park(self, line: bytes | TooLong) -> None:
@@ -191,7 +192,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self._skip(line[:KEPT], line[-KEPT:], "not UTF-8", Unreadable("the answer is not UTF-8"))
             return
         except RecursionError:
-            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
+            self._take_too_deep(line)
             return
         except msgspec.DecodeError:
             self._skip(line[:KEPT], line[-KEPT:], "not a JSON-RPC message", _NO_JSON)
@@ -200,8 +201,31 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.answered(message)
         elif message.id is None:
             self._take_notification(message.method, message.params)
-        elif self.fast is None or not self.fast(self, message.id, message.method, message.params):
-            self._take_request(message.id, message.method, message.params)
+        else:
+            try:
+                if self.fast is not None and self.fast(self, message.id, message.method, message.params):
+                    return
+                self._take_request(message.id, message.method, message.params)
+            except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
+                contain(error, "request", method=message.method)
+                self.channel.write(*envelope.failure(message.id, _FAILED))
+
+    def _take_too_deep(self, line: bytes) -> None:
+        """A line that is nested too deeply to be read."""
+        if not self._is_refused_whole(line):
+            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
+
+    def _is_refused_whole(self, line: bytes) -> bool:
+        """Whether it was a request that whoever knows such has answered."""
+        if self.too_deep is None or (rest := shallow(line)) is None:
+            return False
+        try:
+            message = envelope.decode_envelope(rest)
+        except msgspec.DecodeError:
+            return False
+        if message.id is None or message.method is None:
+            return False
+        return self.too_deep(self, message.id, message.method, message.params)
 
     def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
         """A line that cannot be read costs the request that it answers, and no more."""
@@ -225,7 +249,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _cancelled_by_peer(self, raw: msgspec.Raw) -> None:
         try:
             key = coerce_request_id(envelope.decode_cancelled(raw).request_id)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         if (cancel := self.fast_cancels.pop(key, None)) is not None:
             cancel()
@@ -304,8 +328,8 @@ async def _contained(function: Any, *arguments: Any) -> None:
     """A callback that fails must not end the session."""
     try:
         await function(*arguments)
-    except Exception:
-        log.exception("callback.failed")
+    except Exception as error:  # noqa: BLE001 - the boundary that the docstring names
+        contain(error, "callback")
 
 
 def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
@@ -318,7 +342,7 @@ def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
 def _error_data(error: Exception, method: str) -> ErrorData:
     known = handler_exception_to_error_data(error)
     if known is None:
-        log.error("handler.failed", method=method, exc_info=error)
+        contain(error, "handler", method=method)
         return ErrorData(code=INTERNAL_ERROR, message="Internal server error")
     return known
 
@@ -329,4 +353,5 @@ def _encoded(error: ErrorData) -> bytes:
 
 _UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
 _TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
+_FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
