@@ -174,15 +174,13 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _take_or_park(self, line: bytes | TooLong) -> None:
         if self._parked is not None:
             self._parked.append(line)
-        else:
+        elif not self._turned_away(line):
             self._take(line)
 
     def _take(self, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):
             too_large = ResponseTooLarge(f"the answer is over {line.limit} bytes")
             self._skip(line.head, line.tail, f"a line over {line.limit} bytes", too_large)
-            return
-        if self._aside_limit is not None and len(line) > self._aside_limit and self._turned_away(line):
             return
         try:
             if not line.isascii():
@@ -261,8 +259,10 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _is_too_large(self, raw: msgspec.Raw) -> bool:
         return self._aside_limit is not None and len(raw) > self._aside_limit
 
-    def _turned_away(self, line: bytes) -> bool:
+    def _turned_away(self, line: bytes | TooLong) -> bool:
         """Whether a large line is no answer: reading what the peer was not asked for would take too long."""
+        if self._aside_limit is None or isinstance(line, TooLong) or len(line) <= self._aside_limit:
+            return False
         own = envelope.split_own(line)
         if own is None:
             return False
