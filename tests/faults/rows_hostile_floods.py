@@ -143,3 +143,20 @@ async def answers_and_the_end(on: Hostile) -> None:
         ids = [await client.ask("tools/call", {"name": "exec", "arguments": asked}) for _ in range(60)]
         for each in ids:
             on.answered(await client.answer(each))
+
+
+@faults.row("1,000 templates that nearly fit a URI of 60,000 characters", memory_mb=64)
+async def many_templates(on: Hostile) -> None:
+    templates = [{"name": f"t{n}", "uriTemplate": f"x://{{a}}{{b}}b{n}{{+c}}"} for n in range(1000)]
+    answers = {
+        "resources/list": {"resources": []},
+        "resources/templates/list": {"resourceTemplates": templates},
+    }
+    await on.add(s=on.stdio(answers=answers), t=on.stdio("t", answers=answers))
+    async with on.client() as client:
+        for uri in ("x://" + "a" * 60_000, "x://" + "b" * 60_000, "y://" + "a" * 60_000, "a" * 60_000):
+            await client.request("resources/read", {"uri": uri})
+            on.saw((await client.tool("resources", server_name="s", uri=uri)).in_words)
+        params = {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "a", "value": ""}}
+        await client.request("completion/complete", params)
+        on.answered(await client.exec("s", "echo"), "echo by")
