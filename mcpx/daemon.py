@@ -8,6 +8,7 @@ the total deadline, ends it at once, children included. Returns the exit code; n
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -124,6 +125,7 @@ async def _run(hub: Hub, clients: Clients, *parts: ChildSpec) -> int:
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in hub.config.notices:
         log.info("config.notice", notice=notice)
+    gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_obey_signals, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
+import anyio.to_thread
 import httpx2
 import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
@@ -26,7 +27,7 @@ from mcp_types import JSONRPCError
 from mcpx.config import Http, Sse, Stdio, Transport
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.http_answers import Redact
-from mcpx.upstream.http_client import GuardedClient
+from mcpx.upstream.http_client import GuardedClient, certificates
 from mcpx.upstream.process import ChildProcess, running
 from mcpx.wire.dispatcher import Rubbish, WireDispatcher
 
@@ -190,6 +191,7 @@ def _end(child: ChildProcess, link: Link, wire: WireDispatcher) -> None:
 
 @asynccontextmanager
 async def _http(http: Http, limit: int, redact: Redact) -> AsyncIterator[Link]:
+    await anyio.to_thread.run_sync(certificates)  # for the first time; others have their turn meanwhile
     async with (
         GuardedClient(limit, http.headers, redact=redact) as client,
         # the client bounds each event, and knows what an event that is too large is the answer to
@@ -207,6 +209,7 @@ async def _http(http: Http, limit: int, redact: Redact) -> AsyncIterator[Link]:
 @asynccontextmanager
 async def _sse(sse: Sse, limit: int, redact: Redact) -> AsyncIterator[Link]:
     client: GuardedClient | None = None
+    await anyio.to_thread.run_sync(certificates)
 
     def factory(
         headers: dict[str, str] | None = None,

@@ -174,7 +174,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _take_or_park(self, line: bytes | TooLong) -> None:
         if self._parked is not None:
             self._parked.append(line)
-        else:
+        elif not self._turned_away(line):
             self._take(line)
 
     def _take(self, line: bytes | TooLong) -> None:
@@ -235,7 +235,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.progressed(raw)
         elif method == "notifications/cancelled":
             self._cancelled_by_peer(raw)
-        if self._tasks is None or self._is_too_large(method, raw):
+        if self._tasks is None or self._is_too_large(raw):
             return
         try:
             params = _object(raw)
@@ -256,11 +256,19 @@ class WireDispatcher(Dispatcher[TransportContext]):
             context.cancel_requested.set()
             scope.cancel()
 
-    def _is_too_large(self, method: str, raw: msgspec.Raw) -> bool:
-        """Whether it would take too long to read what the peer was not asked for; told as rubbish."""
-        if self._aside_limit is None or len(raw) <= self._aside_limit:
+    def _is_too_large(self, raw: msgspec.Raw) -> bool:
+        return self._aside_limit is not None and len(raw) > self._aside_limit
+
+    def _turned_away(self, line: bytes | TooLong) -> bool:
+        """Whether a large line is no answer: reading what the peer was not asked for would take too long."""
+        if self._aside_limit is None or isinstance(line, TooLong) or len(line) <= self._aside_limit:
             return False
-        self._on_rubbish(method[:SHOWN].encode(), f"a message of its own over {self._aside_limit} bytes")
+        own = envelope.split_own(line)
+        if own is None:
+            return False
+        if own.id is not None:
+            self.channel.write(*envelope.failure(own.id, _TOO_LARGE))
+        self._on_rubbish(line[:SHOWN], f"a request or notification over {self._aside_limit} bytes")
         return True
 
     # --- requests of the peer, for the SDK
@@ -268,7 +276,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _take_request(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
         if self._tasks is None:
             return
-        if self._is_too_large(method, raw):
+        if self._is_too_large(raw):
             self.channel.write(*envelope.failure(request_id, _TOO_LARGE))
             return
         try:

@@ -19,6 +19,11 @@ _LARGE: Final = 16384  # bytes; below, decoding costs less than looking
 _USUAL_ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,15}), ?"result": ?')
 
 
+_OWN: Final = re.compile(
+    rb'\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*,\s*)?"method"\s*:'
+)
+
+
 class Envelope(msgspec.Struct, gc=False):
     """One message: a request has `id` and `method`, a notification only `method`, an answer only `id`."""
 
@@ -71,6 +76,14 @@ def split_answer(line: bytes) -> Envelope | None:
     if head is None:
         return None
     return Envelope(id=int(head[1]), result=msgspec.Raw(memoryview(line)[head.end() : -1]))
+
+
+def split_own(line: bytes) -> Envelope | None:
+    """The head of a request or notification in the usual spelling, without reading it; None for all else."""
+    found = _OWN.match(line)
+    return (
+        None if found is None else Envelope(id=msgspec.json.decode(found[1]) if found[1] else None, method="")
+    )
 
 
 def request(request_id: RequestId, method: str, params: Bytes | None) -> list[Bytes]:

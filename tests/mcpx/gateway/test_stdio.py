@@ -38,7 +38,10 @@ async def test_initialize_is_answered_before_any_server_is_up(tmp_path):
         tools = (await mcpx.request("tools/list"))["tools"]
         assert [tool["name"] for tool in tools] == NAMES
         assert "starting" in tools[0]["description"]
-        assert "command not found: there-is-no-such-command" in tools[0]["description"]
+        assert "## none (parked)" in tools[0]["description"]
+        inspect = {"name": "inspect", "arguments": {"server_name": "none"}}
+        told = (await mcpx.request("tools/call", inspect))["content"][0]["text"]
+        assert "command not found: there-is-no-such-command" in told
         await mcpx.close_input()
         assert await mcpx.exit_code() == 0
 
