@@ -17,13 +17,20 @@ import msgspec
 from mcp import ClientSession
 from mcp.client.session import MessageHandlerFnT
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
+from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
 
+from mcpx.catalog.model import ToolInfo
 from mcpx.upstream.asking import COMPLETED, Asking, as_object
 from mcpx.upstream.audience import LOG
 from mcpx.upstream.caller import QUESTIONS
+from mcpx.upstream.greeting import read_initialize
 from mcpx.upstream.logs import LogRelay
 from mcpx.upstream.requests import Request
 from mcpx.wire.dispatcher import WireDispatcher
@@ -62,6 +69,29 @@ class PassingSession(ClientSession):
         if isinstance(dispatcher, WireDispatcher):
             asking.watch(dispatcher)
 
+    # --- the handshake
+
+    async def initialize(self) -> types.InitializeResult:
+        """As the SDK's, but takes what the official clients take from a server.
+
+        Raises:
+            MCPError: The server refused it, or the connection ended.
+            RuntimeError: It names a revision that is not known.
+            ValidationError: Its answer cannot be understood.
+        """
+        params = types.InitializeRequestParams(
+            protocol_version=LATEST_HANDSHAKE_VERSION,
+            capabilities=self._build_capabilities(LATEST_HANDSHAKE_VERSION),
+            client_info=self._client_info,
+        )
+        said = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        result = read_initialize(await self.ask_raw("initialize", said))
+        if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            raise RuntimeError(f"the server speaks an unknown revision: {result.protocol_version[:100]}")
+        self.adopt(result)
+        await self.send_notification(types.InitializedNotification())
+        return result
+
     # --- what it says of itself
 
     def _build_capabilities(self, version: str) -> types.ClientCapabilities:
@@ -95,6 +125,42 @@ class PassingSession(ClientSession):
         opts: CallOptions = {}
         self._stamp(data, opts)
         return await self._dispatcher.send_raw_request(method, data["params"], opts)
+
+    async def ask_page(self, method: str, cursor: str | None) -> msgspec.Raw | dict[str, Any]:
+        """Ask for a page of a list: its result, as it came where the transport is ours.
+
+        Raises:
+            MCPError: The server refused it, or the connection ended.
+            Unreadable: The answer cannot be read; so for ResponseTooLarge.
+        """
+        data: dict[str, Any] = {"method": method}
+        if cursor is not None:
+            data["params"] = {"cursor": cursor}
+        opts: CallOptions = {}
+        self._stamp(data, opts)
+        if isinstance(self._dispatcher, WireDispatcher):
+            return await self._dispatcher.send_for_bytes(method, data.get("params"), opts)
+        return await self._dispatcher.send_raw_request(method, data.get("params"), opts)
+
+    def header_problem(self, tool: ToolInfo) -> str | None:
+        """What is wrong with the parameters that this tool wants in HTTP headers (2026-07-28).
+
+        A client must leave such a tool out. Those of a tool that is taken are known from now on.
+        """
+        if self.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return None
+        try:
+            problem = find_invalid_x_mcp_header(tool.input_schema)
+            if problem is None:
+                self._x_mcp_header_maps[tool.name] = x_mcp_header_map(tool.input_schema)
+        except Exception as error:  # noqa: BLE001 - the SDK's reading of a schema that may be anything
+            return f"its x-mcp-header cannot be read: {type(error).__name__}"
+        return None if problem is None else f"invalid x-mcp-header: {problem}"
+
+    def keep_headers(self, names: set[str]) -> None:
+        """Forget the header parameters of all tools but these."""
+        kept = {name: each for name, each in self._x_mcp_header_maps.items() if name in names}
+        self._x_mcp_header_maps = kept
 
     async def notify_raw(self, method: str) -> None:
         """Send a notification without parameters."""

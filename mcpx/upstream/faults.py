@@ -105,7 +105,8 @@ def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
         seconds = config.limits.connect_timeout
         text = f"no answer to the handshake within {seconds:g} s"
         return Cause(f"{text}; its last words: {leaf}" if str(leaf) else text, error=leaf)
-    return Cause(str(leaf), error=leaf) if isinstance(leaf, BadListing) else None
+    unusable = isinstance(leaf, BadListing | Unreadable | ResponseTooLarge)
+    return Cause(str(leaf), error=leaf) if unusable else None
 
 
 def _refused(leaf: BaseException, _config: ServerConfig) -> Cause | None:

@@ -33,6 +33,7 @@ from mcpx.upstream.sending import Sender, SessionSender, WireSender
 from mcpx.upstream.telling import Telling
 from mcpx.upstream.transport import Hooks, Link, open_link
 from mcpx.version import __version__
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
 LISTEN_AGAIN_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
@@ -45,6 +46,16 @@ _CHANGES: Final = (
     mcp_types.ResourceListChangedNotification,
     mcp_types.PromptListChangedNotification,
 )
+
+
+class Greeting(msgspec.Struct):
+    """How a server is greeted, and whether that was the wrong way."""
+
+    probe: bool
+    """Whether it is first asked which revisions it speaks; else it is taken to be of the handshake era."""
+    upset: bool = False
+    """Whether it left, or fell silent, after it had read the question: some servers take nothing before
+    `initialize`."""
 
 
 class Passing(msgspec.Struct, frozen=True):
@@ -159,7 +170,7 @@ class UpstreamSession:
 async def open_session(
     config: ServerConfig,
     *,
-    probe: bool,
+    greeting: Greeting,
     limit: int,
     hooks: Hooks,
     changes: Flag,
@@ -169,7 +180,7 @@ async def open_session(
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
     `on_updated` is told the URI of each resource that the server says has changed.
-    Without `probe` the server is taken to be of the handshake era, as an earlier incarnation found it.
+    What comes of the greeting is noted in it, also where this raises.
 
     Raises:
         NoAnswer: Not established in time.
@@ -197,7 +208,11 @@ async def open_session(
                     logs=passing.logs,
                 )
                 async with client:
-                    await _shake_hands(client, probe=probe)
+                    try:
+                        await _shake_hands(client, probe=greeting.probe)
+                    except BaseException:
+                        greeting.upset = greeting.probe and link.first_unread() != 0
+                        raise
                     telling = Telling(client, link.wire, passing.audience)
                     yield UpstreamSession(client, link, changes, scope, telling)
         except Exception as error:
@@ -224,7 +239,12 @@ async def _shake_hands(session: ClientSession, *, probe: bool) -> None:
             if error.code == UNSUPPORTED_PROTOCOL_VERSION:
                 raise error from None
             raise
-    except (RuntimeError, ValidationError):  # it answers, but speaks only the older revisions
+    except (
+        RuntimeError,
+        ValidationError,
+        Unreadable,
+        ResponseTooLarge,
+    ):  # it answers, but speaks only the older revisions
         await session.initialize()
 
 

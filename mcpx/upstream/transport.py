@@ -133,7 +133,7 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks) -> AsyncIterator[Link]:
     async with running(stdio, hooks.on_stderr) as child:
         output_ended = anyio.Event()
         wire = WireDispatcher(
-            child.channel, limit=limit, on_rubbish=hooks.on_rubbish, on_end=output_ended.set
+            child.channel, limit=limit, on_rubbish=hooks.on_rubbish, on_end=output_ended.set, mends=True
         )
         link = Link(wire, child.pid)
         link.stderr_tail = child.stderr_tail

@@ -36,7 +36,15 @@ from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.lines import KEPT, LineSplitter, TooLong
-from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
+from mcpx.wire.mending import may_have_halves, mend_halves, mend_numbers
+from mcpx.wire.outgoing import (
+    OnProgress,
+    Outgoing,
+    ResponseTooLarge,
+    TooDeep,
+    Unreadable,
+    readable,
+)
 
 log = structlog.get_logger()
 
@@ -45,7 +53,6 @@ Rubbish = Callable[[bytes, str], None]
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
 """Offered each request before the SDK; true if it is dealt with. Must not raise."""
 
-_TOO_DEEP: Final = Unreadable("the answer is nested too deeply")
 _NO_JSON: Final = Unreadable("the answer is not JSON")
 SHOWN: Final = 200  # bytes of a bad line that are worth showing
 INLINE: Final = "initialize"  # what follows it may depend on its outcome
@@ -53,7 +60,10 @@ STANDING: Final = "subscriptions/listen"  # answered when the connection ends
 
 
 class WireDispatcher(Dispatcher[TransportContext]):
-    """One peer. `run` it once; it ends with the channel, or when `end` is called."""
+    """One peer. `run` it once; it ends with the channel, or when `end` is called.
+
+    With `mends`, what strict readers refuse and the official clients take is mended (`wire.mending`).
+    """
 
     def __init__(
         self,
@@ -62,6 +72,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         limit: int,
         on_rubbish: Rubbish,
         on_end: Callable[[], None] | None = None,
+        mends: bool = False,
     ) -> None:
         self.channel = channel
         self.outgoing = Outgoing(channel)
@@ -70,6 +81,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         """What to do when the peer cancels a request that the fast hook took, by its id."""
         self._splitter = LineSplitter(limit)
         self._on_rubbish = on_rubbish
+        self._mends = mends
         self._serving: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
         self._parked: deque[bytes | TooLong] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -87,7 +99,18 @@ class WireDispatcher(Dispatcher[TransportContext]):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Send a request and wait for its result. Raises MCPError: an error answer, a timeout, the end."""
+        """Send a request and wait for its result.
+
+        Raises:
+            MCPError: An error answer, a timeout, the end.
+            Unreadable: The answer cannot be read.
+        """
+        return readable(await self.send_for_bytes(method, params, opts))
+
+    async def send_for_bytes(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> msgspec.Raw:
+        """The same, and give the result as it came."""
         opts = opts or {}
         on_progress = opts.get("on_progress")
         told = self._in_task(on_progress) if on_progress is not None else None
@@ -174,15 +197,11 @@ class WireDispatcher(Dispatcher[TransportContext]):
         try:
             if not line.isascii():
                 line.decode()  # strictly: what is passed on must not break the next reader
+            if self._mends and may_have_halves(line):
+                line = mend_halves(line)
             message = envelope.split_answer(line) or envelope.decode_envelope(line)
-        except UnicodeDecodeError:
-            self._skip(line[:KEPT], line[-KEPT:], "not UTF-8", Unreadable("the answer is not UTF-8"))
-            return
-        except RecursionError:
-            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
-            return
-        except msgspec.DecodeError:
-            self._skip(line[:KEPT], line[-KEPT:], "not a JSON-RPC message", _NO_JSON)
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+            self._take_unreadable(line, error)
             return
         if message.method is None:
             self.outgoing.answered(message)
@@ -190,6 +209,18 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self._take_notification(message.method, message.params)
         elif self.fast is None or not self.fast(self, message.id, message.method, message.params):
             self._take_request(message.id, message.method, message.params)
+
+    def _take_unreadable(self, line: bytes, error: Exception) -> None:
+        """A line that strict readers refuse: mend it, or skip it."""
+        head, tail = line[:KEPT], line[-KEPT:]
+        if isinstance(error, UnicodeDecodeError):
+            self._skip(head, tail, "not UTF-8", Unreadable("the answer is not UTF-8"))
+        elif isinstance(error, RecursionError):
+            self._skip(head, tail, "nested too deeply", TooDeep(line))
+        elif self._mends and (mended := mend_numbers(line)) != line:
+            self._take(mended)
+        else:
+            self._skip(head, tail, "not a JSON-RPC message", _NO_JSON)
 
     def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
         """A line that cannot be read costs the request that it answers, and no more."""

@@ -28,6 +28,7 @@ OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 OnProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
+_NULL: Final = b"null"  # in the place of an error: there is none
 _ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")(?=\s*[,}])'
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST: Final = re.compile(rb",\s*" + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
@@ -39,6 +40,14 @@ class ResponseTooLarge(Exception):  # noqa: N818 - a condition
 
 class Unreadable(Exception):  # noqa: N818 - a condition
     """The answer was no JSON, or no UTF-8."""
+
+
+class TooDeep(Unreadable):
+    """The answer is nested too deeply to be read. `line` is the whole of it."""
+
+    def __init__(self, line: bytes) -> None:
+        super().__init__("the answer is nested too deeply")
+        self.line = line
 
 
 class _Open:
@@ -85,8 +94,13 @@ class Outgoing:
         params: Mapping[str, Any] | None,
         opts: CallOptions,
         on_progress: OnProgress | None,
-    ) -> dict[str, Any]:
-        """Send a request and wait for its result. Raises MCPError: an error answer, a timeout, the end."""
+    ) -> msgspec.Raw:
+        """Send a request and wait for its result.
+
+        Raises:
+            MCPError: An error answer, a timeout, the end.
+            Unreadable: The line that answers it cannot be read.
+        """
         if self._closed:
             raise MCPError(CONNECTION_CLOSED, "Connection closed")
         request_id: RequestId = opts["request_id"] if "request_id" in opts else self.mint()
@@ -102,7 +116,7 @@ class Outgoing:
         timeout = opts.get("timeout")
         try:
             with anyio.fail_after(timeout if timeout is not None else math.inf):
-                result: dict[str, Any] = msgspec.json.decode(await answer)
+                return await answer
         except TimeoutError:
             self._abandon(request_id, opts, f"timed out after {timeout}s")
             raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
@@ -111,7 +125,6 @@ class Outgoing:
             raise
         finally:
             self._open.pop(key, None)
-        return result
 
     def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
         if opts.get("cancel_on_abandon", True):
@@ -132,7 +145,7 @@ class Outgoing:
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
             return
-        if message.error:
+        if message.error and bytes(message.error) != _NULL:
             waiting.on_answer(None, _error(message.error))
         else:
             waiting.on_answer(message.result, None)
@@ -168,9 +181,22 @@ class Outgoing:
 def _error(raw: msgspec.Raw) -> MCPError:
     try:
         error = envelope.decode_error(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return MCPError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error")
     return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
+
+
+def readable(raw: msgspec.Raw) -> dict[str, Any]:
+    """The result, decoded; an absent or null one is empty. Raises Unreadable."""
+    try:
+        result = msgspec.json.decode(raw) if raw else {}
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Unreadable(f"the answer cannot be read: {error}") from None
+    if result is None:
+        return {}
+    if not isinstance(result, dict):
+        raise Unreadable("the answer is not an object")
+    return result
 
 
 def _into(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:
