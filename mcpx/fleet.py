@@ -107,6 +107,7 @@ class Fleet:
             client=client,
             audience=self._audience,
         )
+        own.greet_like(shared)
         self._start(own)
         return own
 
@@ -226,6 +227,7 @@ class Fleet:
                 await self._news.wait()
 
     def _start_again(self, upstream: Upstream) -> None:
+        upstream.forget_era()
         life = upstream.queue.lifecycle()
         if life.phase in {Phase.WAITING, Phase.PARKED}:
             self.supervisor.resume(upstream.child)

@@ -8,14 +8,13 @@ refused when it is asked; towards 2026-07-28, in each request, exactly what the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
 import mcp_types as types
 import msgspec
 from mcp import ClientSession
-from mcp.client.session import MessageHandlerFnT
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from mcp.shared.transport_context import TransportContext
@@ -39,6 +38,8 @@ REQUEST: ContextVar[Request | None] = ContextVar("REQUEST", default=None)
 """The request that a task sends over HTTP. The SDK hands the context of a request's task on to whatever comes
 in on that request's stream, which is how a message is known to belong to it."""
 
+CHANGES: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts"))
+UPDATED: Final = "notifications/resources/updated"
 EVERYTHING: Final = types.ClientCapabilities(
     sampling=types.SamplingCapability(
         context=types.SamplingContextCapability(), tools=types.SamplingToolsCapability()
@@ -51,20 +52,26 @@ EVERYTHING: Final = types.ClientCapabilities(
 
 
 class PassingSession(ClientSession):
-    """A client session that answers for the clients behind it."""
+    """A client session that answers for the clients behind it.
+
+    `on_change` is called when a list has changed, `on_updated` with the URI of a resource that has.
+    """
 
     def __init__(
         self,
         dispatcher: Dispatcher[TransportContext],
         *,
         client_info: types.Implementation,
-        message_handler: MessageHandlerFnT,
         asking: Asking,
         logs: LogRelay,
+        on_change: Callable[[], None],
+        on_updated: Callable[[str], None],
     ) -> None:
-        super().__init__(dispatcher=dispatcher, client_info=client_info, message_handler=message_handler)
+        super().__init__(dispatcher=dispatcher, client_info=client_info)
         self._asking = asking
         self._logs = logs
+        self._on_change = on_change
+        self._on_updated = on_updated
         self._is_stream = isinstance(dispatcher, WireDispatcher)
         if isinstance(dispatcher, WireDispatcher):
             asking.watch(dispatcher)
@@ -118,6 +125,11 @@ class PassingSession(ClientSession):
             self._stamp = stamp_for_caller
 
     # --- what has no model of its own
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection has ended, where that is known: over HTTP each request has its own."""
+        return isinstance(self._dispatcher, WireDispatcher) and self._dispatcher.outgoing.closed
 
     async def ask_raw(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send a request. Raises MCPError."""
@@ -179,22 +191,27 @@ class PassingSession(ClientSession):
         return await super()._on_request(dctx, method, params)
 
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """On a stream, messages are judged in the order in which they come."""
-        if self._is_stream and self._take(method, params):
-            return True
-        return super()._intercept_notification(method, params)
+        """On a stream, messages are judged in the order in which they come, and none costs a task."""
+        if not self._is_stream:
+            return super()._intercept_notification(method, params)
+        if not super()._intercept_notification(method, params):  # which is for `subscriptions/listen`
+            self._take(method, params)
+        return True
 
     async def _on_notify(
-        self, dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+        self, _dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> None:
-        if self._is_stream or not self._take(method, params):
-            await super()._on_notify(dctx, method, params)
+        self._take(method, params)
 
-    def _take(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        if method == LOG and params is not None:
+    def _take(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """A notification; of those that are not named here MCPX has no use."""
+        if method in CHANGES:
+            self._on_change()
+        elif params is None:
+            return
+        elif method == LOG:
             self._logs.take(dict(params), REQUEST.get())
-            return True
-        if method == COMPLETED and params is not None:
+        elif method == UPDATED and isinstance(uri := params.get("uri"), str):
+            self._on_updated(uri)
+        elif method == COMPLETED:
             self._asking.completed(dict(params))
-            return True
-        return False

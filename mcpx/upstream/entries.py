@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -21,8 +22,10 @@ TEXT_MOST: Final = 64 * 1024  # characters of a description, a title or the inst
 NAME_MOST: Final = 128  # characters; the protocol advises no more
 URI_MOST: Final = 8192  # characters
 ENTRY_MOST: Final = 4 * 1024 * 1024  # bytes of an entry without what was cut off its texts
+ENTRY_VALUES_MOST: Final = 200_000  # JSON values in an entry
 DEPTH_MOST: Final = 250  # levels of JSON in an entry; the Python SDK takes no more
 
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\[\s\S])*+"')
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _THEMES: Final = frozenset({"light", "dark"})
 _ROLES: Final = frozenset({"user", "assistant"})
@@ -36,6 +39,8 @@ class Odd(ValueError):  # noqa: N818 - a condition
 
 def decoded(entry: bytes) -> JSON:
     """The entry. Raises Odd."""
+    if values_in(entry) > ENTRY_VALUES_MOST:
+        raise Odd(f"it has over {ENTRY_VALUES_MOST:,} JSON values in it")
     try:
         value = _loads(entry)
     except RecursionError:
@@ -47,6 +52,18 @@ def decoded(entry: bytes) -> JSON:
     if _may_be_deep(entry) and _is_deep(value):
         raise Odd(f"it is nested over {DEPTH_MOST} levels deep")
     return value
+
+
+def values_in(entry: bytes) -> int:
+    """How many JSON values it has at most; exactly, but for keys and for what is far too many."""
+    most = _punctuation(entry)
+    if most <= ENTRY_VALUES_MOST or entry.count(b'"') - entry.count(b'\\"') > 4 * ENTRY_VALUES_MOST:
+        return most
+    return _punctuation(_STRING.sub(b"", entry))  # there may be prose in it
+
+
+def _punctuation(entry: bytes) -> int:
+    return 1 + entry.count(b",") + entry.count(b"[") + entry.count(b"{")
 
 
 def _loads(entry: bytes) -> Any:

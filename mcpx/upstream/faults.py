@@ -8,7 +8,7 @@ error texts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from mcp import MCPError
@@ -21,6 +21,7 @@ from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
+CLOSED: Final = "Connection closed"  # in the SDK's words
 PERMISSION_STATUSES = frozenset({401, 403})
 
 
@@ -112,7 +113,7 @@ def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
 def _refused(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, MCPError):
         return None
-    if leaf.code == CONNECTION_CLOSED:
+    if leaf.code == CONNECTION_CLOSED and leaf.message == CLOSED:  # many servers use that code for anything
         return Cause("the connection was closed during the handshake", error=leaf)
     return Cause(f"the server refused the session: {leaf.message} ({leaf.code})", error=leaf)
 

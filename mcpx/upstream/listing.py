@@ -15,7 +15,7 @@ import anyio
 import mcp_types
 import msgspec
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
+from mcp_types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
 from mcpx.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
@@ -98,7 +98,7 @@ class Lister:
         try:
             tools = await self._list_tools(declared=can.tools is not None)
         except _FAILURES as error:
-            if _is_closed(error):
+            if self._session.ended:
                 raise
             failure = error
         resources, templates = await self._list_resources(declared=can.resources is not None, ask=silent)
@@ -146,7 +146,7 @@ class Lister:
             with anyio.fail_after(self._patience if declared else min(UNDECLARED_S, self._patience)):
                 return await self._read(kind)
         except _FAILURES as error:
-            if _is_closed(error):
+            if self._session.ended:
                 raise
             unknown = isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND
             # many servers with resources do not know of templates: that means none, and so does silence
@@ -213,10 +213,6 @@ class Lister:
             reason = f"they were cut: {TEXT_MOST:,} of {len(text):,} characters are kept"
             self._omissions.note("instructions", reason)
         return _cut(text)
-
-
-def _is_closed(error: Failure) -> bool:
-    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
 
 
 def _told(error: Failure, patience: float) -> str:

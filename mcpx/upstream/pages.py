@@ -13,13 +13,14 @@ from typing import Any, Final
 import anyio.lowlevel
 import msgspec
 
+from mcpx.upstream.entries import ENTRY_VALUES_MOST, values_in
 from mcpx.upstream.faults import BadListing
 from mcpx.wire.mending import cut_depth
 from mcpx.wire.outgoing import TooDeep
 
 ENTRIES_MOST: Final = 10_000  # of a server, over all of its lists
 VALUES_MOST: Final = 1_000_000  # JSON values in them: each takes some hundred bytes of memory, however short
-PAGE_VALUES_MOST: Final = 2_000_000  # in one page; more are not even counted
+PAGE_MOST: Final = 2_000_000  # objects in one page, or commas where not all entries are objects
 PAGE_CAP: Final = 1000  # pages of one list
 DEPTH_READ: Final = 300  # levels of a page that is nested too deeply as a whole; more than an entry may have
 BREATH_BYTES: Final = 256 * 1024  # of entries are read in one turn of the event loop
@@ -41,7 +42,9 @@ class Budget:
         """For one more entry."""
         self._entries -= 1
         self._bytes -= len(entry)
-        self._values -= values_in(entry)
+        values = values_in(entry)
+        if values <= ENTRY_VALUES_MOST:  # else it is going to be left out
+            self._values -= values
 
     def pay_bytes(self, size: int) -> None:
         """For the rest of a page."""
@@ -134,19 +137,15 @@ class Page(msgspec.Struct, frozen=True):
     overhead: int
 
 
-def values_in(data: bytes) -> int:
-    """How many JSON values there are at most."""
-    return 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
-
-
 def read_page(result: msgspec.Raw | dict[str, Any], key: str) -> Page:
     """Take a page apart. Raises BadListing."""
     data = _encoded(result) if isinstance(result, dict) else bytes(result) or b"{}"
-    if values_in(data) > PAGE_VALUES_MOST:
-        raise BadListing(f"a page of the server's list of {key} holds over {PAGE_VALUES_MOST:,} values")
     members = _members(data)
+    listed = members.get(key, msgspec.Raw(b"null"))
+    if data.count(b"{") > PAGE_MOST or (data.count(b",") > PAGE_MOST and not _are_objects(listed)):
+        raise BadListing(f"a page of the server's list of {key} holds over {PAGE_MOST:,} values")
     try:
-        entries = msgspec.json.decode(members.get(key, b"null"), type=list[msgspec.Raw])
+        entries = msgspec.json.decode(listed, type=list[msgspec.Raw])
     except msgspec.DecodeError:
         raise BadListing(f"the server's answer has no list of {key}") from None
     size = sum(len(memoryview(entry)) for entry in entries)
@@ -162,6 +161,19 @@ def _members(data: bytes) -> dict[str, msgspec.Raw]:
         raise BadListing("the server's answer is nested too deeply") from None
     except msgspec.DecodeError as error:
         raise BadListing(f"the server's answer cannot be read: {error}") from None
+
+
+class _AnyObject(msgspec.Struct, gc=False):
+    """What an object leaves behind of which nothing is read."""
+
+
+def _are_objects(listed: msgspec.Raw) -> bool:
+    """Whether all entries are objects, found out without keeping any."""
+    try:
+        msgspec.json.decode(listed, type=list[_AnyObject])
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _encoded(result: dict[str, Any]) -> bytes:

@@ -41,11 +41,6 @@ LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the pause
 LISTEN_AGAIN_MOST_S: Final = 60.0
 LOOK_S: Final = 5.0  # for the answer to a look at a session that is in doubt
 LOOK_PAUSE_S: Final = 1.0  # between two such looks, however many the reasons
-_CHANGES: Final = (
-    mcp_types.ToolListChangedNotification,
-    mcp_types.ResourceListChangedNotification,
-    mcp_types.PromptListChangedNotification,
-)
 
 
 class Greeting(msgspec.Struct):
@@ -187,13 +182,6 @@ async def open_session(
         ConnectionLost: The connection ended, or was refused, during the handshake.
         Exception: Whatever else the transport or the SDK raise; `faults.cause_of` knows.
     """
-
-    async def on_message(message: mcp_types.ServerNotification | Exception) -> None:
-        if isinstance(message, _CHANGES):
-            changes.set()
-        elif isinstance(message, mcp_types.ResourceUpdatedNotification):
-            on_updated(str(message.params.uri))
-
     link: Link | None = None
     # one scope around everything: a timeout that ended before its task groups would break their nesting
     with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
@@ -203,9 +191,10 @@ async def open_session(
                 client = PassingSession(
                     link.dispatcher,
                     client_info=CLIENT_INFO,
-                    message_handler=on_message,
                     asking=passing.asking,
                     logs=passing.logs,
+                    on_change=changes.set,
+                    on_updated=on_updated,
                 )
                 async with client:
                     try:

@@ -153,12 +153,16 @@ class WireDispatcher(Dispatcher[TransportContext]):
         """Serve until the channel ends; then what is open fails and what is being served is cancelled."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         try:
-            async with anyio.create_task_group() as self._tasks:
-                self.channel.start_reading()
-                task_status.started()
-                await self._ended.wait()
-                self._close()
-                self._tasks.cancel_scope.cancel()
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                try:
+                    self.channel.start_reading()
+                    task_status.started()
+                    await self._ended.wait()
+                finally:  # what comes now starts nothing more, or a flood of it would keep the group open
+                    self._tasks = None
+                    self._close()
+                    tasks.cancel_scope.cancel()
         finally:
             self._tasks = None
             self._close()

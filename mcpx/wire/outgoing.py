@@ -67,7 +67,8 @@ class Outgoing:
         self._channel = channel
         self._last_id = 0
         self._open: dict[RequestId, _Open] = {}
-        self._closed = False
+        self.closed = False
+        """Whether the connection has ended, so that no more answers will come."""
 
     # --- asking
 
@@ -82,7 +83,7 @@ class Outgoing:
         self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
     ) -> None:
         """Send a request under an id from `mint`. With `on_progress`, the id is its progress token."""
-        if self._closed:
+        if self.closed:
             on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
             return
         self._open[request_id] = _Open(on_answer, on_progress)
@@ -101,7 +102,7 @@ class Outgoing:
             MCPError: An error answer, a timeout, the end.
             Unreadable: The line that answers it cannot be read.
         """
-        if self._closed:
+        if self.closed:
             raise MCPError(CONNECTION_CLOSED, "Connection closed")
         request_id: RequestId = opts["request_id"] if "request_id" in opts else self.mint()
         key = coerce_request_id(request_id)
@@ -172,7 +173,7 @@ class Outgoing:
 
     def close(self) -> None:
         """No more answers will come: fail what is open."""
-        self._closed = True
+        self.closed = True
         opened, self._open = self._open, {}
         for one in opened.values():
             one.on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
