@@ -21,7 +21,7 @@ from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcpx.config import ServerConfig
+from mcpx.config import ServerConfig, redactor_of
 from mcpx.upstream.asking import Asking
 from mcpx.upstream.audience import Audience
 from mcpx.upstream.client import PassingSession
@@ -33,7 +33,6 @@ from mcpx.upstream.sending import Sender, SessionSender, WireSender
 from mcpx.upstream.telling import Telling
 from mcpx.upstream.transport import Hooks, Link, open_link
 from mcpx.version import __version__
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
 LISTEN_AGAIN_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
@@ -114,7 +113,7 @@ class UpstreamSession:
                 ) as subscription:
                     async for _event in subscription:
                         self._changes.set()
-            except (SubscriptionLost, MCPError, TimeoutError):
+            except (SubscriptionLost, MCPError, TimeoutError, ValidationError):
                 pass
             steady = anyio.current_time() - began >= LISTEN_STEADY_S
             pause = LISTEN_AGAIN_S if steady else min(2 * pause, LISTEN_AGAIN_MOST_S)
@@ -151,6 +150,8 @@ class UpstreamSession:
                     await self.client.send_discover(LATEST_MODERN_VERSION)
                 else:
                     await self.client.send_ping()
+            except ValidationError:
+                pass  # an odd answer is a sign of life
             except MCPError:
                 if failures:
                     raise refused_probe(failures[0]) from None
@@ -186,7 +187,9 @@ async def open_session(
     # one scope around everything: a timeout that ended before its task groups would break their nesting
     with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
         try:
-            async with open_link(config.transport, limit=limit, hooks=hooks) as link:
+            async with open_link(
+                config.transport, limit=limit, hooks=hooks, redact=redactor_of(config)
+            ) as link:
                 hooks.on_open(link)
                 client = PassingSession(
                     link.dispatcher,
@@ -228,12 +231,7 @@ async def _shake_hands(session: ClientSession, *, probe: bool) -> None:
             if error.code == UNSUPPORTED_PROTOCOL_VERSION:
                 raise error from None
             raise
-    except (
-        RuntimeError,
-        ValidationError,
-        Unreadable,
-        ResponseTooLarge,
-    ):  # it answers, but speaks only the older revisions
+    except (RuntimeError, ValidationError):  # it answers, but speaks only the older revisions
         await session.initialize()
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import msgspec
-import structlog
+from mcp import MCPError
 from mcp.shared.dispatcher import (
     CallOptions,
     Dispatcher,
@@ -29,13 +29,14 @@ from mcp.shared.dispatcher import (
 )
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, ErrorData
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
 
+from mcpx.observe.contained import contain
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import KEPT, LineSplitter, TooLong
+from mcpx.wire.lines import KEPT, TooLong
 from mcpx.wire.mending import may_have_halves, mend_halves, mend_numbers
 from mcpx.wire.outgoing import (
     OnProgress,
@@ -45,13 +46,13 @@ from mcpx.wire.outgoing import (
     Unreadable,
     readable,
 )
-
-log = structlog.get_logger()
+from mcpx.wire.shallow import shallow
+from mcpx.wire.turns import Lines, Turns
 
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
-"""Offered each request before the SDK; true if it is dealt with. Must not raise."""
+"""Offered each request before the SDK; true if it is dealt with. If it raises, the request is failed."""
 
 _NO_JSON: Final = Unreadable("the answer is not JSON")
 SHOWN: Final = 200  # bytes of a bad line that are worth showing
@@ -73,21 +74,31 @@ class WireDispatcher(Dispatcher[TransportContext]):
         on_rubbish: Rubbish,
         on_end: Callable[[], None] | None = None,
         mends: bool = False,
+        aside_limit: int | None = None,
     ) -> None:
+        """`aside_limit` is the most bytes of the peer's own requests and notifications, if not `limit`."""
         self.channel = channel
         self.outgoing = Outgoing(channel)
         self.fast: Fast | None = None
+        self.too_deep: Fast | None = None
+        """Offered each request that is nested too deeply to be read, without its depths."""
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """What to do when the peer cancels a request that the fast hook took, by its id."""
-        self._splitter = LineSplitter(limit)
+        self._turns = Turns(channel, limit, self._take_few)
+        self._aside_limit = aside_limit
         self._on_rubbish = on_rubbish
         self._mends = mends
         self._serving: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
         self._parked: deque[bytes | TooLong] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._ended = anyio.Event()
-        channel.on_data = self._feed
+        channel.on_data = self._turns.feed
         channel.on_end = on_end or self.end
+
+    @property
+    def behind(self) -> bool:
+        """Whether the peer has sent what is not dealt with yet."""
+        return self._turns.behind
 
     @property
     def busy(self) -> bool:
@@ -102,15 +113,22 @@ class WireDispatcher(Dispatcher[TransportContext]):
         """Send a request and wait for its result.
 
         Raises:
-            MCPError: An error answer, a timeout, the end.
-            Unreadable: The answer cannot be read.
+            MCPError: An error answer, one that cannot be read, a timeout, the end.
         """
-        return readable(await self.send_for_bytes(method, params, opts))
+        try:
+            return readable(await self.send_for_bytes(method, params, opts))
+        except (Unreadable, ResponseTooLarge) as error:  # whoever uses the SDK knows its errors only
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
 
     async def send_for_bytes(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> msgspec.Raw:
-        """The same, and give the result as it came."""
+        """The same, and give the result as it came.
+
+        Raises:
+            MCPError: As in `send_raw_request`.
+            Unreadable: The line that answers it cannot be read; so for ResponseTooLarge.
+        """
         opts = opts or {}
         on_progress = opts.get("on_progress")
         told = self._in_task(on_progress) if on_progress is not None else None
@@ -172,6 +190,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._ended.set()
 
     def _close(self) -> None:
+        self._turns.stop()
         self.outgoing.close()
         cancels, self.fast_cancels = self.fast_cancels, {}
         for cancel in cancels.values():
@@ -179,12 +198,12 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     # --- in
 
-    def _feed(self, chunk: bytes) -> None:
-        for line in self._splitter.feed(chunk):
+    def _take_few(self, lines: Lines) -> None:
+        for line in lines:
             try:
                 self._take_or_park(line)
-            except Exception:  # one message must not cost the session, nor those behind it
-                log.exception("message.failed")
+            except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
+                contain(error, "message")
         flush_all()  # the end of this turn, without another round of the loop
 
     def _take_or_park(self, line: bytes | TooLong) -> None:
@@ -211,8 +230,26 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.answered(message)
         elif message.id is None:
             self._take_notification(message.method, message.params)
-        elif self.fast is None or not self.fast(self, message.id, message.method, message.params):
-            self._take_request(message.id, message.method, message.params)
+        else:
+            try:
+                if self.fast is not None and self.fast(self, message.id, message.method, message.params):
+                    return
+                self._take_request(message.id, message.method, message.params)
+            except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
+                contain(error, "request", method=message.method)
+                self.channel.write(*envelope.failure(message.id, _FAILED))
+
+    def _is_refused_whole(self, line: bytes) -> bool:
+        """Whether it was a request that whoever knows such has answered."""
+        if self.too_deep is None or (rest := shallow(line)) is None:
+            return False
+        try:
+            message = envelope.decode_envelope(rest)
+        except msgspec.DecodeError:
+            return False
+        if message.id is None or message.method is None:
+            return False
+        return self.too_deep(self, message.id, message.method, message.params)
 
     def _take_unreadable(self, line: bytes, error: Exception) -> None:
         """A line that strict readers refuse: mend it, or skip it."""
@@ -220,7 +257,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
         if isinstance(error, UnicodeDecodeError):
             self._skip(head, tail, "not UTF-8", Unreadable("the answer is not UTF-8"))
         elif isinstance(error, RecursionError):
-            self._skip(head, tail, "nested too deeply", TooDeep(line))
+            if not self._is_refused_whole(line):
+                self._skip(head, tail, "nested too deeply", TooDeep(line))
         elif self._mends and (mended := mend_numbers(line)) != line:
             self._take(mended)
         else:
@@ -236,7 +274,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.progressed(raw)
         elif method == "notifications/cancelled":
             self._cancelled_by_peer(raw)
-        if self._tasks is None:
+        if self._tasks is None or self._is_too_large(method, raw):
             return
         try:
             params = _object(raw)
@@ -248,7 +286,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _cancelled_by_peer(self, raw: msgspec.Raw) -> None:
         try:
             key = coerce_request_id(envelope.decode_cancelled(raw).request_id)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         if (cancel := self.fast_cancels.pop(key, None)) is not None:
             cancel()
@@ -257,10 +295,20 @@ class WireDispatcher(Dispatcher[TransportContext]):
             context.cancel_requested.set()
             scope.cancel()
 
+    def _is_too_large(self, method: str, raw: msgspec.Raw) -> bool:
+        """Whether it would take too long to read what the peer was not asked for; told as rubbish."""
+        if self._aside_limit is None or len(raw) <= self._aside_limit:
+            return False
+        self._on_rubbish(method[:SHOWN].encode(), f"a message of its own over {self._aside_limit} bytes")
+        return True
+
     # --- requests of the peer, for the SDK
 
     def _take_request(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
         if self._tasks is None:
+            return
+        if self._is_too_large(method, raw):
+            self.channel.write(*envelope.failure(request_id, _TOO_LARGE))
             return
         try:
             params = _object(raw)
@@ -311,8 +359,8 @@ async def _contained(function: Any, *arguments: Any) -> None:
     """A callback that fails must not end the session."""
     try:
         await function(*arguments)
-    except Exception:
-        log.exception("callback.failed")
+    except Exception as error:  # noqa: BLE001 - the boundary that the docstring names
+        contain(error, "callback")
 
 
 def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
@@ -325,7 +373,7 @@ def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
 def _error_data(error: Exception, method: str) -> ErrorData:
     known = handler_exception_to_error_data(error)
     if known is None:
-        log.error("handler.failed", method=method, exc_info=error)
+        contain(error, "handler", method=method)
         return ErrorData(code=INTERNAL_ERROR, message="Internal server error")
     return known
 
@@ -335,4 +383,6 @@ def _encoded(error: ErrorData) -> bytes:
 
 
 _UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
+_TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
+_FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))

@@ -155,7 +155,7 @@ class Outgoing:
         """A progress notification has come."""
         try:
             progress = envelope.decode_progress(raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         waiting = self._open.get(coerce_request_id(progress.progress_token))
         if waiting is not None and waiting.on_progress is not None:
@@ -167,7 +167,7 @@ class Outgoing:
         `head` and `tail` are the line's ends.
         """
         found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
-        key = coerce_request_id(msgspec.json.decode(found[1])) if found else None
+        key = _id_of(found[1]) if found else None
         if key is not None and (waiting := self._open.pop(key, None)) is not None:
             waiting.on_answer(None, error)
 
@@ -188,16 +188,24 @@ def _error(raw: msgspec.Raw) -> MCPError:
 
 
 def readable(raw: msgspec.Raw) -> dict[str, Any]:
-    """The result, decoded; an absent or null one is empty. Raises Unreadable."""
+    """A result decoded; an absent or null one is empty. Raises MCPError where it cannot be."""
     try:
         result = msgspec.json.decode(raw) if raw else {}
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Unreadable(f"the answer cannot be read: {error}") from None
+        raise MCPError(INTERNAL_ERROR, f"the peer's answer cannot be read ({error})") from None
     if result is None:
         return {}
     if not isinstance(result, dict):
-        raise Unreadable("the answer is not an object")
+        raise MCPError(INTERNAL_ERROR, "the peer's answer is not an object")
     return result
+
+
+def _id_of(raw: bytes) -> RequestId | None:
+    """The id that JSON holds; None for one that is none of ours, which are short."""
+    try:
+        return coerce_request_id(msgspec.json.decode(raw, type=int | str))
+    except msgspec.DecodeError:
+        return None
 
 
 def _into(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:
