@@ -228,7 +228,6 @@ class Fleet:
                 await self._news.wait()
 
     def _start_again(self, upstream: Upstream) -> None:
-        upstream.forget_era()
         life = upstream.queue.lifecycle()
         if life.phase in {Phase.WAITING, Phase.PARKED}:
             self.supervisor.resume(upstream.child)

@@ -167,10 +167,6 @@ class Upstream:
         self.subscriptions = old.subscriptions
         self.subscriptions.belong_to(self.submit, lambda: self.catalogue)
 
-    def forget_era(self) -> None:
-        """Ask the server at its next start which revisions it speaks: it may have been upgraded."""
-        self._probe = True
-
     def greet_like(self, other: Upstream) -> None:
         """Greet the server as another session with it does."""
         self._probe = other._probe

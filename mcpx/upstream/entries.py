@@ -91,6 +91,22 @@ def _inside(outer: Any) -> Iterator[Any]:
     return (value for value in values if isinstance(value, dict | list) and value)
 
 
+class _Named(msgspec.Struct):
+    name: Any = None
+    uri: Any = None
+    uri_template: Any = msgspec.field(default=None, name="uriTemplate")
+
+
+def name_of(entry: bytes, number: int) -> str:
+    """What an entry that cannot be used is called: by its own words, else by its place in the list."""
+    try:
+        named = msgspec.json.decode(entry, type=_Named)
+    except (msgspec.DecodeError, RecursionError):
+        named = _Named()
+    words = (named.name, named.uri, named.uri_template)
+    return next((word for word in words if isinstance(word, str) and word), f"entry {number}")
+
+
 class Reader:
     """Reads the members of one entry; `cuts` says what was too long in it."""
 

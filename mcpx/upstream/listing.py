@@ -189,18 +189,16 @@ class Lister:
 
     def _entry(self, kind: _Kind[E], entry: bytes, number: int) -> E | None:
         """One entry; what is odd is noted and left out."""
-        members: JSON = {}
         try:
-            members = entries.decoded(entry)
-            read = Reader(members)
+            read = Reader(entries.decoded(entry))
             info = kind.read(self._server, read)
             entries.within_size(info, entry)
             self._check_headers(info)
         except Odd as odd:
-            self._omissions.note(kind.word, str(odd), name=_name_of(members, number))
+            self._omissions.note(kind.word, str(odd), name=entries.name_of(entry, number))
             return None
         for cut in read.cuts:
-            self._omissions.note(kind.word, cut, name=_name_of(members, number))
+            self._omissions.note(kind.word, cut, name=entries.name_of(entry, number))
         return info
 
     def _check_headers(self, info: ToolInfo | ResourceInfo | TemplateInfo | PromptInfo) -> None:
@@ -219,12 +217,6 @@ def _told(error: Failure, patience: float) -> str:
     if isinstance(error, MCPError):
         return f"the server refused it: {error.message} ({error.code})"
     return f"no answer within {patience:g} s" if isinstance(error, TimeoutError) else str(error)
-
-
-def _name_of(members: JSON, number: int) -> str:
-    """What an entry is called where it cannot be used: by its own words, else by its place."""
-    words = (members.get(key) for key in ("name", "uri", "uriTemplate"))
-    return next((word for word in words if isinstance(word, str) and word), f"entry {number}")
 
 
 def _cut(text: str | None) -> str | None:

@@ -86,8 +86,8 @@ REFUSED = {
     "a text": ("no tool", "entry 1", "it is not an object"),
     "null": (None, "entry 1", "it is not an object"),
     "a list": ([ECHO], "entry 1", "it is not an object"),
-    "300 levels": (json.loads(DEEP), "entry 1", "nested over 250 levels"),
-    "150 properties in one another": (json.loads(TREE), "entry 1", "nested over 250 levels"),
+    "300 levels": (json.loads(DEEP), "deep", "nested over 250 levels"),
+    "150 properties in one another": (json.loads(TREE), "deep", "nested over 250 levels"),
     "its namesake": (ECHO, "echo", "listed more than once"),
 }
 
@@ -108,7 +108,7 @@ async def test_a_tool_that_nobody_can_use_costs_itself_and_is_named(oddity, tmp_
 async def test_a_tool_deeper_than_any_reader_reads_costs_itself(tmp_path):
     async with raw_server(tmp_path, answers={"tools/list": tools(ABYSS)}) as watch:
         await works(watch)
-        assert left_out(watch) == [("tool", "entry 1")]
+        assert left_out(watch) == [("tool", "deep")]
 
 
 async def test_the_first_of_two_tools_of_one_name_is_kept(tmp_path):
