@@ -20,6 +20,7 @@ from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, Too
 
 TEXT_MOST: Final = 64 * 1024  # characters of a description, a title or the instructions
 NAME_MOST: Final = 128  # characters; the protocol advises no more
+SIZE_MOST: Final = 2**53  # bytes; what claims to be larger says nothing
 URI_MOST: Final = 8192  # characters
 ENTRY_MOST: Final = 4 * 1024 * 1024  # bytes of an entry without what was cut off its texts
 ENTRY_VALUES_MOST: Final = 200_000  # JSON values in an entry
@@ -154,7 +155,7 @@ class Reader:
     def size(self) -> int | None:
         """A size in bytes."""
         value: Any = self.entry.get("size")
-        return int(value) if _is_number(value) else None
+        return int(value) if _is_number(value) and 0 <= value <= SIZE_MOST else None
 
     def meta(self) -> JSON | None:
         """`_meta`, where there is something in it."""
@@ -304,7 +305,9 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:

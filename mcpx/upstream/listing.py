@@ -19,6 +19,7 @@ from mcp_types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
 from mcpx.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.observe.contained import contain
 from mcpx.upstream import entries
 from mcpx.upstream.client import PassingSession
 from mcpx.upstream.entries import TEXT_MOST, Odd, Reader
@@ -196,6 +197,10 @@ class Lister:
             self._check_headers(info)
         except Odd as odd:
             self._omissions.note(kind.word, str(odd), name=entries.name_of(entry, number))
+            return None
+        except Exception as error:  # noqa: BLE001 - the boundary: an entry may hold anything, and costs itself
+            contain(error, "entry", server=self._server)
+            self._omissions.note(kind.word, "MCPX cannot read it", name=entries.name_of(entry, number))
             return None
         for cut in read.cuts:
             self._omissions.note(kind.word, cut, name=entries.name_of(entry, number))

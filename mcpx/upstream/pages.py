@@ -23,7 +23,9 @@ VALUES_MOST: Final = 1_000_000  # JSON values in them: each takes some hundred b
 PAGE_MOST: Final = 2_000_000  # objects in one page, or commas where not all entries are objects
 PAGE_CAP: Final = 1000  # pages of one list
 DEPTH_READ: Final = 300  # levels of a page that is nested too deeply as a whole; more than an entry may have
-BREATH_BYTES: Final = 256 * 1024  # of entries are read in one turn of the event loop
+CURSOR_MOST: Final = 64 * 1024  # characters
+BREATH_BYTES: Final = 64 * 1024  # of entries are read in one turn of the event loop
+BREATH_ENTRIES: Final = 50  # and so many entries: about 1 ms
 
 AskPage = Callable[[str | None], Awaitable[msgspec.Raw | dict[str, Any]]]
 """Asks for the page of that cursor: its result, as it came or decoded."""
@@ -80,10 +82,11 @@ class Pages:
             Unreadable: A page cannot be read; so for ResponseTooLarge.
             BadListing: A page is not one of this list; or there is no end of pages, and nothing in them.
         """
-        cursors: list[str] = []
+        cursor: str | None = None
+        seen: set[int] = set()  # hashes: cursors may be long
         found = 0
         while True:
-            page = read_page(await self._ask_readable(cursors[-1] if cursors else None), self._key)
+            page = read_page(await self._ask_readable(cursor), self._key)
             found += len(page.entries)
             self._budget.pay_bytes(page.overhead)
             async for entry in self._affordable(page.entries):
@@ -91,10 +94,10 @@ class Pages:
             cursor = page.next_cursor
             if cursor is None or self.why is not None:
                 return
-            if cursor in cursors or len(cursors) + 1 >= PAGE_CAP:
+            if len(cursor) > CURSOR_MOST or hash(cursor) in seen or len(seen) + 1 >= PAGE_CAP:
                 break
-            cursors.append(cursor)
-        self.why = f"the server's list of {self._key} does not end: stopped after {len(cursors) + 1} pages"
+            seen.add(hash(cursor))
+        self.why = f"the server's list of {self._key} does not end: stopped after {len(seen) + 1} pages"
         if not found:
             raise BadListing(self.why)
 
@@ -108,8 +111,8 @@ class Pages:
                 self.unread, self.why = len(entries) - number, self._budget.overspent
                 return
             yield entry
-            read += len(entry)
-            if read > BREATH_BYTES:
+            read += max(len(entry), BREATH_BYTES // BREATH_ENTRIES)
+            if read >= BREATH_BYTES:
                 read = 0
                 await anyio.lowlevel.checkpoint()
         self.why = self._budget.overspent
