@@ -119,4 +119,6 @@ def _about(info: ServerInfo) -> JSON:
     about: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
     if info.instructions:
         about["instructions"] = info.instructions
+    if info.left_out:
+        about["left_out"] = [each.to_dict() for each in info.left_out]
     return about

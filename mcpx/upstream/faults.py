@@ -8,7 +8,7 @@ error texts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from mcp import MCPError
@@ -24,6 +24,7 @@ from mcpx.upstream.last_words import shortened
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
+CLOSED: Final = "Connection closed"  # in the SDK's words
 PERMISSION_STATUSES = frozenset({401, 403})
 _NO_SECRETS = Redactor()
 CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
@@ -122,13 +123,14 @@ def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
         seconds = config.limits.connect_timeout
         text = f"no answer to the handshake within {seconds:g} s"
         return Cause(f"{text}; its last words: {leaf}" if str(leaf) else text, error=leaf)
-    return Cause(str(leaf), error=leaf) if isinstance(leaf, BadListing) else None
+    unusable = isinstance(leaf, BadListing | Unreadable | ResponseTooLarge)
+    return Cause(str(leaf), error=leaf) if unusable else None
 
 
 def _refused(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, MCPError):
         return None
-    if leaf.code == CONNECTION_CLOSED:
+    if leaf.code == CONNECTION_CLOSED and leaf.message == CLOSED:  # many servers use that code for anything
         return Cause("the connection was closed during the handshake", error=leaf)
     return Cause(f"the server refused the session: {leaf.message} ({leaf.code})", error=leaf)
 

@@ -28,9 +28,12 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answers: InputAnswers | None = None
     """What the client brings to a request that it repeats."""
     on_progress: OnProgress | None = None
+    own: bool = False
+    """Whether MCPX asks for itself: an answer to that says nothing of how the server does its work."""
 
 
 NOBODY: Final = Origin()
+MCPX: Final = Origin(own=True)
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -148,6 +148,7 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks, redact: Redact) -> Asyn
             on_rubbish=hooks.on_rubbish,
             on_end=output_ended.set,
             aside_limit=ASIDE_BYTES,
+            mends=True,
         )
         link = Link(wire, child.pid, child.mark)
         link.stderr_tail = child.last_words.tail

@@ -17,6 +17,7 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import msgspec
+from mcp import MCPError
 from mcp.shared.dispatcher import (
     CallOptions,
     Dispatcher,
@@ -36,7 +37,15 @@ from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.lines import KEPT, TooLong
-from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
+from mcpx.wire.mending import may_have_halves, mend_halves, mend_numbers
+from mcpx.wire.outgoing import (
+    OnProgress,
+    Outgoing,
+    ResponseTooLarge,
+    TooDeep,
+    Unreadable,
+    readable,
+)
 from mcpx.wire.shallow import shallow
 from mcpx.wire.turns import Lines, Turns
 
@@ -45,7 +54,6 @@ Rubbish = Callable[[bytes, str], None]
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
 """Offered each request before the SDK; true if it is dealt with. If it raises, the request is failed."""
 
-_TOO_DEEP: Final = Unreadable("the answer is nested too deeply")
 _NO_JSON: Final = Unreadable("the answer is not JSON")
 SHOWN: Final = 200  # bytes of a bad line that are worth showing
 INLINE: Final = "initialize"  # what follows it may depend on its outcome
@@ -53,7 +61,10 @@ STANDING: Final = "subscriptions/listen"  # answered when the connection ends
 
 
 class WireDispatcher(Dispatcher[TransportContext]):
-    """One peer. `run` it once; it ends with the channel, or when `end` is called."""
+    """One peer. `run` it once; it ends with the channel, or when `end` is called.
+
+    With `mends`, what strict readers refuse and the official clients take is mended (`wire.mending`).
+    """
 
     def __init__(
         self,
@@ -62,6 +73,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         limit: int,
         on_rubbish: Rubbish,
         on_end: Callable[[], None] | None = None,
+        mends: bool = False,
         aside_limit: int | None = None,
     ) -> None:
         """`aside_limit` is the most bytes of the peer's own requests and notifications, if not `limit`."""
@@ -75,6 +87,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._turns = Turns(channel, limit, self._take_few)
         self._aside_limit = aside_limit
         self._on_rubbish = on_rubbish
+        self._mends = mends
         self._serving: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
         self._parked: deque[bytes | TooLong] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -97,7 +110,25 @@ class WireDispatcher(Dispatcher[TransportContext]):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Send a request and wait for its result. Raises MCPError: an error answer, a timeout, the end."""
+        """Send a request and wait for its result.
+
+        Raises:
+            MCPError: An error answer, one that cannot be read, a timeout, the end.
+        """
+        try:
+            return readable(await self.send_for_bytes(method, params, opts))
+        except (Unreadable, ResponseTooLarge) as error:  # whoever uses the SDK knows its errors only
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
+
+    async def send_for_bytes(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> msgspec.Raw:
+        """The same, and give the result as it came.
+
+        Raises:
+            MCPError: As in `send_raw_request`.
+            Unreadable: The line that answers it cannot be read; so for ResponseTooLarge.
+        """
         opts = opts or {}
         on_progress = opts.get("on_progress")
         told = self._in_task(on_progress) if on_progress is not None else None
@@ -140,12 +171,16 @@ class WireDispatcher(Dispatcher[TransportContext]):
         """Serve until the channel ends; then what is open fails and what is being served is cancelled."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         try:
-            async with anyio.create_task_group() as self._tasks:
-                self.channel.start_reading()
-                task_status.started()
-                await self._ended.wait()
-                self._close()
-                self._tasks.cancel_scope.cancel()
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                try:
+                    self.channel.start_reading()
+                    task_status.started()
+                    await self._ended.wait()
+                finally:  # what comes now starts nothing more, or a flood of it would keep the group open
+                    self._tasks = None
+                    self._close()
+                    tasks.cancel_scope.cancel()
         finally:
             self._tasks = None
             self._close()
@@ -185,15 +220,11 @@ class WireDispatcher(Dispatcher[TransportContext]):
         try:
             if not line.isascii():
                 line.decode()  # strictly: what is passed on must not break the next reader
+            if self._mends and may_have_halves(line):
+                line = mend_halves(line)
             message = envelope.split_answer(line) or envelope.decode_envelope(line)
-        except UnicodeDecodeError:
-            self._skip(line[:KEPT], line[-KEPT:], "not UTF-8", Unreadable("the answer is not UTF-8"))
-            return
-        except RecursionError:
-            self._take_too_deep(line)
-            return
-        except msgspec.DecodeError:
-            self._skip(line[:KEPT], line[-KEPT:], "not a JSON-RPC message", _NO_JSON)
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+            self._take_unreadable(line, error)
             return
         if message.method is None:
             self.outgoing.answered(message)
@@ -208,11 +239,6 @@ class WireDispatcher(Dispatcher[TransportContext]):
                 contain(error, "request", method=message.method)
                 self.channel.write(*envelope.failure(message.id, _FAILED))
 
-    def _take_too_deep(self, line: bytes) -> None:
-        """A line that is nested too deeply to be read."""
-        if not self._is_refused_whole(line):
-            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
-
     def _is_refused_whole(self, line: bytes) -> bool:
         """Whether it was a request that whoever knows such has answered."""
         if self.too_deep is None or (rest := shallow(line)) is None:
@@ -224,6 +250,19 @@ class WireDispatcher(Dispatcher[TransportContext]):
         if message.id is None or message.method is None:
             return False
         return self.too_deep(self, message.id, message.method, message.params)
+
+    def _take_unreadable(self, line: bytes, error: Exception) -> None:
+        """A line that strict readers refuse: mend it, or skip it."""
+        head, tail = line[:KEPT], line[-KEPT:]
+        if isinstance(error, UnicodeDecodeError):
+            self._skip(head, tail, "not UTF-8", Unreadable("the answer is not UTF-8"))
+        elif isinstance(error, RecursionError):
+            if not self._is_refused_whole(line):
+                self._skip(head, tail, "nested too deeply", TooDeep(line))
+        elif self._mends and (mended := mend_numbers(line)) != line:
+            self._take(mended)
+        else:
+            self._skip(head, tail, "not a JSON-RPC message", _NO_JSON)
 
     def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
         """A line that cannot be read costs the request that it answers, and no more."""

@@ -70,7 +70,7 @@ def split_answer(line: bytes) -> Envelope | None:
 
     What is inside is not looked at: whoever decodes the result finds out whether it is JSON.
     """
-    if len(line) < _LARGE or not line.endswith(b"}"):
+    if len(line) < _LARGE or not line.endswith(b"}}"):  # else the result is not the last member
         return None
     head = _USUAL_ANSWER.match(line)
     if head is None:

@@ -28,6 +28,7 @@ OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 OnProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
+_NULL: Final = b"null"  # in the place of an error: there is none
 _ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")(?=\s*[,}])'
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST: Final = re.compile(rb",\s*" + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
@@ -39,6 +40,14 @@ class ResponseTooLarge(Exception):  # noqa: N818 - a condition
 
 class Unreadable(Exception):  # noqa: N818 - a condition
     """The answer was no JSON, or no UTF-8."""
+
+
+class TooDeep(Unreadable):
+    """The answer is nested too deeply to be read. `line` is the whole of it."""
+
+    def __init__(self, line: bytes) -> None:
+        super().__init__("the answer is nested too deeply")
+        self.line = line
 
 
 class _Open:
@@ -58,7 +67,8 @@ class Outgoing:
         self._channel = channel
         self._last_id = 0
         self._open: dict[RequestId, _Open] = {}
-        self._closed = False
+        self.closed = False
+        """Whether the connection has ended, so that no more answers will come."""
 
     # --- asking
 
@@ -73,7 +83,7 @@ class Outgoing:
         self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
     ) -> None:
         """Send a request under an id from `mint`. With `on_progress`, the id is its progress token."""
-        if self._closed:
+        if self.closed:
             on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
             return
         self._open[request_id] = _Open(on_answer, on_progress)
@@ -85,9 +95,14 @@ class Outgoing:
         params: Mapping[str, Any] | None,
         opts: CallOptions,
         on_progress: OnProgress | None,
-    ) -> dict[str, Any]:
-        """Send a request and wait for its result. Raises MCPError: an error answer, a timeout, the end."""
-        if self._closed:
+    ) -> msgspec.Raw:
+        """Send a request and wait for its result.
+
+        Raises:
+            MCPError: An error answer, a timeout, the end.
+            Unreadable: The line that answers it cannot be read.
+        """
+        if self.closed:
             raise MCPError(CONNECTION_CLOSED, "Connection closed")
         request_id: RequestId = opts["request_id"] if "request_id" in opts else self.mint()
         key = coerce_request_id(request_id)
@@ -102,7 +117,7 @@ class Outgoing:
         timeout = opts.get("timeout")
         try:
             with anyio.fail_after(timeout if timeout is not None else math.inf):
-                result: dict[str, Any] = _readable(await answer)
+                return await answer
         except TimeoutError:
             self._abandon(request_id, opts, f"timed out after {timeout}s")
             raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
@@ -111,7 +126,6 @@ class Outgoing:
             raise
         finally:
             self._open.pop(key, None)
-        return result
 
     def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
         if opts.get("cancel_on_abandon", True):
@@ -132,7 +146,7 @@ class Outgoing:
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
             return
-        if message.error:
+        if message.error and bytes(message.error) != _NULL:
             waiting.on_answer(None, _error(message.error))
         else:
             waiting.on_answer(message.result, None)
@@ -159,7 +173,7 @@ class Outgoing:
 
     def close(self) -> None:
         """No more answers will come: fail what is open."""
-        self._closed = True
+        self.closed = True
         opened, self._open = self._open, {}
         for one in opened.values():
             one.on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
@@ -173,12 +187,17 @@ def _error(raw: msgspec.Raw) -> MCPError:
     return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
 
 
-def _readable(raw: msgspec.Raw) -> Any:
-    """A result decoded. Raises MCPError where it cannot be."""
+def readable(raw: msgspec.Raw) -> dict[str, Any]:
+    """A result decoded; an absent or null one is empty. Raises MCPError where it cannot be."""
     try:
-        return msgspec.json.decode(raw)
+        result = msgspec.json.decode(raw) if raw else {}
     except (msgspec.DecodeError, RecursionError) as error:
         raise MCPError(INTERNAL_ERROR, f"the peer's answer cannot be read ({error})") from None
+    if result is None:
+        return {}
+    if not isinstance(result, dict):
+        raise MCPError(INTERNAL_ERROR, "the peer's answer is not an object")
+    return result
 
 
 def _id_of(raw: bytes) -> RequestId | None:

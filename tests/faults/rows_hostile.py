@@ -11,6 +11,7 @@ from tests.faults import (
     rows_hostile_floods,
     rows_hostile_http,
     rows_hostile_listings,
+    rows_hostile_odd,
     rows_hostile_process,
     rows_hostile_reviews,
     rows_hostile_secrets,
@@ -27,4 +28,5 @@ HOSTILE_ROWS: Final[dict[str, Row]] = {
     **rows_hostile_process.faults,
     **rows_hostile_secrets.faults,
     **rows_hostile_display.faults,
+    **rows_hostile_odd.faults,
 }
