@@ -31,12 +31,13 @@ from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, ErrorData
 
-from mcpx.wire import envelope
+from mcpx.wire import envelope, unreadable
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import KEPT, LineSplitter, TooLong
-from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
+from mcpx.wire.lines import LineSplitter, TooLong
+from mcpx.wire.outgoing import OnProgress, Outgoing
+from mcpx.wire.unreadable import Problem
 
 log = structlog.get_logger()
 
@@ -45,8 +46,9 @@ Rubbish = Callable[[bytes, str], None]
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
 """Offered each request before the SDK; true if it is dealt with. Must not raise."""
 
-_TOO_DEEP: Final = Unreadable("the answer is nested too deeply")
-_NO_JSON: Final = Unreadable("the answer is not JSON")
+LOSSY: Final = frozenset({"notifications/message", "notifications/progress"})
+"""Notifications that a peer goes without while it does not read what it is sent."""
+MOST_SERVED: Final = 1024  # requests of one peer that the SDK serves at a time; each is a task
 SHOWN: Final = 200  # bytes of a bad line that are worth showing
 INLINE: Final = "initialize"  # what follows it may depend on its outcome
 STANDING: Final = "subscriptions/listen"  # answered when the connection ends
@@ -62,12 +64,20 @@ class WireDispatcher(Dispatcher[TransportContext]):
         limit: int,
         on_rubbish: Rubbish,
         on_end: Callable[[], None] | None = None,
+        refuses: bool = False,
     ) -> None:
+        """`refuses`: what is no message is answered with an error, as servers do and clients do not."""
         self.channel = channel
         self.outgoing = Outgoing(channel)
         self.fast: Fast | None = None
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """What to do when the peer cancels a request that the fast hook took, by its id."""
+        self.on_drained: Callable[[], None] = lambda: None
+        """Called when the peer reads again. Must not raise."""
+        self.on_dropped: Callable[[], None] = lambda: None
+        """Called for each log or progress message that the peer goes without, because it does not read."""
+        self._refuses = refuses
+        self._writable: anyio.Event | None = None  # somebody waits for the peer to read
         self._splitter = LineSplitter(limit)
         self._on_rubbish = on_rubbish
         self._serving: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
@@ -76,6 +86,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._ended = anyio.Event()
         channel.on_data = self._feed
         channel.on_end = on_end or self.end
+        channel.on_drained = self._drained
 
     @property
     def busy(self) -> bool:
@@ -108,9 +119,31 @@ class WireDispatcher(Dispatcher[TransportContext]):
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,  # noqa: ARG002 - the protocol's signature; a stream needs none
     ) -> None:
-        """Send a notification; after the end it is dropped."""
+        """Send a notification once the peer reads what it was sent before; after the end it is dropped."""
         encoded = None if params is None else envelope.encode(params)
+        if method in LOSSY:
+            self.tell(method, encoded)
+            return
+        while self.channel.congested and not self._ended.is_set():
+            self._writable = self._writable or anyio.Event()
+            await self._writable.wait()
         self.channel.write(*envelope.notification(method, encoded))
+
+    def tell(self, method: str, params: Bytes | None) -> None:
+        """Send a notification that a peer goes without if it does not read: progress, a log message."""
+        if self.channel.congested:
+            self.on_dropped()
+        else:
+            self.channel.write(*envelope.notification(method, params))
+
+    def _drained(self) -> None:
+        self._wake_waiting()
+        self.on_drained()
+
+    def _wake_waiting(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None:
+            writable.set()
 
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
         """Run a coroutine function for as long as the connection lives; what it raises is logged."""
@@ -143,6 +176,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def end(self) -> None:
         """No more messages will come."""
         self._ended.set()
+        self._wake_waiting()
 
     def _close(self) -> None:
         self.outgoing.close()
@@ -158,6 +192,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
                 self._take_or_park(line)
             except Exception:  # one message must not cost the session, nor those behind it
                 log.exception("message.failed")
+                self._refuse(unreadable.problem(line))
         flush_all()  # the end of this turn, without another round of the loop
 
     def _take_or_park(self, line: bytes | TooLong) -> None:
@@ -168,35 +203,39 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     def _take(self, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):
-            too_large = ResponseTooLarge(f"the answer is over {line.limit} bytes")
-            self._skip(line.head, line.tail, f"a line over {line.limit} bytes", too_large)
+            self._skip(unreadable.problem(line))
             return
         try:
             if not line.isascii():
                 line.decode()  # strictly: what is passed on must not break the next reader
             message = envelope.split_answer(line) or envelope.decode_envelope(line)
-        except UnicodeDecodeError:
-            self._skip(line[:KEPT], line[-KEPT:], "not UTF-8", Unreadable("the answer is not UTF-8"))
-            return
-        except RecursionError:
-            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
-            return
-        except msgspec.DecodeError:
-            self._skip(line[:KEPT], line[-KEPT:], "not a JSON-RPC message", _NO_JSON)
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+            self._skip(unreadable.problem(line, error))
             return
         if message.method is None:
-            self.outgoing.answered(message)
+            if not self.outgoing.answered(message) and not (message.result or message.error):
+                self._refuse(unreadable.invalid(line, unreadable.NEITHER))
         elif message.id is None:
-            self._take_notification(message.method, message.params)
+            self._take_notification(message.method, message.params, line)
         elif self.fast is None or not self.fast(self, message.id, message.method, message.params):
             self._take_request(message.id, message.method, message.params)
 
-    def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
-        """A line that cannot be read costs the request that it answers, and no more."""
-        self.outgoing.skipped(head, tail, error)
-        self._on_rubbish(head[:SHOWN], problem)
+    def _skip(self, problem: Problem) -> None:
+        """A line that cannot be read costs the request that it answers, or that it is, and no more."""
+        is_request = self._refuses and unreadable.is_request(problem)
+        if is_request or not self.outgoing.skipped(problem.head, problem.tail, problem.error):
+            self._refuse(problem)
+        self._on_rubbish(problem.head[:SHOWN], problem.text)
 
-    def _take_notification(self, method: str, raw: msgspec.Raw) -> None:
+    def _refuse(self, problem: Problem) -> None:
+        """Answer what may have been a request of the peer's, if that is our part."""
+        if self._refuses:
+            self.channel.write(*unreadable.refusal(problem))
+
+    def _take_notification(self, method: str, raw: msgspec.Raw, line: bytes) -> None:
+        if self._refuses and unreadable.has_null_id(line):
+            self._refuse(unreadable.invalid(line, unreadable.NULL_ID))
+            return
         if method == "notifications/progress":
             self.outgoing.progressed(raw)
         elif method == "notifications/cancelled":
@@ -231,6 +270,9 @@ class WireDispatcher(Dispatcher[TransportContext]):
             params = _object(raw)
         except (msgspec.DecodeError, RecursionError):
             self.channel.write(*envelope.failure(request_id, _UNREADABLE))
+            return
+        if len(self._serving) >= MOST_SERVED:
+            self.channel.write(*envelope.failure(request_id, _TOO_MANY))
             return
         context = WireContext(self, request_id, params)
         context.standing = method == STANDING
@@ -300,4 +342,10 @@ def _encoded(error: ErrorData) -> bytes:
 
 
 _UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
+_TOO_MANY: Final = _encoded(
+    ErrorData(
+        code=CONNECTION_CLOSED,  # -32000, the first of those that are a server's own
+        message=f"Overloaded: {MOST_SERVED} requests are open; nothing was done, try again later",
+    )
+)
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
