@@ -18,6 +18,7 @@ import anyio
 import structlog
 
 from mcpx.config import Config
+from mcpx.descriptors import raise_limit
 from mcpx.gateway.clients import Clients
 from mcpx.gateway.http import HttpDoor, listen
 from mcpx.gateway.server import GatewayServer
@@ -109,6 +110,7 @@ def _http(
 
 
 async def _run(hub: Hub, clients: Clients, *parts: ChildSpec) -> int:
+    raise_limit()
     notifier = Notifier()
     hub.around_reload = notifier.reloading
     hub.root.add(ChildSpec(name="clients", run=clients.run))

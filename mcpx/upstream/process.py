@@ -22,6 +22,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 
 from mcpx.config import Stdio
+from mcpx.descriptors import restore_for
 from mcpx.wire.channel import Channel
 
 if TYPE_CHECKING:
@@ -229,6 +230,7 @@ async def running(stdio: Stdio, on_stderr: Callable[[bytes], None]) -> AsyncIter
         cwd=stdio.cwd,
         start_new_session=True,
     )
+    restore_for(popen.pid)
     child = ChildProcess(popen, on_stderr)  # no await up to here: a cancellation would lose the child
     try:
         yield child

@@ -1,4 +1,4 @@
-"""Clients that do not read what they are sent, and servers that do not: what MCPX keeps for them is bounded."""
+"""Clients that do not read what they are sent, and servers that do not: what is kept for them is bounded."""
 
 from __future__ import annotations
 
