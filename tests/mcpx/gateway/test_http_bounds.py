@@ -1,13 +1,13 @@
-"""The HTTP door under clients that are too many, too slow, or do not read: what they get, and what they cost."""
+"""The HTTP door under clients that are too many, too slow, or do not read: what they get, what they cost."""
 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import time
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
@@ -61,7 +61,7 @@ def silent(url: str, count: int):
 
 
 def descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 async def is_closed(joined: socket.socket, *, within: float) -> bool:
@@ -93,13 +93,13 @@ async def test_silent_connections_take_so_many_places_and_no_more_and_make_room(
         assert mcpx.other_stderr == []
 
 
-@pytest.mark.parametrize("begun", [b"", b"POST /mcp HTTP/1.1\r\nHost: x\r\n"])
-async def test_a_head_that_does_not_come_whole_is_not_waited_for(tmp_path, config, begun):
+async def test_a_head_that_does_not_come_whole_is_not_waited_for(tmp_path, config):
     async with http(tmp_path, config) as (_, url):
-        with connect(url) as joined:
-            joined.send(begun)
+        with connect(url) as silent_one, connect(url) as half:
+            half.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\n")
             began = time.monotonic()
-            assert await is_closed(joined, within=20)
+            assert await is_closed(silent_one, within=20)
+            assert await is_closed(half, within=20)
             assert time.monotonic() - began > 5
 
 
@@ -167,10 +167,10 @@ async def test_answers_that_nobody_reads_are_bounded(tmp_path, config):
     async with http(tmp_path, config) as (mcpx, url), httpx2.AsyncClient(timeout=20) as client:
         headers = await session(client, url)
         before = memory(mcpx.process.pid)
-        unread = [connect(url) for _ in range(200)]
+        unread = [connect(url) for _ in range(60)]
         try:
             for number, joined in enumerate(unread, 10):
-                joined.send(raw_post(url, headers, number, "big", size=2 << 20))
+                joined.send(raw_post(url, headers, number, "big", size=8 << 20))  # the system holds some
             gone = await mcpx.logged("client.gone")
             assert "MB unread" in gone["reason"]
             assert memory(mcpx.process.pid) - before < 450
