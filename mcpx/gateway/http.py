@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from mcpx.config import HttpGateway
+from mcpx.config.loopback import is_loopback
 from mcpx.errors import MCPXError
 from mcpx.gateway.http_connection import Shared
 from mcpx.gateway.http_server import BACKLOG, HttpServer
@@ -93,11 +94,22 @@ class HttpDoor:
         served = HttpServer(config, Shared(2 * self._limit, self._server.count_dropped))
         incarnation.ready()
         log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
+        self._warn_of_others()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_leave_when_asked, incarnation, served)
             # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
             await served.serve([self._listener.dup()])
             tasks.cancel_scope.cancel()
+
+    def _warn_of_others(self) -> None:
+        """What is said over plain HTTP can be read on the way, the token among it."""
+        host = self._listener.getsockname()[0]
+        if is_loopback(host):
+            return
+        if self._token is None:
+            log.warning("http.open_to_everybody", host=host, hint="whoever reaches it runs every tool")
+        else:
+            log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
 
     def _app(self) -> ASGIApp:
         manager = StreamableHTTPSessionManager(

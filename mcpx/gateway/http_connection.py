@@ -9,7 +9,6 @@ counted. While that is congested, events with log and progress messages are drop
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from mcpx.config.loopback import is_loopback
 from mcpx.wire.channel import HIGH_WATER, LOW_WATER, MOST_UNSENT
 
 log = structlog.get_logger()
@@ -195,20 +195,10 @@ class HttpConnection(H11Protocol):
 
     def _claims_loopback(self, scope: Scope) -> bool:
         """Whether a request names this machine's loopback, though it came in over another address."""
-        if self.server is None or _is_loopback(self.server[0]):
+        if self.server is None or is_loopback(self.server[0]):
             return False
         host = next((value for key, value in scope["headers"] if key == b"host"), b"")
-        return _is_loopback(re.sub(r":\d*$", "", host.decode("latin-1")).strip("[]"))
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+        return is_loopback(re.sub(r":\d*$", "", host.decode("latin-1")))
 
 
 async def _answer(send: Send, status: int, text: bytes) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from contextlib import suppress
+from io import StringIO
 from typing import Final, TextIO
 
 import structlog
@@ -22,6 +24,7 @@ LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 TOLD_ELSEWHERE: Final = ("mcp.client.streamable_http", "mcp.client.sse")
 """Loggers that tell, with a traceback for each, of what the upstream and its caller are told in a line."""
 
@@ -32,6 +35,7 @@ def configure(level: str | None = None) -> None:
     as_json = os.environ.get("MCPX_LOG_FORMAT", "").lower() == "json"
     render: structlog.typing.Processor = structlog.processors.JSONRenderer() if as_json else _console()
     shared: list[structlog.typing.Processor] = [
+        _clean,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
         structlog.processors.format_exc_info if as_json else _as_it_is,
@@ -74,7 +78,29 @@ class _Forgiving:
 
 def _console() -> structlog.dev.ConsoleRenderer:
     """For people. Tracebacks are plain: a pretty one takes half a second, in which nothing else happens."""
-    return structlog.dev.ConsoleRenderer(colors=_colours(), exception_formatter=structlog.dev.plain_traceback)
+    return structlog.dev.ConsoleRenderer(colors=_colours(), exception_formatter=_traceback)
+
+
+def _traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    """As structlog's plain one; the text of an exception may be anybody's."""
+    plain = StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    stream.write(escaped(plain.getvalue()))
+
+
+def escaped(text: str) -> str:
+    """Text without what a terminal would obey: control characters but line ends and tabs, and bidi marks."""
+    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def _clean(
+    _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """What is logged may be what a stranger sent: a header, a line, a name."""
+    for key, value in event.items():
+        if isinstance(value, str) and _OBEYED.search(value):
+            event[key] = escaped(value)
+    return event
 
 
 def _colours() -> bool:

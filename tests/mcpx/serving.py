@@ -126,6 +126,13 @@ class Served:
                         return line
                 await self._news.wait()
 
+    async def said(self, part: str) -> str:
+        """The first line of standard error that is not of the JSON log and holds that; waits for it."""
+        with anyio.fail_after(PATIENCE_S):
+            while not (found := [line for line in self.other_stderr if part in line]):
+                await self._news.wait()
+        return found[0]
+
     # --- talking
 
     async def send_bytes(self, data: bytes) -> None:
