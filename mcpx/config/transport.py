@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from mcpx.config.document import Members
 from mcpx.config.loopback import is_loopback
-from mcpx.config.model import Http, Sse, Stdio, Transport
+from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
 from mcpx.config.notices import Notices, plain, similar
 from mcpx.config.place import Place, quote
 from mcpx.config.strings import URL_KEYS, Strings, Surroundings
@@ -39,8 +39,8 @@ _BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 
 def read_transport(
     entry: Members, at: Place, around: Surroundings, notices: Notices
-) -> tuple[Transport, tuple[str, ...]]:
-    """The transport of an entry, and the reasons why it cannot be used, which are none for a good one.
+) -> tuple[Transport, tuple[str, ...], Variables]:
+    """The transport of an entry, the reasons why it cannot be used, and the variables that it holds.
 
     Raises:
         ConfigError: no way to reach the server is given, or two, or one of the values is wrong as written.
@@ -64,7 +64,8 @@ def read_transport(
     transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, around)
     if isinstance(transport, Http | Sse) and transport.headers and _is_read_on_the_way(transport.url):
         notices.say(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
-    return transport, tuple(dict.fromkeys(strings.reasons))
+    variables = Variables(tuple(dict.fromkeys(strings.variables)))
+    return transport, tuple(dict.fromkeys(strings.reasons)), variables
 
 
 def _declared(entry: Members, at: Place) -> str | None:

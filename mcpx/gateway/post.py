@@ -14,6 +14,7 @@ import structlog
 from mcp.server.connection import Connection
 
 from mcpx.gateway.backlog import Backlog, size_of
+from mcpx.observe.contained import contain
 from mcpx.upstream.audience import Audience
 from mcpx.upstream.caller import JSON
 
@@ -58,6 +59,8 @@ class PostOffice:
                     await connection.outbound.notify(method, params)
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     queue.clear()
+                except Exception as error:  # noqa: BLE001 - a server chose the words: they must not end the post
+                    contain(error, "notification", method=method)
             if scope.cancelled_caught:
                 dropped = queue.clear() + 1
                 self._audience.dropped += dropped

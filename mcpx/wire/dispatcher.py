@@ -17,7 +17,6 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import msgspec
-import structlog
 from mcp.shared.dispatcher import (
     CallOptions,
     Dispatcher,
@@ -29,22 +28,23 @@ from mcp.shared.dispatcher import (
 )
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, ErrorData
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
 
+from mcpx.observe.contained import contain
 from mcpx.wire import envelope, unreadable
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import LineSplitter, TooLong
+from mcpx.wire.lines import TooLong
 from mcpx.wire.outgoing import OnProgress, Outgoing
+from mcpx.wire.shallow import shallow
+from mcpx.wire.turns import Lines, Turns
 from mcpx.wire.unreadable import Problem
-
-log = structlog.get_logger()
 
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
-"""Offered each request before the SDK; true if it is dealt with. Must not raise."""
+"""Offered each request before the SDK; true if it is dealt with. If it raises, the request is failed."""
 
 LOSSY: Final = frozenset({"notifications/message", "notifications/progress"})
 """Notifications that a peer goes without while it does not read what it is sent."""
@@ -64,12 +64,18 @@ class WireDispatcher(Dispatcher[TransportContext]):
         limit: int,
         on_rubbish: Rubbish,
         on_end: Callable[[], None] | None = None,
+        aside_limit: int | None = None,
         refuses: bool = False,
     ) -> None:
-        """`refuses`: what is no message is answered with an error, as servers do and clients do not."""
+        """`aside_limit` is the most bytes of the peer's own requests and notifications, if not `limit`.
+
+        `refuses`: what is no message is answered with an error, as servers do and clients do not.
+        """
         self.channel = channel
         self.outgoing = Outgoing(channel)
         self.fast: Fast | None = None
+        self.too_deep: Fast | None = None
+        """Offered each request that is nested too deeply to be read, without its depths."""
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """What to do when the peer cancels a request that the fast hook took, by its id."""
         self.on_drained: Callable[[], None] = lambda: None
@@ -78,15 +84,21 @@ class WireDispatcher(Dispatcher[TransportContext]):
         """Called for each log or progress message that the peer goes without, because it does not read."""
         self._refuses = refuses
         self._writable: anyio.Event | None = None  # somebody waits for the peer to read
-        self._splitter = LineSplitter(limit)
+        self._turns = Turns(channel, limit, self._take_few)
+        self._aside_limit = aside_limit
         self._on_rubbish = on_rubbish
         self._serving: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
         self._parked: deque[bytes | TooLong] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._ended = anyio.Event()
-        channel.on_data = self._feed
+        channel.on_data = self._turns.feed
         channel.on_end = on_end or self.end
         channel.on_drained = self._drained
+
+    @property
+    def behind(self) -> bool:
+        """Whether the peer has sent what is not dealt with yet."""
+        return self._turns.behind
 
     @property
     def busy(self) -> bool:
@@ -179,6 +191,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._wake_waiting()
 
     def _close(self) -> None:
+        self._turns.stop()
         self.outgoing.close()
         cancels, self.fast_cancels = self.fast_cancels, {}
         for cancel in cancels.values():
@@ -186,12 +199,12 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     # --- in
 
-    def _feed(self, chunk: bytes) -> None:
-        for line in self._splitter.feed(chunk):
+    def _take_few(self, lines: Lines) -> None:
+        for line in lines:
             try:
                 self._take_or_park(line)
-            except Exception:  # one message must not cost the session, nor those behind it
-                log.exception("message.failed")
+            except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
+                contain(error, "message")
                 self._refuse(unreadable.problem(line))
         flush_all()  # the end of this turn, without another round of the loop
 
@@ -210,15 +223,37 @@ class WireDispatcher(Dispatcher[TransportContext]):
                 line.decode()  # strictly: what is passed on must not break the next reader
             message = envelope.split_answer(line) or envelope.decode_envelope(line)
         except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
-            self._skip(unreadable.problem(line, error))
+            self._skip_unread(line, error)
             return
         if message.method is None:
             if not self.outgoing.answered(message) and not (message.result or message.error):
                 self._refuse(unreadable.invalid(line, unreadable.NEITHER))
         elif message.id is None:
             self._take_notification(message.method, message.params, line)
-        elif self.fast is None or not self.fast(self, message.id, message.method, message.params):
-            self._take_request(message.id, message.method, message.params)
+        else:
+            try:
+                if self.fast is not None and self.fast(self, message.id, message.method, message.params):
+                    return
+                self._take_request(message.id, message.method, message.params)
+            except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
+                contain(error, "request", method=message.method)
+                self.channel.write(*envelope.failure(message.id, _FAILED))
+
+    def _skip_unread(self, line: bytes, error: Exception) -> None:
+        if not (isinstance(error, RecursionError) and self._is_refused_whole(line)):
+            self._skip(unreadable.problem(line, error))
+
+    def _is_refused_whole(self, line: bytes) -> bool:
+        """Whether a line that is too deep was a request that whoever knows such has answered."""
+        if self.too_deep is None or (rest := shallow(line)) is None:
+            return False
+        try:
+            message = envelope.decode_envelope(rest)
+        except msgspec.DecodeError:
+            return False
+        if message.id is None or message.method is None:
+            return False
+        return self.too_deep(self, message.id, message.method, message.params)
 
     def _skip(self, problem: Problem) -> None:
         """A line that cannot be read costs the request that it answers, or that it is, and no more."""
@@ -240,7 +275,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.progressed(raw)
         elif method == "notifications/cancelled":
             self._cancelled_by_peer(raw)
-        if self._tasks is None:
+        if self._tasks is None or self._is_too_large(method, raw):
             return
         try:
             params = _object(raw)
@@ -252,7 +287,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _cancelled_by_peer(self, raw: msgspec.Raw) -> None:
         try:
             key = coerce_request_id(envelope.decode_cancelled(raw).request_id)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         if (cancel := self.fast_cancels.pop(key, None)) is not None:
             cancel()
@@ -261,10 +296,20 @@ class WireDispatcher(Dispatcher[TransportContext]):
             context.cancel_requested.set()
             scope.cancel()
 
+    def _is_too_large(self, method: str, raw: msgspec.Raw) -> bool:
+        """Whether it would take too long to read what the peer was not asked for; told as rubbish."""
+        if self._aside_limit is None or len(raw) <= self._aside_limit:
+            return False
+        self._on_rubbish(method[:SHOWN].encode(), f"a message of its own over {self._aside_limit} bytes")
+        return True
+
     # --- requests of the peer, for the SDK
 
     def _take_request(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
         if self._tasks is None:
+            return
+        if self._is_too_large(method, raw):
+            self.channel.write(*envelope.failure(request_id, _TOO_LARGE))
             return
         try:
             params = _object(raw)
@@ -318,8 +363,8 @@ async def _contained(function: Any, *arguments: Any) -> None:
     """A callback that fails must not end the session."""
     try:
         await function(*arguments)
-    except Exception:
-        log.exception("callback.failed")
+    except Exception as error:  # noqa: BLE001 - the boundary that the docstring names
+        contain(error, "callback")
 
 
 def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
@@ -332,7 +377,7 @@ def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
 def _error_data(error: Exception, method: str) -> ErrorData:
     known = handler_exception_to_error_data(error)
     if known is None:
-        log.error("handler.failed", method=method, exc_info=error)
+        contain(error, "handler", method=method)
         return ErrorData(code=INTERNAL_ERROR, message="Internal server error")
     return known
 
@@ -348,4 +393,6 @@ _TOO_MANY: Final = _encoded(
         message=f"Overloaded: {MOST_SERVED} requests are open; nothing was done, try again later",
     )
 )
+_TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
+_FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))

@@ -92,7 +92,7 @@ class Outgoing:
         timeout = opts.get("timeout")
         try:
             with anyio.fail_after(timeout if timeout is not None else math.inf):
-                result: dict[str, Any] = msgspec.json.decode(await answer)
+                result: dict[str, Any] = _readable(await answer)
         except TimeoutError:
             self._abandon(request_id, opts, f"timed out after {timeout}s")
             raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
@@ -132,7 +132,7 @@ class Outgoing:
         """A progress notification has come."""
         try:
             progress = envelope.decode_progress(raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         waiting = self._open.get(coerce_request_id(progress.progress_token))
         if waiting is not None and waiting.on_progress is not None:
@@ -160,9 +160,17 @@ class Outgoing:
 def _error(raw: msgspec.Raw) -> MCPError:
     try:
         error = envelope.decode_error(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return MCPError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error")
     return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
+
+
+def _readable(raw: msgspec.Raw) -> Any:
+    """A result decoded. Raises MCPError where it cannot be."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MCPError(INTERNAL_ERROR, f"the peer's answer cannot be read ({error})") from None
 
 
 def _into(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:

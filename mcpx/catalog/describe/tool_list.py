@@ -2,12 +2,12 @@
 
 Owns the shape of a server's block on each rung of the ladder:
 
-    ## github (waiting, retry in 4 s: exit code 1): the server's instructions ...
+    ## github (waiting, retry in 4 s): the server's instructions ...
     create_issue(owner, repo, title, body?): Create a new issue in a repository
 
 then without the summaries, then the bare names on one line, then with the instructions cut shorter, then
 without them, and at last `## github (waiting): 26 tools`. A server that is not ready is listed from its last
-known catalogue.
+known catalogue. Why it is not ready is for `inspect` to say: a cause may quote the server's last words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from mcpx.catalog.model import JSON, ServerInfo, State, ToolInfo
 
 _SUMMARY_LEN: Final = 100
 _SHORT_INSTRUCTIONS_LEN: Final = 100
-_STATE_LEN: Final = 120
 _HINT: Final = "Shortened to fit: inspect(server_name) shows all tools of a server with their parameters."
 
 
@@ -61,7 +60,7 @@ def _head(server: ServerInfo, instructions: int) -> str:
     """`## name (state): instructions`, the state only when not ready."""
     head = f"## {shown_name(server.name)}"
     if not server.ready:
-        head += f" ({cut(fold(server.describe_state()), _STATE_LEN)})"
+        head += f" ({server.describe_state_alone()})"
     told = fold(server.instructions or "") if instructions else ""
     return f"{head}: {cut(told, instructions)}" if told else head
 
