@@ -46,6 +46,7 @@ async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
         MeetingError: Others may change the state folder.
     """
     check_state_folder()
+    raise_limit()
     hub = Hub(config)
     clients = Clients(hub)
     door = StdioDoor(hub, GatewayServer(hub, clients))
@@ -69,6 +70,7 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
         TokenError: There is no usable token.
     """
     check_state_folder()
+    raise_limit()
     with _http(config, host=host, port=port, auth=auth) as open_door:
         hub = Hub(config)
         clients = Clients(hub)
@@ -85,6 +87,7 @@ async def serve_daemon(config: Config, place: Meeting, *, patience: Patience = P
         BindError: HTTP's address cannot be listened on.
         TokenError: There is no usable token.
     """
+    raise_limit()
     with ExitStack() as stack:
         http = stack.enter_context(_http(config)) if config.http_served else None
         listener = stack.enter_context(listen_on_socket(place))
@@ -119,7 +122,6 @@ def _http(
 
 
 async def _run(hub: Hub, clients: Clients, *parts: ChildSpec, patience: Patience) -> int:
-    raise_limit()
     notifier = Notifier()
     hub.around_reload = notifier.reloading
     hub.root.add(ChildSpec(name="clients", run=clients.run))

@@ -107,7 +107,7 @@ async def unread_behind_a_shim(on: Hostile) -> None:
         on.answered(await deaf.answer(100), "logs by")
 
 
-@faults.row("a client behind a shim that sends 200 MB for a server that hangs", memory_mb=160)
+@faults.row("a client behind a shim that sends 200 MB for a server that hangs", memory_mb=240)
 async def too_much_for_a_server(on: Hostile) -> None:
     code = """
         import time

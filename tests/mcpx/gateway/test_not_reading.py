@@ -120,4 +120,4 @@ async def test_calls_wait_for_a_server_that_does_not_read_and_are_bounded(tmp_pa
         }
         assert outcomes <= {("overloaded", "not_sent"), ("timeout", "unknown")}
         assert codes.count("overloaded") > 150
-        assert max(highest, memory(mcpx.process.pid)) - before < 200
+        assert max(highest, memory(mcpx.process.pid)) - before < 320
