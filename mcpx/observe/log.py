@@ -2,7 +2,8 @@
 
 `configure` is called once by the command line. Colours only on a terminal; `MCPX_LOG` sets the level
 (debug, info, warning, error) and `MCPX_LOG_FORMAT=json` one JSON object a line, for machines. Records of
-libraries that use `logging` pass through the same door, from warnings on. A log that cannot be written (its
+libraries that use `logging` pass through the same door, from warnings on, the same one ten times a minute.
+Control characters are shown, and reach no terminal. A log that cannot be written (its
 disk is full, its reader is gone) costs what it says, and nothing else. `hide` keeps secrets out of every
 line, whoever wrote it.
 """
@@ -13,6 +14,7 @@ import logging
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from io import StringIO
@@ -27,6 +29,7 @@ LEVELS: Final = {
     "error": logging.ERROR,
 }
 _OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+SAID: Final = 10  # times a minute that another library may say the same
 TOLD_ELSEWHERE: Final = ("mcp.client.streamable_http", "mcp.client.sse")
 """Loggers that tell, with a traceback for each, of what the upstream and its caller are told in a line."""
 
@@ -49,6 +52,7 @@ def configure(level: str | None = None) -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(_Forgiving(sys.stderr))
+    handler.addFilter(_Repeats())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -69,6 +73,23 @@ def hide(redact: Callable[[str], str]) -> None:
     """From now on, pass every line of the log through `redact`, which takes secrets out of it."""
     global _redact  # noqa: PLW0603 - a process has one log
     _redact = redact
+
+
+class _Repeats(logging.Filter):
+    """Lets a library say the same thing `SAID` times a minute: some say it for each request of a stranger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._minute = 0
+        self._said: Counter[tuple[str, int]] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        minute = int(record.created) // 60
+        if minute != self._minute:
+            self._minute = minute
+            self._said.clear()
+        self._said[record.pathname, record.lineno] += 1
+        return self._said[record.pathname, record.lineno] <= SAID
 
 
 class _Forgiving:

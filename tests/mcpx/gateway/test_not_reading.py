@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.mcpx.scripted import entry
 from tests.mcpx.serving import serving, write_config
 
 pytestmark = [
@@ -62,14 +63,18 @@ async def test_log_and_progress_pass_by_a_client_that_does_not_read(tmp_path, co
         assert len(said) == 1
 
 
-async def test_with_too_much_unread_a_client_is_gone_and_its_calls_are_cancelled(tmp_path, config):
+async def test_with_too_much_unread_a_client_is_gone_and_its_calls_are_cancelled(tmp_path, ears):
+    config = write_config(tmp_path, {"s": flooding(), "h": entry(ears)}, startup_wait=20)
     async with serving(tmp_path, "serve", config) as mcpx:
         await mcpx.initialize()
         await mcpx.request("tools/list")
+        await mcpx.send_bytes(call("hangs", "hang").replace(b'"s"', b'"h"'))
+        await ears.hear("call", tool="hang")
         for number in range(300):
             await mcpx.send_bytes(call(number, "big", size=MEGABYTE))
         gone = await mcpx.logged("client.gone")
         assert "64 MB unread" in gone["reason"]
+        await ears.hear("cancelled")
         assert await mcpx.exit_code() == 0
 
 
