@@ -48,6 +48,7 @@ Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
 
 LOSSY: Final = frozenset({"notifications/message", "notifications/progress"})
 """Notifications that a peer goes without while it does not read what it is sent."""
+UPDATED: Final = "notifications/resources/updated"
 MOST_SERVED: Final = 1024  # requests of one peer that the SDK serves at a time; each is a task
 SHOWN: Final = 200  # bytes of a bad line that are worth showing
 INLINE: Final = "initialize"  # what follows it may depend on its outcome
@@ -131,12 +132,16 @@ class WireDispatcher(Dispatcher[TransportContext]):
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,  # noqa: ARG002 - the protocol's signature; a stream needs none
     ) -> None:
-        """Send a notification once the peer reads what it was sent before; after the end it is dropped."""
+        """Send a notification; after the end it is dropped.
+
+        A peer that does not read goes without the lossy ones, and is waited for with those that tell it of
+        one resource after another: their sender keeps what is new meanwhile.
+        """
         encoded = None if params is None else envelope.encode(params)
         if method in LOSSY:
             self.tell(method, encoded)
             return
-        while self.channel.congested and not self._ended.is_set():
+        while method == UPDATED and self.channel.congested and not self._ended.is_set():
             self._writable = self._writable or anyio.Event()
             await self._writable.wait()
         self.channel.write(*envelope.notification(method, encoded))
