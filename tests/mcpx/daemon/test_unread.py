@@ -61,7 +61,7 @@ async def test_neither_shim_nor_daemon_keeps_what_a_client_does_not_read(house):
         await until(lambda: any(line["event"] == "client.not_reading" for line in house.log()))
         assert memory(client.process.pid) - before[0] < 20
         assert memory(house.pid) - before[1] < 80
-        assert json.loads(house.run("status", "--json").stdout)["daemon"]["dropped"] > 100
+        assert json.loads(house.run("status", "--json").stdout)["daemon"]["dropped"] > 0
         for number in range(20):
             text = (await client.answer(f"n{number}"))["result"]["content"][0]["text"]
             assert len(text) == MEGABYTE
