@@ -29,6 +29,7 @@ from mcpx.config import load
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub
+from mcpx.meeting import LIMIT_KEY
 from mcpx.observe.contained import contain
 from mcpx.status import snapshot
 from mcpx.validation.arguments import unreadable
@@ -81,7 +82,8 @@ class Control:
             case "environment":
                 return {"path": os.environ.get("PATH", "")}
             case "attach":
-                return {"attached": os.getpid(), "version": __version__}
+                limit = self._hub.config.max_message_bytes
+                return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:
                 await self._hub.settled(STARTING_S)
                 return await perform(self._hub, asked)

@@ -27,6 +27,7 @@ from mcpx.wire.channel import Channel
 
 WORKERS: Final = 2
 WAITING: Final = 64  # jobs; more are not taken
+WAITING_BYTES: Final = 16 << 20  # of those jobs; the one that exceeds it is taken
 STARTING_S: Final = 5.0  # for a process to be ready: 0.2 s on a quiet machine
 SLOW_S: Final = 0.05  # of one job, after which another process is made ready for the other servers
 IDLE_S: Final = 60.0  # without a job, after which a process gives its 25 MB back
@@ -92,7 +93,7 @@ class CheckPool:
         pending = Pending(server, encode_job(job), done)
         loop = asyncio.get_running_loop()
         self._waiting = deque(each for each in self._waiting if each.done is not None)
-        if self._closed or len(self._waiting) >= WAITING or loop.time() < self._not_before:
+        if self._closed or self._is_full() or loop.time() < self._not_before:
             loop.call_soon(pending.finish, Unjudged("no process was free to check them"))
             return pending
         self._waiting.append(pending)
@@ -102,6 +103,10 @@ class CheckPool:
         pending.timer = loop.call_later(patience, pending.finish, late)
         self._hand_out()
         return pending
+
+    def _is_full(self) -> bool:
+        held = sum(len(each.frame) for each in self._waiting)
+        return len(self._waiting) >= WAITING or held > WAITING_BYTES
 
     def close(self) -> None:
         """End the processes, and wait until they have ended."""

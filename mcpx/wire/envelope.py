@@ -103,10 +103,10 @@ def answer(request_id: RequestId, result: list[Bytes]) -> list[Bytes]:
     return [f'{{"jsonrpc":"2.0","id":{_id(request_id)},"result":'.encode(), *result, b"}\n"]
 
 
-def failure(request_id: RequestId, error: Bytes) -> list[Bytes]:
-    """An error line around an encoded error object."""
+def failure(request_id: RequestId | None, error: Bytes) -> list[Bytes]:
+    """An error line around an encoded error object. Without an id where the request's is not known."""
     return [f'{{"jsonrpc":"2.0","id":{_id(request_id)},"error":'.encode(), error, b"}\n"]
 
 
-def _id(request_id: RequestId) -> str:
+def _id(request_id: RequestId | None) -> str:
     return str(request_id) if isinstance(request_id, int) else encode(request_id).decode()
