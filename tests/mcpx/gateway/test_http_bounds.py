@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc"),
 ]
 MANY = 2000
+PLACES = 256 + 20  # and what a server takes that starts meanwhile
 
 
 @pytest.fixture
@@ -83,12 +84,12 @@ async def test_silent_connections_take_so_many_places_and_no_more_and_make_room(
         with silent(url, MANY):
             full = await mcpx.logged("http.full")
             assert "256 connections are open" in full["reason"]
-            assert descriptors(mcpx.process.pid) - before <= 260
+            assert descriptors(mcpx.process.pid) - before <= PLACES
             began = time.monotonic()
             answer = await post(url)
             assert answer.status_code == 200
             assert time.monotonic() - began < 20
-            assert descriptors(mcpx.process.pid) - before <= 260
+            assert descriptors(mcpx.process.pid) - before <= PLACES
         assert len([line for line in mcpx.log if line["event"] == "http.full"]) == 1
         assert mcpx.other_stderr == []
 

@@ -131,7 +131,9 @@ async def test_a_line_over_the_limit_is_skipped(tmp_path, ears):
         assert await mcpx.exit_code() == 0
 
 
-async def test_what_was_asked_before_the_input_ended_is_still_answered(tmp_path, config):
+async def test_what_was_asked_before_the_input_ended_is_still_answered(tmp_path, ears):
+    # the arguments that do not fit are judged by a process that has to start first
+    config = write_config(tmp_path, {"s": entry(ears)}, startup_wait=20, shutdown_grace=10)
     async with serving(tmp_path, "serve", config, MCPX_LOG="debug") as mcpx:
         await mcpx.initialize()
         ids = {
