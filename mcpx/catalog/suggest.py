@@ -9,7 +9,6 @@ that other servers have under exactly that name `"servers_with_it": [...]`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
@@ -17,9 +16,9 @@ from itertools import islice
 from os.path import commonprefix
 from typing import Any, Final
 
-from mcpx.catalog.describe.wording import cut, fold, shown_name, shown_uri
 from mcpx.catalog.model import ServerInfo
 from mcpx.errors import CallError, Code
+from mcpx.text import cut, one_line, quoted, shown_name, shown_uri
 
 Shown = Callable[[str], str]
 
@@ -151,14 +150,14 @@ def _servers_with(tool: str, servers: Sequence[ServerInfo]) -> list[str]:
 
 def _standing(server: ServerInfo, things: str) -> str:
     """How the server stands, where that may be why the name is not known."""
-    state = cut(fold(server.describe_state()), _STATE_LEN)
+    state = one_line(server.describe_state(), _STATE_LEN)
     if server.catalogue is None:
         return f"It has not listed its {things} yet: it is {state}."
     return "" if server.ready else f"It is {state}; these are the {things} it listed last."
 
 
 def _quoted(name: str) -> str:
-    return json.dumps(cut(name, _NAME_LEN), ensure_ascii=not name.isprintable())
+    return quoted(cut(name, _NAME_LEN))
 
 
 def _listed(names: Sequence[str], shown: Shown, most: int = _MOST_AVAILABLE) -> str:

@@ -16,9 +16,9 @@ from urllib.parse import unquote
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 
 from mcpx.catalog.model import Catalogue
+from mcpx.text import holds_controls
 
 LONGEST: Final = 65_536  # characters; also what the SDK's matching takes
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
 _DECODINGS: Final = 4  # `%25252e` is a dot too, for somebody who decodes three times
@@ -34,7 +34,7 @@ def problem_with(uri: str, catalogue: Catalogue) -> str | None:
     if len(uri) > LONGEST:
         return f"it is longer than {LONGEST} characters"
     plain = _decoded(uri)
-    if _CONTROL.search(plain):
+    if holds_controls(plain):
         return "it holds control characters"
     if _steps_up(plain):
         return "it steps out of its folder"

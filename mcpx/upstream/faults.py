@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import msgspec
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, Stdio
 from mcpx.errors import CallError, Code
+from mcpx.text import paragraphs
 from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
@@ -56,6 +58,11 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
     """Why an incarnation of this server ended."""
+    cause = _explained(error, config)
+    return msgspec.structs.replace(cause, text=paragraphs(cause.text))  # it may quote the server
+
+
+def _explained(error: Exception, config: ServerConfig) -> Cause:
     found = list(leaves(error))
     for explain in (_lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
         for leaf in found:
@@ -133,8 +140,9 @@ def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
         details = {"upstream": said if error.data is None else {**said, "data": error.data}}
         return CallError(Code.UPSTREAM_ERROR, error.message, server=server, tool=tool, details=details)
     if isinstance(error, NotCarriedOut):
-        text = f"{server} did not take the call ({error}); it was not run"
-        why = {"cause": str(error)}
+        cause = paragraphs(str(error))
+        text = f"{server} did not take the call ({cause}); it was not run"
+        why = {"cause": cause}
         return CallError(Code.SERVER_UNAVAILABLE, text, server=server, tool=tool, details=why)
     if isinstance(error, Dropped):
         return died(str(error), "", server=server, tool=tool)
@@ -147,10 +155,10 @@ def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
         text = f"{server}: {error}; it may have taken effect"
         return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
     if isinstance(error, ValidationError):
-        cause = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
-        text = cause.text if cause else str(error)
+        not_mcp = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
+        text = paragraphs(not_mcp.text if not_mcp else str(error))
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
-    text = f"{server}: {type(error).__name__}: {error}"
+    text = paragraphs(f"{server}: {type(error).__name__}: {error}")
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 
@@ -160,13 +168,14 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> Call
     A 429 says that the request was not run. Any other status may come from a proxy that had passed it on:
     so it is told as the server's own failure.
     """
+    said = paragraphs(str(error))
     details: dict[str, Any] = {"http_status": error.status}
     if error.retry_after_s is not None:
         details["retry_after_s"] = error.retry_after_s
     if error.status == httpx2.codes.TOO_MANY_REQUESTS:
-        text = f"{server} is overloaded ({error}); the call was not run, try again later"
+        text = f"{server} is overloaded ({said}); the call was not run, try again later"
         return CallError(Code.OVERLOADED, text, server=server, tool=tool, details=details)
-    return CallError(Code.UPSTREAM_ERROR, f"{server}: {error}", server=server, tool=tool, details=details)
+    return CallError(Code.UPSTREAM_ERROR, f"{server}: {said}", server=server, tool=tool, details=details)
 
 
 def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
@@ -179,6 +188,7 @@ def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
 
 def died(reason: str, stderr: str, *, server: str, tool: str | None) -> CallError:
     """The connection was lost with the call in flight: the action may have happened."""
+    reason, stderr = paragraphs(reason), paragraphs(stderr)
     text = f"{server} was lost while the call was running ({reason}); it may or may not have taken effect"
     if stderr:
         text += f". Its last words:\n{stderr}"

@@ -18,8 +18,9 @@ from functools import partial
 from typing import Final
 
 from mcpx.catalog.describe.ladder import Ladder, fit
-from mcpx.catalog.describe.wording import counted, cut, fold, shown_name, shown_uri
+from mcpx.catalog.describe.wording import counted
 from mcpx.catalog.model import ResourceInfo, ServerInfo, TemplateInfo
+from mcpx.text import one_line, shown_name, shown_uri
 
 _SHORT_DESCRIPTION_LEN: Final = 100
 _NAME_LEN: Final = 80
@@ -97,8 +98,8 @@ def _counted(server: ServerInfo, *, example: bool) -> str:
 def _line(item: ResourceInfo | TemplateInfo, description: int) -> str:
     """`uri (name, type, size): description`, without what is not known."""
     size = item.size if isinstance(item, ResourceInfo) else None
-    facts = [_name(item), fold(item.mime_type or ""), "" if size is None else _size(size)]
-    told = cut(fold(item.description or ""), description) if description else ""
+    facts = [_name(item), one_line(item.mime_type or "", _NAME_LEN), "" if size is None else _size(size)]
+    told = one_line(item.description or "", description) if description else ""
     return f"{_marked(item, facts)}: {told}" if told else _marked(item, facts)
 
 
@@ -109,7 +110,7 @@ def _marked(item: ResourceInfo | TemplateInfo, facts: list[str]) -> str:
 
 def _name(item: ResourceInfo | TemplateInfo) -> str:
     """The name, left out where the URI ends with it and so tells it already."""
-    name = cut(fold(item.name), _NAME_LEN)
+    name = one_line(item.name, _NAME_LEN)
     return "" if _uri(item).endswith(name) else name
 
 

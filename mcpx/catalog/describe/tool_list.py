@@ -17,8 +17,9 @@ from functools import partial
 from typing import Final
 
 from mcpx.catalog.describe.ladder import Ladder, fit
-from mcpx.catalog.describe.wording import counted, cut, first_sentence, fold, shown_name
+from mcpx.catalog.describe.wording import counted, first_sentence
 from mcpx.catalog.model import JSON, ServerInfo, State, ToolInfo
+from mcpx.text import one_line, shown_name
 
 _SUMMARY_LEN: Final = 100
 _SHORT_INSTRUCTIONS_LEN: Final = 100
@@ -61,9 +62,9 @@ def _head(server: ServerInfo, instructions: int) -> str:
     """`## name (state): instructions`, the state only when not ready."""
     head = f"## {shown_name(server.name)}"
     if not server.ready:
-        head += f" ({cut(fold(server.describe_state()), _STATE_LEN)})"
-    told = fold(server.instructions or "") if instructions else ""
-    return f"{head}: {cut(told, instructions)}" if told else head
+        head += f" ({one_line(server.describe_state(), _STATE_LEN)})"
+    told = one_line(server.instructions or "", instructions) if instructions else ""
+    return f"{head}: {told}" if told else head
 
 
 def _nothing(server: ServerInfo) -> list[str]:
