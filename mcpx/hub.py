@@ -75,7 +75,9 @@ class Hub:
         """Give the faces the settings of the configuration in force."""
         config = self.config
         self.executor.configure(
-            toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size
+            toon=config.toon_compression_enabled,
+            toon_min_size=config.toon_compression_min_size,
+            toon_max_size=config.toon_compression_max_size,
         )
         self._inspector.configure(
             schema_compression=config.schema_compression_enabled,
