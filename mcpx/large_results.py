@@ -6,8 +6,8 @@ or where it holds more values than fit the 50 ms that the loop may stand; and a 
 (1 to 2 ns a byte). What that costs: it is not shown as TOON, and has no `structuredContent` but the server's.
 
 `pieces` is for the wire, in the bytes that came. `essentials` is for those who need objects (the SDK's
-server, programs): a large result that is *dense* too, with very many small values, is read no further than the
-protocol's own fields of its blocks.
+server, programs): a large result that is *dense* too, with very many small values, is read no further than
+the protocol's own fields of its blocks.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from mcpx.errors import CallError, Code
 
 Bytes = bytes | memoryview
 
-_ALWAYS_SMALL: Final = 65_536  # bytes; the densest of that size is read in 30 ms
-_MOST_WORK: Final = 150_000  # units of `_work` that are read, and made into TOON, in about 50 ms
-_DENSE_WORK: Final = 400_000  # the same without TOON, for those who need objects
-_CONTAINER_WORK: Final = 4  # what an object or array costs, beside a scalar
+_ALWAYS_SMALL: Final = 16_384  # bytes; the densest of that size is read in 30 ms
+_MOST_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON, in about 50 ms
+_DENSE_WORK: Final = 600_000  # the same without TOON, for those who need objects
+_CONTAINER_WORK: Final = 8  # what an object or array costs, beside a scalar
 _MOST_BLOCKS: Final = 256  # of a dense result; real ones have a handful
 _LARGEST_QUESTION: Final = 4_194_304  # bytes of what a server asks in place of a result, images among it
 _NOTHING: Final = msgspec.Raw()
