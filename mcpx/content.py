@@ -20,7 +20,7 @@ import msgspec
 from mcpx.catalog.model import JSON
 from mcpx.compression import JSONText, read_json
 from mcpx.errors import CallError, Code
-from mcpx.large_results import essentials, is_dense
+from mcpx.large_results import essential_contents, essentials, is_dense
 
 _MEDIA: Final = {"image": "image", "audio": "audio"}  # major MIME type -> content block type
 
@@ -76,6 +76,16 @@ def read_tool_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
     Raises as `read_result` does.
     """
     if is_dense(raw) and (read := essentials(raw, server)) is not None:
+        return read
+    return read_result(raw, server=server)
+
+
+def read_resource_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
+    """The result of a `resources/read`, decoded; of one that is too dense for that, its essentials.
+
+    Raises as `read_result` does.
+    """
+    if is_dense(raw) and (read := essential_contents(raw, server)) is not None:
         return read
     return read_result(raw, server=server)
 

@@ -12,13 +12,16 @@ the protocol's own fields of its blocks.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import string
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from mcpx.errors import CallError, Code
 
 Bytes = bytes | memoryview
+T = TypeVar("T")
 
 _ALWAYS_SMALL: Final = 16_384  # bytes; the densest of that size is read in 30 ms
 _MOST_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON, in about 50 ms
@@ -29,6 +32,8 @@ _LARGEST_QUESTION: Final = 4_194_304  # bytes of what a server asks in place of 
 _NOTHING: Final = msgspec.Raw()
 _BRACE: Final = ord("{")
 _BRACKET: Final = ord("[")
+_QUOTE: Final = b'"'
+_BASE64: Final = string.ascii_letters.encode() + string.digits.encode() + b"+/"
 
 _FirstBlocks: Final = msgspec.defstruct(
     "_FirstBlocks",
@@ -40,6 +45,7 @@ _FirstBlocks: Final = msgspec.defstruct(
 
 class _Parts(msgspec.Struct, gc=False):
     content: msgspec.Raw = _NOTHING
+    contents: msgspec.Raw = _NOTHING
     structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
     is_error: bool | None = msgspec.field(name="isError", default=None)
     meta: msgspec.Raw = msgspec.field(name="_meta", default=_NOTHING)
@@ -51,6 +57,14 @@ class _Inner(msgspec.Struct, gc=False, omit_defaults=True):
     mime_type: str | None = msgspec.field(name="mimeType", default=None)
     text: str | None = None
     blob: str | None = None
+
+
+class _Item(msgspec.Struct, gc=False):
+    uri: str | None = None
+    mime_type: str | None = msgspec.field(name="mimeType", default=None)
+    text: msgspec.Raw = _NOTHING
+    blob: msgspec.Raw = _NOTHING
+    meta: msgspec.Raw = msgspec.field(name="_meta", default=_NOTHING)
 
 
 class _Block(msgspec.Struct, gc=False, omit_defaults=True):
@@ -69,6 +83,8 @@ class _Block(msgspec.Struct, gc=False, omit_defaults=True):
 _decode_parts: Final = msgspec.json.Decoder(_Parts).decode
 _decode_blocks: Final = msgspec.json.Decoder(_FirstBlocks).decode
 _decode_block: Final = msgspec.json.Decoder(_Block).decode
+_decode_inner: Final = msgspec.json.Decoder(_Inner).decode
+_decode_item: Final = msgspec.json.Decoder(_Item).decode
 
 
 def is_large(raw: msgspec.Raw | bytes, largest: int) -> bool:
@@ -102,12 +118,7 @@ def pieces(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None, server: s
     made.append(b',"isError":true' if parts.is_error else b',"isError":false')
     if structured and is_given(parts.structured):
         made += structured_content(memoryview(parts.structured))
-    if stamp is not None:
-        made += [b',"resultType":"complete","_meta":', *_stamped(stamp, parts.meta)]
-    elif is_given(parts.meta):
-        made += [b',"_meta":', memoryview(parts.meta)]
-    made.append(b"}")
-    return made
+    return [*made, *_trailer(parts, stamp)]
 
 
 def essentials(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
@@ -121,17 +132,56 @@ def essentials(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
     parts = _apart(raw, server)
     if parts is None:
         return None
-    content = b"".join(_content(parts, server))
-    try:
-        first = msgspec.structs.astuple(_decode_blocks(content))
-        if first[-1]:
-            raise _broken(
-                f"its result has more than {_MOST_BLOCKS} blocks, and is too large to be read", server
-            )
-        blocks = [msgspec.to_builtins(_decode_block(block)) for block in first if block]
-    except msgspec.DecodeError as error:
-        raise _broken(f"its result has no proper `content` ({error})", server) from None
-    return {"content": blocks, "isError": bool(parts.is_error)}
+    blocks = _first(b"".join(_content(parts, server)), _decode_block, "content", server)
+    return {"content": [msgspec.to_builtins(block) for block in blocks], "isError": bool(parts.is_error)}
+
+
+def essential_contents(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
+    """`{contents}` of a dense `resources/read`, its items with their main fields; None for a question.
+
+    Raises:
+        CallError: `protocol_error`: it is not MCP, or has more items than can be read.
+    """
+    parts = _apart(raw, server)
+    if parts is None:
+        return None
+    items = _first(parts.contents, _decode_inner, "contents", server)
+    return {"contents": [msgspec.to_builtins(item) for item in items]}
+
+
+def resource_pieces(
+    raw: msgspec.Raw, *, uri: str, structured: bool, stamp: bytes | None, server: str
+) -> list[Bytes] | None:
+    """The result for the wire of a large text or blob alone, made of its own bytes; None for any other.
+
+    Raises:
+        CallError: `protocol_error`: it is not MCP.
+    """
+    parts = _apart(raw, server)
+    item = _only_item(parts) if parts else None
+    if parts is None or item is None or is_given(item.meta):
+        return None
+    named = msgspec.json.encode(uri if item.uri is None else item.uri)
+    mime_type = msgspec.json.encode(item.mime_type)
+    text, blob = memoryview(item.text), memoryview(item.blob)
+    if bytes(text[:1]) == _QUOTE:
+        block: list[Bytes] = [b'{"type":"text","text":', text]
+        value: list[Bytes] = [b'{"result":', text, b"}"]
+    elif bytes(blob[:1]) == _QUOTE and _is_base64(blob):
+        kind = (item.mime_type or "").partition("/")[0].lower()
+        value = [b'{"uri":', named, b',"mime_type":', mime_type, b',"blob":', blob, b"}"]
+        if kind not in {"image", "audio"}:
+            whole: list[Bytes] = [b'{"uri":', named, b',"blob":', blob, b"}"]
+            if item.mime_type is not None:
+                whole[-1:] = [b',"mimeType":', mime_type, b"}"]
+            block = [b'{"type":"resource","resource":', *whole]
+        else:
+            block = [f'{{"type":"{kind}","data":'.encode(), blob, b',"mimeType":', mime_type]
+    else:
+        return None
+    made = [b'{"content":[', *block, b'}],"isError":false']
+    made += [b',"structuredContent":', *value] if structured else []
+    return [*made, *_trailer(parts, stamp)]
 
 
 def is_given(value: msgspec.Raw) -> bool:
@@ -169,6 +219,43 @@ def _content(parts: _Parts, server: str) -> list[Bytes]:
     if content[0] != _BRACKET:
         raise _broken("its result has no proper `content`: a list of objects is expected", server)
     return [content]
+
+
+def _only_item(parts: _Parts) -> _Item | None:
+    """The one item of `contents`; None where there are others, or what there is cannot be read."""
+    try:
+        first, second = msgspec.structs.astuple(_decode_blocks(parts.contents))[:2]
+        return None if second else _decode_item(first)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _first(
+    array: msgspec.Raw | bytes, decode: Callable[[msgspec.Raw], T], field: str, server: str
+) -> list[T]:
+    """The elements of an array, decoded; the array is not, where it has too many."""
+    try:
+        first = msgspec.structs.astuple(_decode_blocks(array))
+        if first[-1]:
+            problem = f"its result has more than {_MOST_BLOCKS} blocks, and is too large to be read"
+            raise _broken(problem, server)
+        return [decode(element) for element in first if element]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _broken(f"its result has no proper `{field}` ({error})", server) from None
+
+
+def _is_base64(text: memoryview) -> bool:
+    """Whether a JSON string is base64 as it stands; one with escapes in it is for others to judge."""
+    if len(text) % 4 != 2:  # the quotes  # noqa: PLR2004
+        return False
+    padding = bytes(text[1:-1]).translate(None, _BASE64)
+    return padding in {b"", b"=", b"=="} and bytes(text[-1 - len(padding) : -1]) == padding
+
+
+def _trailer(parts: _Parts, stamp: bytes | None) -> list[Bytes]:
+    if stamp is not None:
+        return [b',"resultType":"complete","_meta":', *_stamped(stamp, parts.meta), b"}"]
+    return [b',"_meta":', memoryview(parts.meta), b"}"] if is_given(parts.meta) else [b"}"]
 
 
 def _stamped(stamp: bytes, meta: msgspec.Raw) -> list[Bytes]:

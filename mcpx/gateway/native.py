@@ -26,7 +26,7 @@ from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_prompt, offered_uri, own_prompt, own_uri
 from mcpx.catalog.suggest import nearest
 from mcpx.catalog.uris import fits
-from mcpx.content import read_result, resource_value
+from mcpx.content import read_resource_result, read_result, resource_value
 from mcpx.errors import CallError
 from mcpx.gateway import native_forms as forms
 from mcpx.gateway import slow_lane
@@ -117,7 +117,7 @@ class Native:
         server = target.upstream.name
 
         def shape(raw: msgspec.Raw) -> JSON:
-            read = read_result(raw, server=server)
+            read = read_resource_result(raw, server=server)
             resource_value(read, uri=target.own, server=server)  # every item has text, or valid base64
             return _UNCACHED | forms.contents(read, target.shown)
 

@@ -18,7 +18,7 @@ from mcpx import large_results
 from mcpx.catalog.model import JSON
 from mcpx.config import Config
 from mcpx.config.model import TOON_MAX_SIZE
-from mcpx.content import read_result, shape_resource, shape_tool_result
+from mcpx.content import read_resource_result, read_result, shape_resource, shape_tool_result
 from mcpx.errors import CallError, Code
 from mcpx.gateway import tools
 from mcpx.large_results import is_given, structured_content
@@ -79,7 +79,13 @@ class Shaper:
         self, message: Read, raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
     ) -> list[Bytes]:
         """The result of the resources tool. Raises CallError `protocol_error` where it is not MCP."""
-        result = read_result(raw, server=message.server_name)
+        if large_results.is_large(raw, self._toon_max_size):
+            pieces = large_results.resource_pieces(
+                raw, uri=message.uri, structured=structured, stamp=stamp, server=message.server_name
+            )
+            if pieces is not None:
+                return pieces
+        result = read_resource_result(raw, server=message.server_name)
         shaped = shape_resource(result, uri=message.uri, server=message.server_name)
         return _encoded(tools.result(shaped, structured=structured), stamp)
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from mcpx import large_results
-from mcpx.content import InputRequired, read_tool_result, shape_tool_result
+from mcpx.content import InputRequired, read_resource_result, read_tool_result, shape_tool_result
 from mcpx.errors import CallError, Code
 from mcpx.gateway.shaping import Shaper
-from mcpx.router import Exec
+from mcpx.router import Exec, Read
 
 CALL = Exec("s", "t", b"{}")
 STAMP = b'{"io.modelcontextprotocol/serverInfo":{"name":"mcpx"}}'
@@ -119,6 +119,56 @@ def test_millions_of_tiny_blocks_cost_no_memory():
     tracemalloc.stop()
     assert sum(map(len, on_the_wire_pieces)) > 9_000_000
     assert peak < 40_000_000  # a copy or two of the bytes
+
+
+READ = Read("s", "file:///a")
+TEXT = "a,b\n" * 600_000
+BLOB = "YWFh" * 500_000
+
+
+@pytest.mark.parametrize("stamp", [None, STAMP])
+@pytest.mark.parametrize(
+    "contents",
+    [
+        [{"uri": "file:///a", "text": TEXT, "mimeType": "text/csv"}],
+        [{"text": TEXT}],
+        [{"uri": "file:///b", "blob": BLOB}],
+        [{"uri": "file:///b", "blob": BLOB + "YQ==", "mimeType": "application/pdf"}],
+        [{"uri": "file:///b", "blob": BLOB, "mimeType": "image/png"}],
+        [{"uri": "file:///b", "blob": BLOB, "mimeType": "image/png", "_meta": {"a": 1}}],
+        [{"uri": "file:///b", "text": TEXT}, {"uri": "file:///b", "blob": "YQ=="}],
+    ],
+    ids=range(7),
+)
+def test_a_large_resource_is_shown_as_a_small_one_is(contents, stamp):
+    raw = raw_of({"contents": contents})
+    by_size = [
+        Shaper(toon=True, toon_min_size=0, toon_max_size=size).resource(
+            READ, raw, structured=True, stamp=stamp
+        )
+        for size in (MEGABYTE, 100 * MEGABYTE)
+    ]
+    large, small = (json.loads(b"".join(pieces)) for pieces in by_size)
+    assert large == small
+    assert read_resource_result(raw)["contents"] == [
+        {key: value for key, value in item.items() if key != "_meta" or not large_results.is_dense(raw)}
+        for item in contents
+    ]
+
+
+@pytest.mark.parametrize("blob", [BLOB + "a", "=" + BLOB + "YWF", BLOB[:-4] + "YQ==YWFh", BLOB + "!!!!"])
+def test_a_large_blob_that_is_not_base64_is_a_protocol_error(blob):
+    shaper = Shaper(toon=True, toon_min_size=0, toon_max_size=MEGABYTE)
+    with pytest.raises(CallError) as caught:
+        shaper.resource(READ, raw_of({"contents": [{"blob": blob}]}), structured=True, stamp=None)
+    assert caught.value.code is Code.PROTOCOL_ERROR
+
+
+def test_a_blob_with_escaped_slashes_is_base64_all_the_same():
+    shaper = Shaper(toon=True, toon_min_size=0, toon_max_size=MEGABYTE)
+    raw = msgspec.Raw(b'{"contents":[{"blob":"' + b"aG\\/k" * 400_000 + b'"}]}')
+    answer = json.loads(b"".join(shaper.resource(READ, raw, structured=True, stamp=None)))
+    assert answer["structuredContent"]["blob"] == "aG/k" * 400_000
 
 
 def test_a_question_is_read_and_one_that_is_too_large_is_refused():
