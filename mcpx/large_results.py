@@ -27,7 +27,7 @@ _ALWAYS_SMALL: Final = 16_384  # bytes; the densest of that size is read in 30 m
 _MOST_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON, in about 50 ms
 _DENSE_WORK: Final = 600_000  # the same without TOON, for those who need objects
 _CONTAINER_WORK: Final = 8  # what an object or array costs, beside a scalar
-_MOST_BLOCKS: Final = 256  # of a dense result; real ones have a handful
+_MOST_BLOCKS: Final = 1024  # of a dense result; real ones have a handful
 _LARGEST_QUESTION: Final = 4_194_304  # bytes of what a server asks in place of a result, images among it
 _NOTHING: Final = msgspec.Raw()
 _BRACE: Final = ord("{")
@@ -127,7 +127,7 @@ def essentials(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
     Where there is no content its structured content is the text of a block, else that is left out.
 
     Raises:
-        CallError: `protocol_error`: it is not MCP, or has more blocks than can be read.
+        CallError: `protocol_error`: it is not MCP; `response_too_large`: it has more than a thousand blocks.
     """
     parts = _apart(raw, server)
     if parts is None:
@@ -140,7 +140,7 @@ def essential_contents(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
     """`{contents}` of a dense `resources/read`, its items with their main fields; None for a question.
 
     Raises:
-        CallError: `protocol_error`: it is not MCP, or has more items than can be read.
+        CallError: `protocol_error`: it is not MCP; `response_too_large`: it has more than a thousand items.
     """
     parts = _apart(raw, server)
     if parts is None:
@@ -204,7 +204,7 @@ def _apart(raw: msgspec.Raw, server: str) -> _Parts | None:
     if parts.result_type != "input_required":
         return parts
     if len(memoryview(raw)) > _LARGEST_QUESTION or is_dense(raw):
-        raise _broken("what it asks in place of a result is too large", server)
+        raise _too_large("what it asks in place of a result is too large", server)
     return None
 
 
@@ -237,8 +237,7 @@ def _first(
     try:
         first = msgspec.structs.astuple(_decode_blocks(array))
         if first[-1]:
-            problem = f"its result has more than {_MOST_BLOCKS} blocks, and is too large to be read"
-            raise _broken(problem, server)
+            raise _too_large(f"its result has more than {_MOST_BLOCKS} blocks of content", server)
         return [decode(element) for element in first if element]
     except (msgspec.DecodeError, RecursionError) as error:
         raise _broken(f"its result has no proper `{field}` ({error})", server) from None
@@ -265,6 +264,11 @@ def _stamped(stamp: bytes, meta: msgspec.Raw) -> list[Bytes]:
     if not is_given(meta) or theirs[0] != _BRACE or bytes(theirs[:64]).translate(None, b" \t\r\n") == b"{}":
         return [stamp]
     return [theirs] if key in bytes(theirs) else [stamp[:-1], b",", theirs[1:]]
+
+
+def _too_large(problem: str, server: str) -> CallError:
+    text = f"{server}: {problem}; it may have taken effect"
+    return CallError(Code.RESPONSE_TOO_LARGE, text, server=server)
 
 
 def _broken(problem: str, server: str) -> CallError:

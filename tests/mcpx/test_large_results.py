@@ -113,7 +113,7 @@ def test_millions_of_tiny_blocks_cost_no_memory():
     raw = msgspec.Raw(b'{"content":[' + b"{}," * 3_000_000 + b"{}]}")
     tracemalloc.start()
     on_the_wire_pieces = Shaper(toon=True, toon_min_size=0).tool(CALL, raw, structured=True, stamp=None)
-    with pytest.raises(CallError, match="more than 256 blocks"):
+    with pytest.raises(CallError, match="more than 1024 blocks"):
         for_programs(raw)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -50,7 +50,14 @@ def _ladder(description: int) -> Ladder:
         partial(_counted, example=True),
         partial(_counted, example=False),
     )
-    return Ladder(rungs=rungs, listing=4, entries=_entries, hint=_HINT, left_out=_left_out)
+    return Ladder(
+        name=("resources", description),
+        rungs=rungs,
+        listing=4,
+        entries=_entries,
+        hint=_HINT,
+        left_out=_left_out,
+    )
 
 
 def _entries(server: ServerInfo) -> int:

@@ -48,7 +48,12 @@ def _ladder(instructions: int) -> Ladder:
         _with_count,
     )
     return Ladder(
-        rungs=rungs, listing=5, entries=lambda server: len(server.tools), hint=_HINT, left_out=_left_out
+        name=("tools", instructions),
+        rungs=rungs,
+        listing=5,
+        entries=lambda server: len(server.tools),
+        hint=_HINT,
+        left_out=_left_out,
     )
 
 
