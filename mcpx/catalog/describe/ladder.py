@@ -3,8 +3,8 @@
 Owns the choice of how fully each server is shown. A ladder is a list of rungs, from the fullest to the
 barest; a rung is a pure function from a server to its block of text. Everybody would like to stand on rung 0.
 If that does not fit, servers step down one rung, the one with the longest block first, and nobody steps to
-rung 2 before all stand on rung 1; but for an outlier, many times as long as the others, which steps down alone
-and takes no line from them. If even the last rung does not fit, the servers at the end are left out and
+rung 2 before all stand on rung 1; but for an outlier, many times as long as the others, which steps down
+alone and takes no line from them. If even the last rung does not fit, the servers at the end are left out and
 counted.
 
 Theory: stepping down the largest until the sum fits leaves the smallest standing, so the same choice is found
@@ -39,10 +39,10 @@ _MOST_TRIES: Final = 8  # blocks of a rung that are made in vain; the others are
 class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     """How a kind of list gets shorter.
 
-    `name` tells ladders apart whose rungs make different blocks. The first `listing` rungs name every entry of
-    a server, `entries` of them, each at two tokens or more: where that alone is over the budget the block is
-    not even made. `hint` stands above a shortened list and says
-    how to see the rest; `left_out` makes the last line, from the number of servers that are not shown.
+    `name` tells ladders apart whose rungs make different blocks. The first `listing` rungs name every entry
+    of a server, `entries` of them, each at two tokens or more: where that alone is over the budget the block
+    is not even made. `hint` stands above a shortened list and says how to see the rest; `left_out` makes the
+    last line, from the number of servers that are not shown.
     """
 
     name: tuple[str, int]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from mcpx.catalog.describe.ladder import Ladder, fit
@@ -24,6 +25,7 @@ from mcpx.text import one_line, shown_name
 _SUMMARY_LEN: Final = 100
 _SHORT_INSTRUCTIONS_LEN: Final = 100
 _STATE_LEN: Final = 120
+_MOST: Final = 50  # parameters in a signature
 _HINT: Final = "Shortened to fit: inspect(server_name) shows all tools of a server with their parameters."
 
 
@@ -80,12 +82,12 @@ def _nothing(server: ServerInfo) -> list[str]:
 
 
 def _with_summaries(server: ServerInfo, *, instructions: int, summary: int) -> str:
-    tools = [_line(tool, summary) for tool in server.tools.values()]
+    tools = [line(tool, summary) for tool in server.tools.values()]
     return "\n".join([_head(server, instructions), *(tools or _nothing(server))])
 
 
 def _with_parameters(server: ServerInfo, *, instructions: int) -> str:
-    tools = [_signature(tool) for tool in server.tools.values()]
+    tools = [signature(tool) for tool in server.tools.values()]
     return "\n".join([_head(server, instructions), *(tools or _nothing(server))])
 
 
@@ -100,13 +102,13 @@ def _with_count(server: ServerInfo) -> str:
     return f"## {shown_name(server.name)}{state}{count}"
 
 
-def _line(tool: ToolInfo, summary: int) -> str:
+def line(tool: ToolInfo, summary: int) -> str:
     """`name(params): summary`."""
     told = first_sentence(tool.description or tool.title or "", summary)
-    return f"{_signature(tool)}: {told}" if told else _signature(tool)
+    return f"{signature(tool)}: {told}" if told else signature(tool)
 
 
-def _signature(tool: ToolInfo) -> str:
+def signature(tool: ToolInfo) -> str:
     """`read_file(path, head?, tail?)`; `(...)` where the schema does not name its parameters outright."""
     return f"{shown_name(tool.name)}({_parameters(tool.input_schema)})"
 
@@ -118,4 +120,5 @@ def _parameters(schema: JSON) -> str:
         return "..." if hidden else ""
     required = schema.get("required")
     needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    return ", ".join(shown_name(name) if name in needed else f"{shown_name(name)}?" for name in named)
+    shown = [shown_name(name) if name in needed else f"{shown_name(name)}?" for name in islice(named, _MOST)]
+    return ", ".join([*shown, "..."] if len(named) > _MOST else shown)
