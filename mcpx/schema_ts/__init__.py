@@ -31,7 +31,7 @@ from mcpx.schema_ts.literal import comment, compact_json, key, one_line
 from mcpx.schema_ts.render import RootOnlyError, render
 from mcpx.schema_ts.weight import outweighs
 
-__all__ = ["LARGEST", "SchemaConverter", "too_large"]
+__all__ = ["LARGEST", "SchemaConverter", "outweighs", "too_large"]
 
 LARGEST: Final = 131_072  # characters of JSON Schema that are converted; real ones have a few thousand
 _LARGEST_JSON: Final = 2_097_152  # characters of JSON Schema that are shown at all

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 _SAFE_INTEGER: Final = 2**53 - 1  # generators write this bound for "any integer"
 _LONGEST_WORD: Final = 200  # characters of a format or a media type
-_LOOKED_AT: Final = 65_536  # characters of a description; more would be read by nobody
+_LOOKED_AT: Final = 4096  # characters of a description
 _FLAGS: Final = {
     "deprecated": "deprecated",
     "readOnly": "read-only",
@@ -60,8 +60,9 @@ def _words(schema: Json, place: Place) -> str:
     """The description, or else the title; nothing where it only repeats the name or what is said already."""
     known = {_bare(place.name), _bare(place.said or "")}
     for word in ("description",) if place.is_root else ("description", "title"):
-        text = schema.get(word)
-        if isinstance(text, str) and (text := one_line(text[:_LOOKED_AT])) and _bare(text) not in known:
+        said = schema.get(word)
+        text = one_line(said[: max(_LOOKED_AT, 8 * place.max_words)]) if isinstance(said, str) else ""
+        if text and _bare(text) not in known:
             return cut(text, place.max_words) if place.max_words else ""
     return ""
 

@@ -82,7 +82,7 @@ def _nothing(server: ServerInfo) -> list[str]:
 
 
 def _with_summaries(server: ServerInfo, *, instructions: int, summary: int) -> str:
-    tools = [line(tool, summary) for tool in server.tools.values()]
+    tools = [_line(tool, summary) for tool in server.tools.values()]
     return "\n".join([_head(server, instructions), *(tools or _nothing(server))])
 
 
@@ -102,10 +102,15 @@ def _with_count(server: ServerInfo) -> str:
     return f"## {shown_name(server.name)}{state}{count}"
 
 
-def line(tool: ToolInfo, summary: int) -> str:
+def _line(tool: ToolInfo, summary: int) -> str:
     """`name(params): summary`."""
-    told = first_sentence(tool.description or tool.title or "", summary)
-    return f"{signature(tool)}: {told}" if told else signature(tool)
+    shown, told = line_parts(tool, summary)
+    return f"{shown}: {told}" if told else shown
+
+
+def line_parts(tool: ToolInfo, summary: int) -> tuple[str, str]:
+    """The signature of a tool, and the first sentence of its description in at most `summary` characters."""
+    return signature(tool), first_sentence(tool.description or tool.title or "", summary)
 
 
 def signature(tool: ToolInfo) -> str:
