@@ -93,7 +93,7 @@ class Inspector:
         return entry, cost
 
     def _listed_schema(self, schema: JSON) -> tuple[str | JSON, int]:
-        """A schema among others, and its tokens. One that is too long is named, and costs what making it did."""
+        """A schema among others, and its tokens. A long one is named, at the cost of making it."""
         if outweighs(schema, _LONGEST_LISTED_JSON):
             text = too_large(schema)
             return text, estimate(text)
