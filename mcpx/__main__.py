@@ -3,15 +3,21 @@
 `python -m mcpx CONFIG` is `mcpx serve CONFIG`; so is no argument at all where a client has started it
 (standard input is not a terminal). Everything else is a command. `attach` is a process for each desktop
 client and must be quick and small: it goes its own way before the command line is imported.
+
+`python -m` puts the working folder before all else on the module path, and a client may start MCPX in any
+folder. `main` takes it off again, so that nothing is loaded from there; Python's own modules that were needed
+to get here could still come from it, so `python -P -m mcpx`, or the console script, is the better way.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line; the exit code is the process's."""
+    _leave_out_started_from()
     arguments = sys.argv[1:]
     if arguments[:1] == ["attach"]:
         from mcpx.attach.command import main as attach  # noqa: PLC0415 - the fast path
@@ -24,6 +30,20 @@ def main() -> None:
     elif arguments and arguments[0].endswith(".json"):
         arguments = ["serve", *arguments]
     cli.main(arguments, prog_name="mcpx")
+
+
+def _leave_out_started_from() -> None:
+    """Take the working folder or the script's off the module path, unless MCPX lies there (a checkout)."""
+    if sys.flags.safe_path or not sys.path:
+        return
+    try:
+        first, here = os.path.abspath(sys.path[0]), os.getcwd()  # noqa: PTH100, PTH109 - pathlib costs the shim
+    except FileNotFoundError:  # the working folder is gone, and nothing is loaded from there
+        return
+    script = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    if first in {here, script} and first != ours:
+        del sys.path[0]
 
 
 if __name__ == "__main__":

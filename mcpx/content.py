@@ -19,9 +19,12 @@ import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.compression import JSONText, read_json
+from mcpx.config.place import kind_of
 from mcpx.errors import CallError, Code
 from mcpx.large_results import essential_contents, essentials, is_dense
 
+_METHOD: Final = 64  # characters of a method in an error; the protocol's own have half of that
+_METHODS: Final = 8  # named in an error
 _MEDIA: Final = {"image": "image", "audio": "audio"}  # major MIME type -> content block type
 
 
@@ -40,13 +43,15 @@ class Shaped(msgspec.Struct, frozen=True, kw_only=True):
 class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condition
     """The server wants input from its client before it goes on; an error for whoever cannot give any.
 
-    `result` is `{resultType, inputRequests?, requestState?}`.
+    `result` is `{resultType, inputRequests?, requestState?}`, the one an object and the other a text.
     """
 
     def __init__(self, result: JSON, server: str) -> None:
         asked = result.get("inputRequests") or {}
-        methods = sorted({str(each.get("method")) for each in asked.values() if isinstance(each, dict)})
-        wanted = ", ".join(methods) or "another try"
+        methods = sorted(
+            {str(each.get("method"))[:_METHOD] for each in asked.values() if isinstance(each, dict)}
+        )
+        wanted = ", ".join(methods[:_METHODS]) or "another try"
         text = f"{server} wants input before it goes on ({wanted}), and this caller cannot be asked for any"
         super().__init__(Code.UPSTREAM_ERROR, text, server=server)
         self.result = result
@@ -66,7 +71,7 @@ def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
     if not isinstance(value, dict):
         raise _not_protocol("the result is no object", server)
     if value.get("resultType") == "input_required":
-        raise InputRequired(value, server)
+        raise _questions(value, server)
     return value
 
 
@@ -88,6 +93,16 @@ def read_resource_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
     if is_dense(raw) and (read := essential_contents(raw, server)) is not None:
         return read
     return read_result(raw, server=server)
+
+
+def _questions(result: JSON, server: str) -> CallError:
+    """What to raise for a result that asks: InputRequired, unless it does not ask as the protocol has it."""
+    asked, state = result.get("inputRequests"), result.get("requestState")
+    if asked is not None and not isinstance(asked, dict):
+        return _not_protocol(f"`inputRequests` must be an object, got {kind_of(asked)}", server)
+    if state is not None and not isinstance(state, str):
+        return _not_protocol(f"`requestState` must be a string, got {kind_of(state)}", server)
+    return InputRequired(result, server)
 
 
 def shape_tool_result(
@@ -216,7 +231,8 @@ def _resource_block(item: JSON, uri: str) -> JSON:
     meta = {"_meta": item["_meta"]} if item.get("_meta") else {}
     if isinstance(item.get("text"), str):
         return {"type": "text", "text": item["text"], **meta}
-    mime_type = item.get("mimeType") or ""
+    mime_type = item.get("mimeType")
+    mime_type = mime_type if isinstance(mime_type, str) else ""
     kind = _MEDIA.get(mime_type.partition("/")[0].lower())
     if kind:
         return {"type": kind, "data": item["blob"], "mimeType": mime_type, **meta}

@@ -26,7 +26,7 @@ from mcpx.gateway.socket import listen as listen_on_socket
 from mcpx.gateway.stdio import StdioDoor
 from mcpx.gateway.token import load_token
 from mcpx.hub import TEARDOWN_S, Hub
-from mcpx.meeting import Meeting
+from mcpx.meeting import Meeting, check_state_folder
 from mcpx.notify import Notifier
 from mcpx.observe.own_log import OwnLog
 from mcpx.summons import LARGEST_LOG
@@ -37,7 +37,12 @@ MARGIN_S: Final = 2.0  # beyond every grace time of the parts
 
 
 async def serve_stdio(config: Config) -> int:
-    """Serve one client on standard input and output until it leaves."""
+    """Serve one client on standard input and output until it leaves.
+
+    Raises:
+        MeetingError: Others may change the state folder.
+    """
+    check_state_folder()
     hub = Hub(config)
     clients = Clients(hub)
     door = StdioDoor(hub, GatewayServer(hub, clients))
@@ -57,8 +62,10 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
 
     Raises:
         BindError: The address cannot be listened on.
+        MeetingError: Others may change the state folder.
         TokenError: There is no usable token.
     """
+    check_state_folder()
     with _http(config, host=host, port=port, auth=auth) as open_door:
         hub = Hub(config)
         clients = Clients(hub)

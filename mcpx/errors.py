@@ -8,6 +8,8 @@ A `CallError` always says whether the action may have happened:
 * `not_sent`: nothing reached the upstream server; trying again is safe.
 * `unknown`: the call was sent and no answer came; the action may have happened.
 * `failed`: the upstream answered, with an error.
+
+`internal_error` is a fault of MCPX itself, contained: its outcome is said by whoever contained it.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class Code(StrEnum):
     UPSTREAM_ERROR = "upstream_error"
     RESPONSE_TOO_LARGE = "response_too_large"
     PROTOCOL_ERROR = "protocol_error"
+    INTERNAL_ERROR = "internal_error"
 
 
 _OUTCOMES: Final = {
@@ -70,13 +73,16 @@ _OUTCOMES: Final = {
     Code.UPSTREAM_ERROR: Outcome.FAILED,
     Code.RESPONSE_TOO_LARGE: Outcome.UNKNOWN,
     Code.PROTOCOL_ERROR: Outcome.UNKNOWN,
+    Code.INTERNAL_ERROR: Outcome.UNKNOWN,
 }
+_SHOWN: Final = 200  # characters of a foreign exception's text in a message
 
 
 class CallError(MCPXError):
     """A call through MCPX failed; `str()` is one readable text for the model.
 
     `details` are the fields that go into `structuredContent.error` beside code and outcome: plain JSON.
+    `outcome` is given where the code does not settle it (`internal_error`).
     """
 
     def __init__(
@@ -87,10 +93,11 @@ class CallError(MCPXError):
         server: str,
         tool: str | None = None,
         details: dict[str, Any] | None = None,
+        outcome: Outcome | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
-        self.outcome = _OUTCOMES[code]
+        self.outcome = outcome or _OUTCOMES[code]
         self.server = server
         self.tool = tool
         self.details = details or {}
@@ -100,3 +107,23 @@ class CallError(MCPXError):
         named = {"server": self.server} if self.tool is None else {"server": self.server, "tool": self.tool}
         head = {"error": str(self), "code": str(self.code), "outcome": str(self.outcome)}
         return {**head, **named, **self.details}
+
+
+def internal_error(
+    error: BaseException, *, server: str, tool: str | None = None, outcome: Outcome
+) -> CallError:
+    """What a caller is told of a fault of MCPX itself that his request met."""
+    effect = "nothing was sent" if outcome is Outcome.NOT_SENT else "the call may have taken effect"
+    cause = f"{type(error).__name__}: {_text_of(error)}"[:_SHOWN]
+    text = f"MCPX failed while it handled this request ({cause}); {effect}. Its log says more"
+    return CallError(
+        Code.INTERNAL_ERROR, text, server=server, tool=tool, details={"cause": cause}, outcome=outcome
+    )
+
+
+def _text_of(error: BaseException) -> str:
+    """The text of a foreign exception, in characters that can be sent."""
+    try:
+        return str(error)[:_SHOWN].encode(errors="replace").decode()
+    except Exception:  # noqa: BLE001 - an exception whose own text fails is still to be told
+        return "its text cannot be shown"

@@ -1,7 +1,8 @@
 """The executor: check a call's arguments, send it, shape its result.
 
 `dispatch` is the sending half, used by the router actor: it returns at once and the answer comes into a
-reply slot. `execute` is the whole, for programs. Part of the public API.
+reply slot; what cannot be checked at once is checked apart, and sent when that is done. `execute` is the
+whole, for programs. Part of the public API.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from typing import Any
 
 import msgspec
 
-from mcpx.arguments import ArgumentChecker, read_raw_arguments
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.config.model import TOON_MAX_SIZE
 from mcpx.content import Shaped, read_tool_result, shape_tool_result
+from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.large_results import is_large
+from mcpx.observe.contained import contain
 from mcpx.registry import Registry
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import NOBODY, CallTool, Origin
+from mcpx.validation.arguments import encode_arguments, read_raw_arguments
+from mcpx.validation.checker import ArgumentChecker
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,18 +64,22 @@ def _is_safe(tool: ToolInfo) -> bool:
 
 
 class Executor:
-    """Runs tools of the registry's servers. Keeps nothing but compiled validators."""
+    """Runs tools of the registry's servers. Keeps nothing but what it knows of their schemas.
+
+    `checker` is closed by whoever made it.
+    """
 
     def __init__(
         self,
         registry: Registry,
+        checker: ArgumentChecker | None = None,
         *,
         toon: bool = True,
         toon_min_size: int = 0,
         toon_max_size: int = TOON_MAX_SIZE,
     ) -> None:
         self._registry = registry
-        self._checker = ArgumentChecker()
+        self._checker = checker or ArgumentChecker()
         self.configure(toon=toon, toon_min_size=toon_min_size, toon_max_size=toon_max_size)
 
     def configure(self, *, toon: bool, toon_min_size: int, toon_max_size: int) -> None:
@@ -93,13 +101,39 @@ class Executor:
         `arguments` is JSON: an object, a string that holds one, null, or nothing at all.
 
         Raises:
-            CallError: With the outcome `not_sent`: unknown names, bad arguments, no server.
+            CallError: With the outcome `not_sent`: unknown names, bad arguments, no server. What is found
+                only later goes into `reply`.
         """
         tool = self._registry.tool(server_name, tool_name)
         checked, raw = read_raw_arguments(arguments, tool)
-        self._checker.check(tool, checked)
         call = CallTool(tool_name, raw, safe=_is_safe(tool), origin=origin)
-        self._registry.session(server_name, origin.client).submit(call, reply)
+        if checked is not None and self._checker.accepts(tool, checked, len(memoryview(raw))):
+            self._registry.session(server_name, origin.client).submit(call, reply)
+        else:
+            self._check_apart(tool, call, reply)
+
+    def _check_apart(self, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
+        """Send the call when its arguments have been checked, or nobody can tell."""
+
+        def judged(wrong: CallError | None) -> None:
+            if reply.settled:
+                return
+            reply.on_abandon = None
+            if wrong is not None:
+                reply.reject(wrong)
+                return
+            try:
+                self._registry.session(tool.server_name, call.origin.client).submit(call, reply)
+            except CallError as error:
+                reply.reject(error)
+            except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that is everybody's
+                contain(error, "send", server=tool.server_name)
+                server, name = tool.server_name, tool.name
+                reply.reject(internal_error(error, server=server, tool=name, outcome=Outcome.NOT_SENT))
+
+        cancel = self._checker.judge(tool, call.arguments, judged)
+        if cancel is not None:
+            reply.on_abandon = cancel
 
     def shape(self, server_name: str, tool_name: str, result: msgspec.Raw) -> ExecutionResult:
         """The upstream's result in the form for model and program. Raises CallError `protocol_error`."""
@@ -123,5 +157,6 @@ class Executor:
         """
         await self._registry.upstream(server_name).await_catalogue()
         reply = RawReply()
-        self.dispatch(server_name, tool_name, msgspec.json.encode(arguments), reply)
+        encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
+        self.dispatch(server_name, tool_name, encoded, reply)
         return self.shape(server_name, tool_name, await reply.wait())

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, ServerConfig
+from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.ledger import Ledger
+from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.reloading import Reloaded
 from mcpx.upstream.actor import Upstream
@@ -84,7 +85,7 @@ class Fleet:
             server,
             self.supervisor,
             ledger=self.ledger,
-            server_log=ServerLog(server.name, self._state),
+            server_log=ServerLog(server.name, self._state, redact=redactor_of(server)),
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
             on_catalogue=self._tell,
@@ -269,12 +270,18 @@ class Fleet:
 
     def _tell(self, name: str, changed: Diff) -> None:
         for observer in list(self._observers):
-            observer(name, changed)
+            try:
+                observer(name, changed)
+            except Exception as error:  # noqa: BLE001 - an observer is not the server's, nor the others', fault
+                contain(error, "observer", server=name)
 
     def _on_event(self, event: Event) -> None:
         """An upstream's lifecycle: into the log, and to the callers who wait for it."""
         upstream = self._children[event.child]
-        log_upstream(event, upstream)
+        try:
+            log_upstream(event, upstream)
+        except Exception as error:  # noqa: BLE001 - the supervisor of all servers tells this
+            contain(error, "log", server=upstream.name)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
             self._unsettled.discard(event.child)
             if not self._unsettled:

@@ -19,17 +19,18 @@ import anyio.to_thread
 import structlog
 
 from mcpx.catalog.model import ServerInfo
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.executor import Executor
 from mcpx.fleet import TEARDOWN_S, Fleet, Observer
 from mcpx.inspection import Inspector
-from mcpx.observe.log import configure
+from mcpx.observe.log import configure, hide
 from mcpx.registry import Registry
 from mcpx.reloading import Reloaded, compare, in_force
 from mcpx.router import MAILBOX_SIZE, Message, Router, RouterActor
 from mcpx.upstream.audience import Audience
 from mcpx.upstream.caller import Client
+from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 __all__ = ["TEARDOWN_S", "Hub", "Observer", "open_hub"]
@@ -53,13 +54,15 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.registry = Registry(self.upstreams)
-        self.executor = Executor(self.registry)
-        self._inspector = Inspector(self.registry)
+        self._checker = ArgumentChecker()
+        self.executor = Executor(self.registry, self._checker)
+        self._inspector = Inspector(self.registry, self._checker)
         self._reloading = anyio.Lock()
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
         self.around_reload: Callable[[], AbstractContextManager[None]] = nullcontext
         """Entered while a configuration is put in force, for whoever is to know."""
+        self._secretive: list[ServerConfig] = []
         self._apply_settings()
         self._build_tree()
 
@@ -74,6 +77,8 @@ class Hub:
     def _apply_settings(self) -> None:
         """Give the faces the settings of the configuration in force."""
         config = self.config
+        before, self._secretive = self._secretive, list(config.servers.values())
+        hide(redactor_of(*before, *self._secretive))  # those that are replaced may be on their way out
         self.executor.configure(
             toon=config.toon_compression_enabled,
             toon_min_size=config.toon_compression_min_size,
@@ -93,7 +98,10 @@ class Hub:
         self._warn_of_disabled(self.upstreams)
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
-        await self.root.run(task_status=task_status)
+        try:
+            await self.root.run(task_status=task_status)
+        finally:
+            self._checker.close()
 
     def _warn_of_disabled(self, names: Iterable[str]) -> None:
         for name in names:

@@ -1,9 +1,10 @@
 """What inspect answers: a server's tools, or one tool whole, for the model and for programs.
 
-Pure over the registry's snapshots. The model gets TOON with each input schema as a TypeScript type; programs
-get the same data as plain JSON with the original JSON Schemas. In a listing descriptions are cut at
-`max_description_len` characters; a single tool is shown whole. Text of servers is shown clean (`mcpx.text`);
-names and schemas are what a program needs them to be, so only their descriptions are cleaned.
+Pure over the registry's snapshots, and what is known of the schemas. The model gets TOON with each input
+schema as a TypeScript type; programs get the same data as plain JSON with the original JSON Schemas. In a
+listing descriptions are cut at `max_description_len` characters; a single tool is shown whole. Text of
+servers is shown clean (`mcpx.text`); names and schemas are what a program needs them to be, so only their
+descriptions are cleaned.
 
 A server with very many tools, or very long ones, is shown as fully as fits `MODEL_TOKENS` and `PROGRAM_BYTES`
 (`mcpx.inspection_fit`); then the answer says how to see the rest. Nothing is rendered that is not shown.
@@ -11,11 +12,12 @@ A server with very many tools, or very long ones, is shown as fully as fits `MOD
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from mcpx.catalog.model import JSON, ServerInfo, ToolInfo
+from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.catalog.suggest import unknown_tool
 from mcpx.catalog.tokens import estimate
 from mcpx.compression import encode
@@ -23,8 +25,10 @@ from mcpx.content import Shaped
 from mcpx.inspection_fit import LARGEST_TEXT, clean_plain, fitting_for_model, fitting_for_programs
 from mcpx.registry import Registry
 from mcpx.schema_ts import LARGEST, SchemaConverter, outweighs, too_large
-from mcpx.text import paragraphs, visible
+from mcpx.text import paragraphs, shown_name, visible
+from mcpx.validation.checker import ArgumentChecker
 
+UNCHECKED_NAMED: Final = 20  # tools whose schemas cannot be used, in the listing of their server
 _LONGEST_LISTED: Final = 16_384  # characters of one schema among others; a tool alone is shown whole
 _LONGEST_LISTED_JSON: Final = 65_536  # characters of JSON Schema that are made into it
 
@@ -35,12 +39,14 @@ class Inspector:
     def __init__(
         self,
         registry: Registry,
+        checker: ArgumentChecker | None = None,
         *,
         schema_compression: bool = True,
         toon: bool = True,
         max_description_len: int = 300,
     ) -> None:
         self._registry = registry
+        self._checker = checker or ArgumentChecker()
         self.configure(
             schema_compression=schema_compression, toon=toon, max_description_len=max_description_len
         )
@@ -51,6 +57,14 @@ class Inspector:
         self._toon = toon
         self._max_description_len = max_description_len
         self._settings = object()  # what was rendered by other settings is rendered again
+
+    def look(self, server_name: str, tool_name: str | None, done: Callable[[], None]) -> None:
+        """Find out what is to be known of one tool's schema for `inspect`; call `done` then, or now."""
+        tool = self._registry.get_tool(server_name, tool_name) if tool_name is not None else None
+        if tool is None:
+            done()
+        else:
+            self._checker.look(tool, done)
 
     def inspect(self, server_name: str, tool_name: str | None = None) -> Shaped:
         """The answer. Raises CallError `unknown_server` or `unknown_tool`, with the nearest names."""
@@ -64,7 +78,8 @@ class Inspector:
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> Shaped:
         state = {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
-        plain = {"server": info.name, **state, **clean_plain(tool)}
+        unchecked = present(unchecked=self._checker.unchecked(tool))
+        plain = {"server": info.name, **state, **clean_plain(tool), **unchecked}
         shown = {**plain, "name": visible(tool.name), "input_schema": self._schema(tool.input_schema)}
         if tool.output_schema is not None:
             shown["output_schema"] = self._schema(tool.output_schema)
@@ -78,7 +93,10 @@ class Inspector:
             parts = fitting_for_model(tools, self._listed), fitting_for_programs(tools)
             kept["inspected"] = (self._settings, *parts)
         _, shown, plain = kept["inspected"]
-        return self._shaped({**about, **shown}, {**about, **plain})
+        known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
+        return self._shaped(
+            {**about, **shown, **_named(list(known))}, {**about, **plain, **_marked(plain, known)}
+        )
 
     def _listed(self, tool: ToolInfo) -> tuple[JSON, int]:
         """A tool as it stands in a listing, and what that costs in tokens, at least."""
@@ -117,6 +135,21 @@ class Inspector:
     def _shaped(self, shown: JSON, plain: JSON) -> Shaped:
         text = encode(shown) if self._toon else msgspec.json.encode(shown).decode()
         return Shaped(content=[{"type": "text", "text": text}], structured_content=plain)
+
+
+def _named(unchecked: list[str]) -> JSON:
+    """The tools whose arguments are not checked before they are sent, as far as is known."""
+    if not unchecked:
+        return {}
+    more = [f"... ({len(unchecked)} in all)"] if len(unchecked) > UNCHECKED_NAMED else []
+    return {"unchecked": ", ".join([*map(shown_name, unchecked[:UNCHECKED_NAMED]), *more])}
+
+
+def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
+    """`tools` for programs, where some of them say why they are not checked."""
+    if not unchecked:
+        return {}
+    return {"tools": [tool | present(unchecked=unchecked.get(tool["name"])) for tool in plain["tools"]]}
 
 
 def _about(info: ServerInfo) -> JSON:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mcpx.errors import MCPXError
-from mcpx.state import config_file, ensure_folder, runtime_folder, state_folder
+from mcpx.state import config_file, ensure_folder, others_may_change, runtime_folder, state_folder
 
 LINUX: Final = sys.platform.startswith("linux")
 LONGEST_PATH: Final = 100  # bytes of a socket's path that any system takes; macOS takes 103, Linux 107
@@ -100,12 +100,32 @@ def digest(text: str) -> str:
     return f"{value:016x}"
 
 
+def check_state_folder() -> None:
+    """Refuse a state folder that others may change. One that is not there, or cannot be seen, passes.
+
+    Raises:
+        MeetingError: It is another user's, or open to others.
+    """
+    folder = state_folder()
+    try:
+        found = folder.stat()
+    except OSError:
+        return
+    if others_may_change(found):
+        raise _not_ours(folder)
+
+
+def _not_ours(folder: Path) -> MeetingError:
+    return MeetingError(f"{folder}: others may change it; name another folder with MCPX_STATE_DIR")
+
+
 def claim_folder(place: Meeting) -> None:
-    """Make the socket's folder, or check that it is ours alone.
+    """Make the socket's folder, or check that it is ours alone; so must the state folder be.
 
     Raises:
         MeetingError: It cannot be made, belongs to somebody else, or others may enter it.
     """
+    check_state_folder()
     folder = place.socket.parent
     try:
         ensure_folder(folder.parent)
@@ -114,8 +134,8 @@ def claim_folder(place: Meeting) -> None:
     except OSError as error:
         problem = error.strerror or str(error)
         raise MeetingError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR") from None
-    if above.st_uid not in {os.getuid(), 0} or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
-        raise MeetingError(f"{folder.parent}: others may change it; name another folder with MCPX_STATE_DIR")
+    if others_may_change(above, sticky_is_safe=True):
+        raise _not_ours(folder.parent)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise MeetingError(f"{folder}: not a folder of yours; name another with MCPX_STATE_DIR")
     if found.st_mode & 0o077:

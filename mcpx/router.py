@@ -2,8 +2,9 @@
 
 `RouterActor` serves its mailbox one message at a time and never waits: inspect is answered from the
 snapshots, and a call or a read is checked and handed on, reply slot and all, into its server's queue. So a
-slow server holds nobody up, and the answer goes to the asker without a detour. `Router` is the face for
-the gateway and the command line: it asks the actor and shapes what comes back.
+slow server holds nobody up, and the answer goes to the asker without a detour. Whatever a message makes the
+actor raise becomes the answer to that message; nothing that anybody sends can end it. `Router` is the face
+for the gateway and the command line: it asks the actor and shapes what comes back.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.content import Shaped, read_resource_result, shape_resource
-from mcpx.errors import CallError
+from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
+from mcpx.observe.contained import contain
 from mcpx.registry import Registry
 from mcpx.upstream.caller import Client
 from mcpx.upstream.requests import NOBODY, Complete, GetPrompt, OnProgress, Origin
+from mcpx.validation.arguments import encode_arguments
 from supervisors import Actor, ActorRef, Reply
 
 MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
@@ -78,11 +81,27 @@ class RouterActor(Actor[Message]):
             self._route(message, reply)
         except CallError as error:  # the request is wrong, not the router
             reply.reject(error)
+        except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
+            self._fail(message, reply, error)
+
+    def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
+        """Answer, now or when the schema has been looked at."""
+        try:
+            reply.resolve(self._inspector.inspect(message.server_name, message.tool_name))
+        except CallError as error:
+            reply.reject(error)
+        except Exception as error:  # noqa: BLE001 - as in `handle`
+            self._fail(message, reply, error)
+
+    def _fail(self, message: Message, reply: Reply[Any], error: Exception) -> None:
+        contain(error, "router", server=message.server_name)
+        server, tool = message.server_name, _tool_of(message)
+        reply.reject(internal_error(error, server=server, tool=tool, outcome=Outcome.NOT_SENT))
 
     def _route(self, message: Message, reply: Reply[Any]) -> None:
         match message:
-            case Inspect(server, tool):
-                reply.resolve(self._inspector.inspect(server, tool))
+            case Inspect(server, tool) as inspect:
+                self._inspector.look(server, tool, lambda: self._inspect(inspect, reply))
             case Exec(server, tool, arguments, origin):
                 self._executor.dispatch(server, tool, arguments, reply, origin)
             case Read(server, uri, origin):
@@ -90,6 +109,10 @@ class RouterActor(Actor[Message]):
             case Forward(server, request, origin):
                 session = self._registry.session(server, origin.client)
                 session.submit(replace(request, origin=origin), reply)
+
+
+def _tool_of(message: Message) -> str | None:
+    return message.tool_name if isinstance(message, Inspect | Exec) else None
 
 
 class Router:
@@ -116,7 +139,7 @@ class Router:
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
         await self._registry.upstream(server_name).await_catalogue()
-        encoded = msgspec.json.encode(arguments)
+        encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
         raw: msgspec.Raw = await self._ref.ask(
             Exec(server_name, tool_name, encoded, Origin(client=client, on_progress=on_progress))
         )

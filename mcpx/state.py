@@ -6,6 +6,7 @@ Standard library alone, and platformdirs where no folder is given: `mcpx attach`
 from __future__ import annotations
 
 import os
+import stat
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,6 +56,24 @@ def home(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def ensure_folder(path: Path) -> Path:
-    """Make `path` and what is above it, readable by its owner only. Raises OSError."""
-    path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
+    """Make `path` and what is missing above it, each readable by its owner only. Raises OSError."""
+    try:
+        path.mkdir(mode=OWNER_ONLY, exist_ok=True)
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        ensure_folder(path.parent)
+        path.mkdir(mode=OWNER_ONLY, exist_ok=True)
     return path
+
+
+def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) -> bool:
+    """Whether what lies in this folder may be other users' work: it is theirs, or they may write to it.
+
+    In a sticky folder (/tmp) others can add things, but not touch ours: that is enough
+    where each thing's own owner is looked at (`sticky_is_safe`).
+    """
+    open_to_others = bool(found.st_mode & 0o022)
+    if sticky_is_safe and found.st_mode & stat.S_ISVTX:
+        open_to_others = False
+    return found.st_uid not in {os.getuid(), 0} or open_to_others

@@ -1,8 +1,9 @@
 """Getting a daemon that answers: join the one that runs, or start one, of many callers together just one.
 
-A `Summons` never blocks: its owner asks again every `POLL_S`, and does its own work between. Standard
-library only, for `mcpx attach`. The daemon runs in a session of its own, in the user's home folder, with the
-environment of whoever started it; its log goes to a file in the state folder.
+A `Summons` never blocks: its owner asks again every `POLL_S`, and does its own work between. Standard library
+only, for `mcpx attach`. The daemon runs in a session of its own, in the user's home folder (from which it
+loads nothing), with the environment of whoever started it, less what loads code (`mcpx.environment`). Its log
+goes to a file in the state folder.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+from mcpx.environment import for_daemon
 from mcpx.meeting import POLL_S, Meeting, MeetingError, claim_folder, connect, open_lock, try_lock
 from mcpx.state import STATE_VARIABLE, ensure_folder, home
 
@@ -81,11 +83,12 @@ class Summons:
         import subprocess  # noqa: PLC0415 - only one shim of many needs it
 
         log = self._open_log()
-        environ = dict(os.environ)
+        environ = for_daemon(os.environ)
         if folder := environ.get(STATE_VARIABLE):
             environ[STATE_VARIABLE] = os.path.abspath(folder)  # noqa: PTH100 - text to text
         where = home()
-        command = [sys.executable, "-m", "mcpx", "daemon", "run", "--config", self._place.config]
+        # -P, because -m alone would import from the home folder before anything else
+        command = [sys.executable, "-P", "-m", "mcpx", "daemon", "run", "--config", self._place.config]
         try:
             self.started = subprocess.Popen(
                 command,

@@ -167,10 +167,14 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe_state(self) -> str:
         """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ..."""
-        text = str(self.state)
-        if self.state is State.WAITING and self.retry_in_s is not None:
-            text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
+        text = self.describe_state_alone()
         return f"{text}: {self.cause}" if self.cause and not self.ready else text
+
+    def describe_state_alone(self) -> str:
+        """The state without the cause, which may quote the server."""
+        if self.state is State.WAITING and self.retry_in_s is not None:
+            return f"{self.state}, retry in {max(0.0, self.retry_in_s):.0f} s"
+        return str(self.state)
 
     def refuse(self, what: str) -> str:
         """Why nothing was sent, and when the server is tried next. `what` goes on from its name."""

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 SCHEME: Final = "mcpx://"
+LONGEST: Final = 131_072  # characters: the longest URI of a server's own, behind the longest name
 
 
 def offered_uri(server: str, uri: str) -> str:
@@ -22,7 +23,7 @@ def offered_uri(server: str, uri: str) -> str:
 
 def own_uri(offered: str) -> tuple[str, str] | None:
     """The server and its own URI or template; None for what `offered_uri` never makes."""
-    if not offered.startswith(SCHEME):
+    if not offered.startswith(SCHEME) or len(offered) > LONGEST:
         return None
     host, slash, uri = offered[len(SCHEME) :].partition("/")
     server = unquote(host)
@@ -36,6 +37,8 @@ def offered_prompt(server: str, name: str) -> str:
 
 def own_prompt(offered: str) -> tuple[str, str] | None:
     """The server and its own name of the prompt; None for what `offered_prompt` never makes."""
+    if len(offered) > LONGEST:
+        return None
     head, dot, name = offered.partition(".")
     server = unquote(head)
     return (server, name) if dot and _undotted(server) == head else None

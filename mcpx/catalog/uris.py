@@ -9,18 +9,15 @@ tools give links to resources that stand in no list.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
-
 from mcpx.catalog.model import Catalogue
+from mcpx.catalog.templates import any_fits
 from mcpx.text import holds_controls
 
-LONGEST: Final = 65_536  # characters; also what the SDK's matching takes
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
-_EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
+LONGEST: Final = 65_536  # characters of a URI that is looked at
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}+(?=:)")  # possessive: it never goes back
 _DECODINGS: Final = 4  # `%25252e` is a dot too, for somebody who decodes three times
 
 
@@ -45,42 +42,27 @@ def problem_with(uri: str, catalogue: Catalogue) -> str | None:
     )
 
 
-def fits(template: str, uri: str) -> bool:
-    """Whether `uri` is an expansion of the RFC 6570 template.
-
-    Exact for what the SDK can take back; of the rest (an exploded query, for one) the fixed parts decide.
-    """
-    pattern = _pattern(template)
-    if isinstance(pattern, UriTemplate):
-        return pattern.match(uri) is not None
-    return len(uri) <= LONGEST and pattern.fullmatch(uri) is not None
+def is_offered(uri: str, catalogue: Catalogue) -> bool:
+    """Whether the URI fits one of the server's templates."""
+    return len(uri) <= LONGEST and any_fits((info.uri_template for info in catalogue.templates), uri)
 
 
 def _is_of_an_offered_scheme(uri: str, catalogue: Catalogue) -> bool:
     scheme = _scheme(uri)
     if scheme is None:
-        return any(fits(template.uri_template, uri) for template in catalogue.templates)
+        return is_offered(uri, catalogue)
     if any(_scheme(listed) == scheme for listed in catalogue.resources):
         return True
-    return any(
-        _scheme(template.uri_template) == scheme
-        or (_scheme(template.uri_template) is None and fits(template.uri_template, uri))
-        for template in catalogue.templates
-    )
+    templates = [info.uri_template for info in catalogue.templates]
+    if any(_scheme(template) == scheme for template in templates):
+        return True
+    return any_fits((template for template in templates if _scheme(template) is None), uri)
 
 
 def _scheme(uri: str) -> str | None:
     """The scheme in small letters; None where there is none, or a variable in its place."""
     found = _SCHEME.match(uri)
     return found[0].lower() if found else None
-
-
-@lru_cache(maxsize=1024)
-def _pattern(template: str) -> UriTemplate | re.Pattern[str]:
-    try:
-        return UriTemplate.parse(template)
-    except InvalidUriTemplate:
-        return re.compile(".*".join(map(re.escape, _EXPRESSION.split(template))), re.DOTALL)
 
 
 def _decoded(uri: str) -> str:

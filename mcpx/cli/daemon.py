@@ -95,8 +95,14 @@ def restart(config_path: str | None) -> None:
 @daemon.command(short_help="Whether it runs, and where.")
 @with_config
 def status(config_path: str | None) -> None:
-    """Say whether the daemon runs (exit code 0) or not (1), and where its files are."""
+    """Say whether the daemon runs (exit code 0) or not (1), and where its files are.
+
+    PATH is where its servers' commands are found: that of whichever client started it.
+    """
+    from contextlib import suppress
+
     from mcpx.cli.asking import ask
+    from mcpx.errors import MCPXError
 
     place = _place(config_path)
     told = ask(place, {"mcpx": "status"})
@@ -107,6 +113,9 @@ def status(config_path: str | None) -> None:
         up = f"up {about['uptime_s']:.0f} s, clients: {about['clients']}"
         click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {place.config}")
     click.echo(f"socket {place.socket}\nlog {place.log}")
+    if told is not None:
+        with suppress(MCPXError):  # a daemon of an older version does not know
+            click.echo(f"PATH {(ask(place, {'mcpx': 'environment'}) or {}).get('path', '')}")
     sys.exit(1 if told is None else 0)
 
 

@@ -19,14 +19,11 @@ _SURROGATES: Final = "backslashreplace"
 
 
 def echo(text: str, *, err: bool = False, **style: Any) -> None:
-    """Print a text and a line end; `style` as click's."""
-    shown = _fit(text, err=err)
-    click.echo(click.style(shown, **style) if any(style.values()) else shown, err=err)
-
-
-def _fit(text: str, *, err: bool) -> str:
-    stream = sys.stderr if err else sys.stdout
-    return escaped(text) if stream.isatty() else text.encode("utf-8", _SURROGATES).decode()
+    """Print a text and a line end; `style` as click's, on a terminal."""
+    if not (sys.stderr if err else sys.stdout).isatty():
+        click.echo(text.encode("utf-8", _SURROGATES).decode(), err=err, color=True)  # its escapes are its own
+    else:
+        click.echo(click.style(escaped(text), **style) if any(style.values()) else escaped(text), err=err)
 
 
 class RawOutput:

@@ -105,7 +105,8 @@ def install(
         UnitError: No service manager is known, or the file is not ours, or cannot be written.
     """
     target = service(platform, environ)
-    mcpx, at = (sys.executable, "-m", "mcpx"), ("--config", str(config.absolute()))
+    # -P: a service runs in the home folder, and -m alone would import what lies there
+    mcpx, at = (sys.executable, "-P", "-m", "mcpx"), ("--config", str(config.absolute()))
     kept = {name: environ[name] for name in KEPT_VARIABLES if environ.get(name)}
     text = target.text((*mcpx, "daemon", "run", *at), (*mcpx, "reload", *at), kept)
     before = _read_ours(target.file)

@@ -18,8 +18,10 @@ from mcpx.config.model import (
     Stdio,
     StructuredContent,
     Transport,
+    Variables,
 )
 from mcpx.config.schema import json_schema
+from mcpx.config.secrets import Redactor, redactor_of
 
 __all__ = [
     "Config",
@@ -28,14 +30,17 @@ __all__ = [
     "HttpGateway",
     "Limits",
     "PerServer",
+    "Redactor",
     "RestartPolicy",
     "ServerConfig",
     "Sse",
     "Stdio",
     "StructuredContent",
     "Transport",
+    "Variables",
     "json_schema",
     "load",
     "locate",
     "parse",
+    "redactor_of",
 ]

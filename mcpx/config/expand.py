@@ -35,12 +35,14 @@ _VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", r
 class Expansion(msgspec.Struct, frozen=True):
     """A string with its references replaced.
 
-    `problems` name the references that have no value; `unread` says that others made no sense.
+    `problems` name the references that have no value; `unread` says that others made no sense. `used` are the
+    variables that were used, each with its value.
     """
 
     text: str
     problems: tuple[str, ...] = ()
     unread: bool = False
+    used: tuple[tuple[str, str], ...] = ()
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ def _expand(text: str, environ: Mapping[str, str], home: str, depth: int) -> Exp
         text="".join(each.text for each in done),
         problems=tuple(problem for each in done for problem in each.problems),
         unread=any(each.unread for each in done),
+        used=tuple(variable for each in done for variable in each.used),
     )
 
 
@@ -78,7 +81,7 @@ def _resolve(body: str, environ: Mapping[str, str], home: str, depth: int) -> Ex
         return Expansion(written, unread=True)
     default: str | None = found[2]
     if value or (value is not None and default is None):
-        return Expansion(value)
+        return Expansion(value, used=((found[1], value),))
     if default is None:
         return Expansion(written, (problem,))
     return (

@@ -25,6 +25,7 @@ from mcpx.config.settings import (
     read_values,
 )
 from mcpx.config.strings import Surroundings
+from mcpx.environment import as_written
 from mcpx.errors import ConfigError
 from mcpx.state import CONFIG_VARIABLE, config_file, home
 
@@ -68,7 +69,7 @@ def parse(
     document = members(decode(text, where=where), top)
     notices = Notices()
     notices.unused(document, top, known=TOP_LEVEL_KEYS)
-    around = Surroundings(environ, home(environ), str((folder or Path()).absolute()))
+    around = Surroundings(as_written(environ), home(environ), str((folder or Path()).absolute()))
     base = read_per_server(document, PerServer(), top)
     general = read_values(document, GENERAL, top)
     gateway = read_group(document, GATEWAY, HttpGateway(), top)

@@ -60,6 +60,24 @@ class Sse(msgspec.Struct, frozen=True, kw_only=True, tag="sse"):
 Transport = Stdio | Http | Sse
 
 
+class Variables(msgspec.Struct, frozen=True, eq=False):
+    """The variables that an entry holds, `(name, value)` each, so that they can be kept out of what is shown.
+
+    Any two are equal: what they mean for the server is in its transport.
+    """
+
+    values: tuple[tuple[str, str], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Variables)
+
+    def __hash__(self) -> int:
+        return hash(Variables)
+
+    def __repr__(self) -> str:
+        return f"Variables({sorted({name for name, _ in self.values})})"
+
+
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How a server that failed is started again; seconds, and `park_after` in consecutive failures."""
 
@@ -109,6 +127,7 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
     name: str
     transport: Transport
     disabled: str | None = None
+    variables: Variables = Variables()
 
 
 class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,13 +68,14 @@ def read_server(entry: Entry, base: PerServer, around: Surroundings, notices: No
     notices.unused(entry.given, entry.at, known=entry.known, elsewhere=keys(TOP_LEVEL))
     for nested, at, known in nested_groups(entry.given, FOR_EACH_SERVER, entry.at):
         notices.unused(nested, at, known=known)
-    transport, reasons = read_transport(entry.given, entry.at, around, notices)
+    transport, reasons, variables = read_transport(entry.given, entry.at, around, notices)
     own = read_per_server(entry.given, base, entry.at)
     off = Flag().read(entry.given.get("disabled", False), entry.at.key("disabled"))
     on = Flag().read(entry.given.get("enabled", True), entry.at.key("enabled"))
     return ServerConfig(
         name=entry.name,
         transport=transport,
+        variables=variables,
         disabled=DISABLED if off or not on else ("; ".join(reasons) or None),
         limits=own.limits,
         health=own.health,

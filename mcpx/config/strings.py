@@ -57,10 +57,14 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class Strings:
-    """Reads and expands the strings of one entry; `reasons` gathers why the server cannot be used."""
+    """Reads and expands the strings of one entry.
+
+    `reasons` gathers why the server cannot be used, `variables` which were used, with their values.
+    """
 
     def __init__(self, entry: Members, at: Place, around: Surroundings, notices: Notices) -> None:
         self.reasons: list[str] = []
+        self.variables: list[tuple[str, str]] = []
         self._entry, self._at, self._around, self._notices = entry, at, around, notices
 
     def text(self, key: str, problem: Problem) -> str:
@@ -86,6 +90,7 @@ class Strings:
                 raise at.error(wrong)
             return written
         done = expand(written, environ=self._around.environ, home=self._around.home)
+        self.variables += done.used
         if done.unread:
             self._notices.say(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
         wrong = None if done.problems else problem(done.text)

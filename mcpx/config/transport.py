@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from mcpx.config.document import Members
-from mcpx.config.model import Http, Sse, Stdio, Transport
+from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
 from mcpx.config.notices import Notices, plain, similar
 from mcpx.config.place import Place, quote
 from mcpx.config.strings import URL_KEYS, Strings, Surroundings
@@ -38,8 +38,8 @@ _BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 
 def read_transport(
     entry: Members, at: Place, around: Surroundings, notices: Notices
-) -> tuple[Transport, tuple[str, ...]]:
-    """The transport of an entry, and the reasons why it cannot be used, which are none for a good one.
+) -> tuple[Transport, tuple[str, ...], Variables]:
+    """The transport of an entry, the reasons why it cannot be used, and the variables that it holds.
 
     Raises:
         ConfigError: no way to reach the server is given, or two, or one of the values is wrong as written.
@@ -61,7 +61,8 @@ def read_transport(
     for key in (key for key in unfit if key in entry):
         notices.say(at.key(key), f"has no effect on a server that is reached by {reached_by}")
     transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, around)
-    return transport, tuple(dict.fromkeys(strings.reasons))
+    variables = Variables(tuple(dict.fromkeys(strings.variables)))
+    return transport, tuple(dict.fromkeys(strings.reasons)), variables
 
 
 def _declared(entry: Members, at: Place) -> str | None:

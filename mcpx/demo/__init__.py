@@ -2,9 +2,9 @@
 
 Each is a program of its own over stdio, built on the SDK and knowing nothing of MCPX:
 
-* `python -m mcpx.demo.tools`: orders, units, a chart, a sound, progress, a failure.
-* `python -m mcpx.demo.knowledge`: a folder of text documents as `file://` resources.
-* `python -m mcpx.demo.changing`: tools and documents that come and go while it runs.
+* `python -P -m mcpx.demo.tools`: orders, units, a chart, a sound, progress, a failure.
+* `python -P -m mcpx.demo.knowledge`: a folder of text documents as `file://` resources.
+* `python -P -m mcpx.demo.changing`: tools and documents that come and go while it runs.
 
 `mcpx demo` connects to all three; the tests use them as honest upstream servers.
 """

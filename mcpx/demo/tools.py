@@ -1,7 +1,8 @@
 """The tools server: a handful of realistic tools, offline and deterministic, over stdio.
 
-Run as `python -m mcpx.demo.tools`. Owns nothing but the note counter of one process. It shows what a gateway
-must carry: tables of JSON, an image, a sound, progress, a call that may not be repeated, and a failure.
+Run as `python -P -m mcpx.demo.tools`. Owns nothing but the note counter of one process. It shows what a
+gateway must carry: tables of JSON, an image, a sound, progress, a call that may not be repeated, and a
+failure.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from mcpx.gateway.caller import connection_of
 from mcpx.gateway.post import PostOffice
 from mcpx.gateway.subscribers import Subscribers
 from mcpx.hub import Hub
+from mcpx.observe.contained import contain
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -114,7 +115,10 @@ class Clients:
             self._changed = anyio.Event()
             due, self._due = self._due, {}
             for event in due:
-                await self.bus.publish(event)
+                try:
+                    await self.bus.publish(event)
+                except Exception as error:  # noqa: BLE001 - one stream must not end the announcing
+                    contain(error, "list changed")
             async with anyio.create_task_group() as tasks:
                 for connection, session in list(self._sessions.items()):
                     if connection.initialized.is_set():
@@ -128,6 +132,8 @@ class Clients:
                     await _send(session, event)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 log.debug("client.gone", client=client_name(session))
+            except Exception as error:  # noqa: BLE001 - the docstring's promise
+                contain(error, "list changed")
         if scope.cancelled_caught:
             log.warning("client.deaf", client=client_name(session), waited_s=DELIVERY_S)
 

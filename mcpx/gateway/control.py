@@ -7,6 +7,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
     {"mcpx": "inspect" | "exec" | "resources", ...}        see `mcpx.gateway.operations`
+    {"mcpx": "environment"}                                what it was started with: PATH, for its servers
     {"mcpx": "attach"}                                     from now on this is an MCP client, which knows that
                                                            the daemon lives: nothing is sent to a dying one
 
@@ -22,17 +23,16 @@ from typing import Final
 
 import anyio
 import msgspec
-import structlog
 
 from mcpx.catalog.model import JSON
 from mcpx.config import load
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub
+from mcpx.observe.contained import contain
 from mcpx.status import snapshot
 from mcpx.version import __version__
 
-log = structlog.get_logger()
 STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
 OPERATIONS: Final = ("inspect", "exec", "resources")
 
@@ -49,17 +49,17 @@ class Control:
     async def answer(self, line: bytes) -> bytes:
         """The line that answers a line. Never raises, but when cancelled."""
         try:
-            told = await self._obey(msgspec.json.decode(line, type=Asked))
-        except msgspec.DecodeError as error:
-            told = {"error": f"not a control request: {error}", "usage": True}
+            return _line(await self._obey(_read(line)))
+        except (msgspec.DecodeError, RecursionError) as error:
+            told: JSON = {"error": f"not a control request: {error}", "usage": True}
         except CallError as error:
             told = error.to_dict()
         except MCPXError as error:
             told = {"error": str(error), "usage": isinstance(error, ConfigError)}
-        except Exception as error:  # the boundary to a caller that is not ours to judge
-            log.exception("control.failed")
-            told = {"error": f"{type(error).__name__}: {error}"}
-        return msgspec.json.encode(told) + b"\n"
+        except Exception as error:  # noqa: BLE001 - the boundary to a caller that is not ours to judge
+            contain(error, "control")
+            told = {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
+        return _line(told)
 
     async def _obey(self, asked: Asked) -> JSON:
         match asked.mcpx:
@@ -75,6 +75,8 @@ class Control:
                 return {"restarted": info.name, "state": info.describe_state()}
             case "stop":
                 return {"stopping": os.getpid()}
+            case "environment":
+                return {"path": os.environ.get("PATH", "")}
             case "attach":
                 return {"attached": os.getpid(), "version": __version__}
             case method if method in OPERATIONS:
@@ -83,9 +85,18 @@ class Control:
         return {"error": f"no such control request: {asked.mcpx}", "usage": True}
 
 
+def _read(line: bytes) -> Asked:
+    """The request. Raises msgspec.DecodeError, or RecursionError for one that is nested too deeply."""
+    return msgspec.json.decode(line, type=Asked)
+
+
+def _line(told: JSON) -> bytes:
+    return msgspec.json.encode(told) + b"\n"
+
+
 def asks_to(what: str, line: bytes) -> bool:
     """Whether this line asks for that, which the door does once it has been answered."""
     try:
-        return msgspec.json.decode(line, type=Asked).mcpx == what
-    except msgspec.DecodeError:
+        return _read(line).mcpx == what
+    except (msgspec.DecodeError, RecursionError):
         return False

@@ -12,7 +12,6 @@ from typing import Final
 
 import anyio
 import msgspec
-import structlog
 from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY, SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -26,16 +25,19 @@ from mcpx.gateway.clients import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.shaping import Shaper, shaper_for
 from mcpx.hub import Hub
+from mcpx.observe.contained import contain
 from mcpx.router import Exec, Read
 from mcpx.upstream.caller import InputAnswers, read_capabilities
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import OnProgress, Origin
+from mcpx.validation.arguments import unreadable
+from mcpx.validation.bounds import INLINE
+from mcpx.validation.errors import unreadable_arguments
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import Bytes, RequestId
 from supervisors import Reply, SupervisorError
 
-log = structlog.get_logger()
 _NOTHING: Final = msgspec.Raw()
 
 
@@ -92,15 +94,50 @@ class FastLane:
             return False
         try:
             params = _decode(raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return False
         if not self._is_open(params.meta):
             return False
         message = self._message(wire, params)
         if message is None:
-            return False
+            return params.name == tools.EXEC and self._refuses(wire, request_id, params)
         self._send(wire, request_id, message, params)
         return True
+
+    def refuse_too_deep(
+        self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
+    ) -> bool:
+        """Refuse a call whose arguments are too deep; false for any other request."""
+        if method != "tools/call":
+            return False
+        try:
+            params = _decode(raw)
+        except msgspec.DecodeError:
+            return False
+        if not self._is_open(params.meta) or params.name != tools.EXEC:
+            return False
+        self._refuse(wire, request_id, params, unreadable(RecursionError()))
+        return True
+
+    def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: _Params) -> bool:
+        """Refuse arguments that cannot be read, for the SDK could not say so; false where they can."""
+        given = params.arguments
+        try:
+            if len(memoryview(given.arguments)) <= INLINE:
+                msgspec.json.decode(given.arguments or b"null")
+        except (msgspec.DecodeError, RecursionError) as error:
+            self._refuse(wire, request_id, params, unreadable(error))
+            return True
+        return False
+
+    def _refuse(self, wire: WireDispatcher, request_id: RequestId, params: _Params, problem: str) -> None:
+        given = params.arguments
+        refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
+        stamp = self._stamp if self._connection.era is Era.MODERN else None
+        structured = self._wants_structured(params.meta)
+        wire.channel.write(
+            *envelope.answer(request_id, self._shaper.failure(refusal, structured=structured, stamp=stamp))
+        )
 
     def _is_open(self, meta: _Meta | None) -> bool:
         """Whether the connection is past its opening, and the request is of its era."""
@@ -197,11 +234,17 @@ class FastLane:
             return self._shape(_value(reply), call, stamp)
         except InputRequired:
             raise
-        except CallError as error:
-            return self._shaper.failure(error, structured=call.structured, stamp=stamp)
-        except Exception as error:
-            log.exception("answer.failed", server=call.message.server_name)
-            return self._shaper.broken(error, call.message, structured=call.structured, stamp=stamp)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever an answer makes us raise is told
+            return self._failure(error, call, stamp)
+
+    def _failure(self, error: Exception, call: _Call, stamp: bytes | None) -> list[Bytes]:
+        try:
+            if isinstance(error, CallError):
+                return self._shaper.failure(error, structured=call.structured, stamp=stamp)
+        except Exception as unsayable:  # noqa: BLE001 - its details cannot be written: nested too deeply
+            error = unsayable
+        contain(error, "answer", server=call.message.server_name)
+        return self._shaper.broken(error, call.message, structured=call.structured, stamp=stamp)
 
     def _shape(self, raw: msgspec.Raw, call: _Call, stamp: bytes | None) -> list[Bytes]:
         shape = self._shaper.resource if isinstance(call.message, Read) else self._shaper.tool

@@ -15,12 +15,14 @@ import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
+from mcpx.config.place import kind_of
 from mcpx.content import InputRequired
 from mcpx.errors import CallError, Code
 from mcpx.router import Exec, Forward, Read
 from mcpx.upstream.between_eras import for_handshake
 from mcpx.upstream.caller import JSON, QUESTIONS, Caller, InputAnswers
 
+SHOWN: Final = 64  # characters of a method that there is not
 ROUNDS: Final = 10  # as the SDKs have it
 AGAIN_S: Final = (0.05, 0.1, 0.25)  # pauses where the server only wants to be asked again
 R = TypeVar("R")
@@ -36,12 +38,20 @@ def check(need: InputRequired, caller: Caller) -> dict[str, JSON]:
     asked = need.result.get("inputRequests") or {}
     for each in asked.values() if isinstance(asked, dict) else [{}]:
         method = each.get("method") if isinstance(each, dict) else None
-        if not isinstance(each, dict) or method not in QUESTIONS:
-            text = f"{need.server} does not keep to the protocol: it asks for {method!r} in a result"
+        if not isinstance(each, dict) or not isinstance(method, str) or method not in QUESTIONS:
+            text = f"{need.server} does not keep to the protocol: it asks for {_named(method)} in a result"
             raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
-        if refusal := caller.capabilities.refusal(method, each.get("params") or {}):
+        params = each.get("params") or {}
+        if not isinstance(params, dict):
+            text = f"{need.server} does not keep to the protocol: the parameters of {method} are no object"
+            raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
+        if refusal := caller.capabilities.refusal(method, params):
             raise _refused(need, refusal)
     return asked if isinstance(asked, dict) else {}
+
+
+def _named(method: Any) -> str:
+    return repr(method[:SHOWN]) if isinstance(method, str) else kind_of(method)
 
 
 def as_result(need: InputRequired, caller: Caller) -> JSON:

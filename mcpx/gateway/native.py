@@ -23,9 +23,9 @@ from mcp.server.subscriptions import ListenHandler
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from mcpx.catalog.model import JSON, Catalogue
-from mcpx.catalog.naming import offered_prompt, offered_uri, own_prompt, own_uri
+from mcpx.catalog.naming import LONGEST, offered_prompt, offered_uri, own_prompt, own_uri
 from mcpx.catalog.suggest import nearest
-from mcpx.catalog.uris import fits
+from mcpx.catalog.uris import is_offered
 from mcpx.content import read_resource_result, read_result, resource_value
 from mcpx.errors import CallError
 from mcpx.gateway import native_forms as forms
@@ -41,6 +41,7 @@ from mcpx.upstream.requests import Complete, GetPrompt
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
 
+SHOWN: Final = 200  # characters of a URI that is too long
 MOST_STREAMS: Final = 1024  # of `subscriptions/listen`, as the SDK has it
 _UNCACHED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
@@ -145,6 +146,9 @@ class Native:
 
     async def _target(self, ctx: Context, uri: str) -> Target:
         """The resource that the client means. Raises MCPError where that cannot be told."""
+        if len(uri) > LONGEST:
+            problem = f"The URI is longer than {LONGEST} characters"
+            raise no_such_resource(uri[:SHOWN], problem, version=ctx.protocol_version)
         named = own_uri(uri)
         if named is None:
             return await self._by_its_own_uri(ctx, uri)
@@ -159,9 +163,7 @@ class Native:
         await self._settled()
         known = list(self._catalogues())
         found = [upstream for upstream, catalogue in known if uri in catalogue.resources] or [
-            upstream
-            for upstream, catalogue in known
-            if any(fits(template.uri_template, uri) for template in catalogue.templates)
+            upstream for upstream, catalogue in known if is_offered(uri, catalogue)
         ]
         if len(found) == 1:
             return Target(found[0], uri, uri, str)
@@ -190,6 +192,8 @@ class Native:
 
     async def _prompt(self, offered: str) -> tuple[Upstream, str]:
         """The server and its own name of a prompt. Raises MCPError where there is none."""
+        if len(offered) > LONGEST:
+            raise MCPError(INVALID_PARAMS, f"The prompt's name is longer than {LONGEST} characters")
         named = own_prompt(offered)
         upstream = self._hub.upstreams.get(named[0]) if named else None
         if named is not None and upstream is not None and upstream.config.native:

@@ -14,6 +14,7 @@ import anyio.abc
 import structlog
 from mcp.server.connection import Connection
 
+from mcpx.observe.contained import contain
 from mcpx.upstream.caller import JSON
 
 log = structlog.get_logger()
@@ -56,6 +57,8 @@ class PostOffice:
                     await connection.outbound.notify(method, params)
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     queue.clear()
+                except Exception as error:  # noqa: BLE001 - a server chose the words: they must not end the post
+                    contain(error, "notification", method=method)
             if scope.cancelled_caught:
                 log.warning("client.deaf", waited_s=DELIVERY_S, dropped=len(queue) + 1)
                 queue.clear()

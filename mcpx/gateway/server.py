@@ -30,6 +30,7 @@ from mcpx.gateway.native import Native
 from mcpx.hub import Hub
 from mcpx.router import Exec, Read
 from mcpx.upstream.caller import Client
+from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
@@ -133,7 +134,8 @@ class GatewayServer(Server[Any]):
         def shape(raw: msgspec.Raw) -> Shaped:
             return self._hub.executor.shape(server, tool, raw).shaped
 
-        return await slow_lane.run(self._hub, ctx, Exec(server, tool, msgspec.json.encode(arguments)), shape)
+        encoded = encode_arguments(arguments, server=server, tool=tool)
+        return await slow_lane.run(self._hub, ctx, Exec(server, tool, encoded), shape)
 
     # --- the clients
 

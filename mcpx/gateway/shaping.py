@@ -19,10 +19,10 @@ from mcpx.catalog.model import JSON
 from mcpx.config import Config
 from mcpx.config.model import TOON_MAX_SIZE
 from mcpx.content import read_resource_result, read_result, shape_resource, shape_tool_result
-from mcpx.errors import CallError, Code
+from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.gateway import tools
 from mcpx.large_results import is_given, structured_content
-from mcpx.router import Message, Read
+from mcpx.router import Exec, Message, Read
 from mcpx.wire.envelope import Bytes
 
 _NOTHING: Final = msgspec.Raw()
@@ -101,8 +101,8 @@ class Shaper:
         self, error: Exception, message: Message, *, structured: bool, stamp: bytes | None
     ) -> list[Bytes]:
         """A fault of ours as a result: the call may have happened."""
-        text = f"MCPX failed while it handled the answer: {type(error).__name__}: {error}"
-        told = CallError(Code.PROTOCOL_ERROR, text, server=message.server_name)
+        tool = message.tool_name if isinstance(message, Exec) else None
+        told = internal_error(error, server=message.server_name, tool=tool, outcome=Outcome.UNKNOWN)
         return self.failure(told, structured=structured, stamp=stamp)
 
 
@@ -123,7 +123,7 @@ def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) 
             return None
         if not result.is_error and any(_holds_json(memoryview(block)) for block in result.content):
             return None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if stamp is not None and is_given(result.meta):
         return None
@@ -158,5 +158,6 @@ def _encoded(result: JSON, stamp: bytes | None) -> list[Bytes]:
         result.pop("resultType", None)
     else:
         ours: dict[str, Any] = msgspec.json.decode(stamp)
-        result["_meta"] = ours | (result.get("_meta") or {})
+        theirs = result.get("_meta")
+        result["_meta"] = ours | (theirs if isinstance(theirs, dict) else {})
     return [_encode(result)]

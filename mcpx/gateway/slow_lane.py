@@ -13,15 +13,19 @@ from typing import Any, TypeVar
 
 import anyio
 import msgspec
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
+from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
+from mcpx.config.place import kind_of
 from mcpx.content import InputRequired
-from mcpx.errors import CallError
+from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.gateway import inputs
 from mcpx.gateway.askable import Delivery, Outbox, RequestCaller
 from mcpx.hub import Hub
+from mcpx.observe.contained import contain
 from mcpx.router import Exec, Forward, Read
 from mcpx.upstream.caller import InputAnswers
 from mcpx.upstream.requests import Origin
@@ -49,14 +53,18 @@ async def run(hub: Hub, ctx: Context, message: Message, shape: Callable[[msgspec
         on_progress=_to_client(ctx, telling.put) if wants_progress else None,
     )
     message = replace(message, origin=origin)
-    failure: CallError | None = None
+    failure: CallError | MCPError | None = None
     result: R | JSON = {}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(telling.run)
         try:
             result = await _run(hub, caller, message, shape)
-        except CallError as error:  # carried out of the task group, which would wrap it
+        except (CallError, MCPError) as error:  # carried out of the task group, which would wrap it
             failure = error
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever one answer makes us raise is told
+            contain(error, "answer", server=message.server_name)
+            tool = message.tool_name if isinstance(message, Exec) else None
+            failure = internal_error(error, server=message.server_name, tool=tool, outcome=Outcome.UNKNOWN)
         finally:
             telling.close()
     if failure is not None:
@@ -82,6 +90,10 @@ def _answers(ctx: Context) -> InputAnswers | None:
     responses, state = params.get("inputResponses"), params.get("requestState")
     if responses is None and state is None:
         return None
+    if state is not None and not isinstance(state, str):
+        raise MCPError(
+            INVALID_PARAMS, f"requestState must be a string, got {kind_of(state)}; nothing was sent"
+        )
     return InputAnswers(msgspec.json.encode(responses) if responses is not None else b"", state)
 
 

@@ -40,7 +40,8 @@ class StreamClient:
         )
         channel.on_broken = self._gone
         self._connection = EraServer(server, self._wire)
-        self._wire.fast = self._fast_lane(server).take
+        lane = self._fast_lane(server)
+        self._wire.fast, self._wire.too_deep = lane.take, lane.refuse_too_deep
 
     def _fast_lane(self, server: GatewayServer) -> FastLane:
         config = self._hub.config

@@ -9,7 +9,7 @@ does not read holds up nobody but itself: what it has not taken yet is kept once
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -22,6 +22,7 @@ from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 
 from mcpx.errors import CallError
 from mcpx.gateway.caller import connection_of
+from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
 
 log = structlog.get_logger()
@@ -127,8 +128,12 @@ class Subscribers:
                 uri = next(iter(subscriber.pending))
                 del subscriber.pending[uri]
                 with anyio.move_on_after(DELIVERY_S) as scope:
-                    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it has left
+                    try:
                         await subscriber.session.send_resource_updated(uri)
+                    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                        pass  # it has left
+                    except Exception as error:  # noqa: BLE001 - a server chose the URI: it must not end the telling
+                        contain(error, "resource update")
                 if scope.cancelled_caught:
                     log.warning("client.deaf", uri=uri, waited_s=DELIVERY_S)
         finally:

@@ -1,10 +1,12 @@
 """The bearer token of the HTTP door: made at first start, kept in a file that only its owner can read.
 
-The file is `token` in the state folder: `MCPX_STATE_DIR`, or the user's state folder for mcpx.
+The file is `token` in the state folder: `MCPX_STATE_DIR`, or the user's state folder for mcpx. A token that
+somebody else put there would let him in, so the file must be ours, and no link.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hmac
 import os
@@ -13,13 +15,18 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from mcp.server.auth.provider import AccessToken
 
 from mcpx.errors import MCPXError
 from mcpx.state import ensure_folder, state_folder
 
-OWNER_ONLY = 0o600
+OWNER_ONLY: Final = 0o600
+LONGEST: Final = 4096  # bytes of a token, should somebody choose one
+_READ: Final = (
+    os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+)  # not held up by a pipe of that name
 
 
 class TokenError(MCPXError):
@@ -35,7 +42,7 @@ def load_token(path: Path | None = None) -> str:
     """The token out of its file, which is made if there is none.
 
     Raises:
-        TokenError: The file or its folder cannot be read or made, or others may read it.
+        TokenError: The file or its folder cannot be read or made, is another user's, or others may read it.
     """
     path = path or token_file()
     try:
@@ -46,14 +53,28 @@ def load_token(path: Path | None = None) -> str:
 
 
 def _read(path: Path) -> str | None:
+    """The token; None where there is none yet. Raises OSError and TokenError."""
     try:
-        with path.open() as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & 0o077:
-                raise TokenError(f"{path}: others may read it (mode {mode:o}); run: chmod 600 {path}")
-            return file.read().strip() or None
+        opened = os.open(path, _READ)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise TokenError(f"{path}: a link, and it must be a file of yours; remove it") from None
+        raise
+    with os.fdopen(opened, "rb") as file:
+        found = os.fstat(opened)
+        mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise TokenError(f"{path}: not a file of yours; name another folder with MCPX_STATE_DIR")
+        if mode & 0o077:
+            raise TokenError(f"{path}: others may read it (mode {mode:o}); run: chmod 600 {path}")
+        token = file.read(LONGEST).decode("ascii", "replace").strip()
+        if not token.isascii():
+            raise TokenError(f"{path}: not a token; remove it, and a new one is made")
+        return token or None
 
 
 def _make(path: Path) -> str:
@@ -63,7 +84,8 @@ def _make(path: Path) -> str:
             return made
         token = secrets.token_urlsafe(32)
         new = path.with_name(f".{path.name}.{os.getpid()}")
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
+        new.unlink(missing_ok=True)
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
         with os.fdopen(fd, "w") as file:
             file.write(token + "\n")
         new.replace(path)

@@ -3,7 +3,8 @@
 `configure` is called once by the command line. Colours only on a terminal; `MCPX_LOG` sets the level
 (debug, info, warning, error) and `MCPX_LOG_FORMAT=json` one JSON object a line, for machines. Records of
 libraries that use `logging` pass through the same door, from warnings on. A log that cannot be written (its
-disk is full, its reader is gone) costs what it says, and nothing else.
+disk is full, its reader is gone) costs what it says, and nothing else. `hide` keeps secrets out of every
+line, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TextIO
 
@@ -56,6 +58,15 @@ def configure(level: str | None = None) -> None:
     root.setLevel(max(chosen, logging.WARNING))
 
 
+_redact: Callable[[str], str] = str
+
+
+def hide(redact: Callable[[str], str]) -> None:
+    """From now on, pass every line of the log through `redact`, which takes secrets out of it."""
+    global _redact  # noqa: PLW0603 - a process has one log
+    _redact = redact
+
+
 class _Forgiving:
     """A text stream whose failures are nobody's business: the log must not stop what it tells of."""
 
@@ -64,7 +75,7 @@ class _Forgiving:
 
     def write(self, text: str) -> int:
         with suppress(OSError, ValueError):  # ValueError: it is closed
-            self._stream.write(text)
+            self._stream.write(_redact(text))
         return len(text)
 
     def flush(self) -> None:

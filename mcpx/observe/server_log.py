@@ -1,12 +1,13 @@
 """What the servers say on standard error: a rotating file for each, in the state folder's `logs`.
 
-Written by the upstream actor, read with any pager. A disk that is full, or a folder that cannot be written,
-is logged once and costs nothing but the file.
+Written by the upstream actor, without the secrets of the configuration; read with any pager. A disk that is
+full, or a folder that cannot be written, is logged once and costs nothing but the file.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from logging import LogRecord, makeLogRecord
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -28,16 +29,17 @@ def server_log_path(server: str, state: Path | None = None) -> Path:
 
 
 class ServerLog:
-    """One server's file; made with the first words."""
+    """One server's file; made with the first words. `redact` takes the secrets out of them."""
 
-    def __init__(self, server: str, state: Path | None = None) -> None:
+    def __init__(self, server: str, state: Path | None = None, *, redact: Callable[[str], str] = str) -> None:
+        self._redact = redact
         self._server = server
         self._path = server_log_path(server, state)
         self._handler: _Handler | None = None
         self._broken = False
 
     def write(self, said: bytes) -> None:
-        """Append what was said at one time, with the time before it. Never raises."""
+        """Append whole lines, or what was said at one time, with the time before it. Never raises."""
         if self._broken:
             return
         try:
@@ -45,7 +47,7 @@ class ServerLog:
                 ensure_folder(self._path.parent)
                 self._handler = _Handler(self._path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8")
             stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
-            text = said.decode(errors="replace").rstrip()
+            text = self._redact(said.decode(errors="replace").rstrip())
             self._handler.emit(makeLogRecord({"msg": f"{stamp} {text}"}))
         except OSError as error:
             self._broken = True

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue, ServerInfo, State
-from mcpx.config import ServerConfig
+from mcpx.config import ServerConfig, redactor_of
 from mcpx.ledger import Ledger
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
@@ -104,6 +104,7 @@ class Upstream:
         self._probe = True  # not for a server that was found to be of the handshake era
         self._describer = Describer(config.name)
         self.server_log = server_log
+        self._redact = redactor_of(config)
         self._log = log.bind(server=config.name)
         self._audience = audience or Audience()
         self._holds = Holds(config.name, config.limits.call_timeout)
@@ -194,7 +195,7 @@ class Upstream:
     def _note_child(self, link: Link) -> None:
         self.pid = link.pid
         if link.pid is not None:
-            self._ledger.add(self.child, link.pid)
+            self._ledger.add(self.child, link.pid, link.mark)
 
     def _passing(self) -> Passing:
         """What takes the server's questions and log messages during one incarnation."""
@@ -283,7 +284,7 @@ class Upstream:
                 reason = str(error).partition("\n")[0]
             else:
                 return True
-        self._log.warning("upstream.unlisted", reason=reason, kept="the last known lists")
+        self._log.warning("upstream.unlisted", reason=self._redact(reason), kept="the last known lists")
         return False
 
     async def _describe(self, session: UpstreamSession) -> None:
@@ -294,4 +295,6 @@ class Upstream:
     def _note_rubbish(self, line: bytes, problem: str) -> None:
         self.counters.rubbish += 1
         if self.counters.rubbish <= RUBBISH_SHOWN:
-            self._log.warning("upstream.rubbish", problem=problem, line=line.decode(errors="replace"))
+            self._log.warning(
+                "upstream.rubbish", problem=problem, line=self._redact(line.decode(errors="replace"))
+            )

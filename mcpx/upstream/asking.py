@@ -4,7 +4,8 @@ Serves one session. A question is taken to belong to the call that its stream na
 client whose calls alone are in flight; between calls, to the only client there is. Everything else is
 refused with the reason, and so is what that client did not declare. A question lives no longer than its
 call: when the call ends, however it ends, the client is told to forget it. A client has `call_timeout` to
-answer, and the call's own timeout starts anew with each question and each answer.
+answer, and the call's own timeout starts anew with each question and each answer. At most `MOST_OPEN` are
+open at a time; any more are refused at once, on a stream before a task is spent on them.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ import anyio
 import msgspec
 from mcp import MCPError
 from mcp.shared.dispatcher import DispatchContext, coerce_request_id
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from mcpx.upstream.audience import Audience
 from mcpx.upstream.caller import ELICITATION, JSON, QUESTIONS, Caller, OnStep
 from mcpx.upstream.held import Holds, Running
 from mcpx.upstream.requests import Request
 from mcpx.upstream.whose import Unknown, Whose, whose
+from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId
 
 COMPLETED: Final = "notifications/elicitation/complete"
+MOST_OPEN: Final = 32  # questions of one server
 REMEMBERED: Final = 256  # elicitations in url mode whose completion may still be told
 
 
@@ -58,6 +61,7 @@ class Asking:
         self._audience = audience
         self._holds = holds
         self._noted: dict[RequestId, Whose | Unknown] = {}
+        self._open = 0  # questions that wait for a client's answer
         self._elicited: dict[str, object] = {}  # elicitation id -> client
 
     # --- whose it is
@@ -66,9 +70,14 @@ class Asking:
         """Judge each question of a stream when its line comes, before the lines behind it change things."""
         wire.fast = self._note
 
-    def _note(self, _wire: WireDispatcher, request_id: RequestId, method: str, _raw: msgspec.Raw) -> bool:
-        if method in QUESTIONS:
-            self._noted[coerce_request_id(request_id)] = self.whose(None)
+    def _note(self, wire: WireDispatcher, request_id: RequestId, method: str, _raw: msgspec.Raw) -> bool:
+        if method not in QUESTIONS:
+            return False
+        if self._open + len(self._noted) >= MOST_OPEN:
+            if not wire.channel.congested:  # a server that does not even read is not told
+                wire.channel.write(*envelope.failure(request_id, _TOO_MANY))
+            return True
+        self._noted[coerce_request_id(request_id)] = self.whose(None)
         return False
 
     def whose(self, named: Request | None) -> Whose | Unknown:
@@ -82,6 +91,22 @@ class Asking:
     ) -> JSON:
         """The client's answer to a question. Raises MCPError: the client's own, or the reason why not."""
         noted = self._noted.pop(coerce_request_id(context.request_id or 0), None)
+        if self._open >= MOST_OPEN:
+            raise MCPError(INTERNAL_ERROR, _TOO_MANY_TEXT)
+        self._open += 1
+        try:
+            return await self._answer(context, method, params, noted, named)
+        finally:
+            self._open -= 1
+
+    async def _answer(
+        self,
+        context: DispatchContext[Any],
+        method: str,
+        params: JSON,
+        noted: Whose | Unknown | None,
+        named: Request | None,
+    ) -> JSON:
         found = noted if noted is not None else self.whose(named)
         if isinstance(found, Unknown):
             found = self._sole(found, method)
@@ -143,6 +168,10 @@ class Asking:
         member = self._audience.members.get(client) if client is not None else None
         if member is not None:
             member.tell(COMPLETED, params)
+
+
+_TOO_MANY_TEXT: Final = f"{MOST_OPEN} questions of this server are open; ask again when one is answered"
+_TOO_MANY: Final = envelope.encode({"code": INTERNAL_ERROR, "message": _TOO_MANY_TEXT})
 
 
 def as_object(params: Mapping[str, Any] | None) -> JSON:

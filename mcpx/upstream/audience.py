@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from mcpx.observe.contained import contain
 from mcpx.upstream.caller import JSON, Caller, most_verbose, wants
 
 LOG: Final = "notifications/message"
@@ -51,7 +52,10 @@ class Audience:
         if self.members.pop(client, None) is not None:
             self.changed()
         for told in list(self._on_left):
-            told(client)
+            try:
+                told(client)
+            except Exception as error:  # noqa: BLE001 - what one server kept for it must not keep the others'
+                contain(error, "client left")
 
     def changed(self) -> None:
         """The level that some member wants has changed."""
@@ -94,7 +98,10 @@ class Audience:
             if owner is not None and member.client is not owner:
                 continue
             if wants(member.log_level, str(params.get("level"))):
-                member.tell(LOG, params)
+                try:
+                    member.tell(LOG, params)
+                except Exception as error:  # noqa: BLE001 - one client must not keep the others from theirs
+                    contain(error, "log message")
 
     def on_left(self, told: Callable[[object], None]) -> None:
         """Have `told` called with each client that leaves."""

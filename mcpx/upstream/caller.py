@@ -95,7 +95,7 @@ def read_capabilities(raw: bytes) -> Capabilities:
     """The capabilities out of their JSON; what cannot be read declares nothing."""
     try:
         return Capabilities(msgspec.json.decode(raw, type=_Declared))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return NO_CAPABILITIES
 
 

@@ -19,8 +19,9 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.config import ServerConfig
-from mcpx.errors import CallError, Code
+from mcpx.config import ServerConfig, redactor_of
+from mcpx.errors import CallError, Code, Outcome, internal_error
+from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.exchange import Dropped, NotCarriedOut
 from mcpx.upstream.expiry import Expiry
@@ -63,6 +64,7 @@ class Calls:
         self._sender = sender
         self._mailbox = ref.mailbox
         self._server = config.name
+        self._redact = redactor_of(config)
         self._timeout = config.limits.call_timeout
         self._most = config.limits.max_concurrency
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
@@ -149,15 +151,28 @@ class Calls:
         self._counters.in_flight += 1
         self._in_flight.add(call)
         reply.on_abandon = lambda: self._abandon(call)
-        call.sent = self._sender.send(
-            call.request,
-            lambda result, error: self._answered(call, result, error),
-            lambda progress, total, message: self._progressed(call, progress, total, message),
-        )
+        try:
+            call.sent = self._sender.send(
+                call.request,
+                lambda result, error: self._answered(call, result, error),
+                lambda progress, total, message: self._progressed(call, progress, total, message),
+            )
+        except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
+            self._not_sent(call, error)
+            return
         if len(self._in_flight) >= self._most:
             self._mailbox.detach()
         if alone and call.position is not None:
             self._loop.call_soon(self._look_after, call)  # when it has been written
+
+    def _not_sent(self, call: InFlight, error: Exception) -> None:
+        """The request could not be put into a message."""
+        contain(error, "send", server=self._server)
+        self._release(call)
+        tool = tool_of(call.request)
+        self._reject(
+            call.reply, internal_error(error, server=self._server, tool=tool, outcome=Outcome.NOT_SENT)
+        )
 
     def _takes_calls(self, *, alone: bool) -> bool:
         """Whether the server is not dead or dying, though we may not have been told yet.
@@ -192,7 +207,10 @@ class Calls:
         if not self._release(call) or (error is not None and self._goes_again(call, error)):
             return
         if error is not None:
-            self._reject(call.reply, call_error(error, server=self._server, tool=tool_of(call.request)))
+            self._reject(
+                call.reply,
+                call_error(error, server=self._server, tool=tool_of(call.request), redact=self._redact),
+            )
         elif result is not None:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
@@ -205,7 +223,7 @@ class Calls:
         if isinstance(error, NotCarriedOut) and not request.turned_away:
             self._put_back(replace(request, turned_away=True), call.reply, None)
         elif isinstance(error, Dropped) and request.safe:
-            told = call_error(error, server=self._server, tool=tool_of(request))
+            told = call_error(error, server=self._server, tool=tool_of(request), redact=self._redact)
             self._put_back(replace(request, safe=False), call.reply, told)
         else:
             return False

@@ -11,11 +11,16 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from mcpx.observe.contained import contain
+
 K = TypeVar("K")
 
 
 class Expiry(Generic[K]):
-    """Calls `on_expiry` with each key that was not discarded within `seconds`."""
+    """Calls `on_expiry` with each key that was not discarded within `seconds`.
+
+    What `on_expiry` raises is contained: the other keys expire all the same.
+    """
 
     def __init__(self, seconds: float, on_expiry: Callable[[K], None]) -> None:
         self._seconds = seconds
@@ -64,4 +69,7 @@ class Expiry(Generic[K]):
                 self._timer = self._loop.call_at(deadline, self._expire)
                 return
             del self._deadlines[key]
-            self._on_expiry(key)
+            try:
+                self._on_expiry(key)
+            except Exception as error:  # noqa: BLE001 - one call's end must not keep the others from theirs
+                contain(error, "expiry")

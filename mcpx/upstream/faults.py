@@ -11,19 +11,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
-import msgspec
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
+from msgspec.structs import replace
 from pydantic import ValidationError
 
-from mcpx.config import ServerConfig, Stdio
+from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
+from mcpx.observe.contained import contain
 from mcpx.text import paragraphs
 from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
+from mcpx.upstream.last_words import shortened
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
 PERMISSION_STATUSES = frozenset({401, 403})
+CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
 
 
 class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
@@ -57,9 +60,17 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
-    """Why an incarnation of this server ended."""
-    cause = _explained(error, config)
-    return msgspec.structs.replace(cause, text=paragraphs(cause.text))  # it may quote the server
+    """Why an incarnation of this server ended: a bounded and clean text without its configured secrets.
+
+    Never raises: the supervisor of all servers asks.
+    """
+    try:
+        cause = _explained(error, config)
+        text = shortened(redactor_of(config)(cause.text), CAUSE_LEN)
+        return replace(cause, text=paragraphs(text))  # it may quote the server
+    except Exception as odd:  # noqa: BLE001 - what a server made the SDK raise may be as odd as the server
+        contain(odd, "cause", server=config.name)
+        return Cause(type(error).__name__, error=error)
 
 
 def _explained(error: Exception, config: ServerConfig) -> Cause:
@@ -131,14 +142,21 @@ def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     return None
 
 
-def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
-    """What the caller of a call that raised `error` is told. A lost connection is told by `died`."""
+def call_error(
+    error: Exception, *, server: str, tool: str | None, redact: Redactor | None = None
+) -> CallError:
+    """What the caller of a call that raised `error` is told. A lost connection is told by `died`.
+
+    The server's own error passes unaltered, but for the secrets that `redact` finds in it.
+    """
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
-        said = {"code": error.code, "message": error.message}
-        details = {"upstream": said if error.data is None else {**said, "data": error.data}}
-        return CallError(Code.UPSTREAM_ERROR, error.message, server=server, tool=tool, details=details)
+        said: dict[str, Any] = {"code": error.code, "message": error.message}
+        said = said if error.data is None else {**said, "data": error.data}
+        said = said if redact is None else redact.data(said)
+        text, details = str(said["message"]), {"upstream": said}
+        return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
     if isinstance(error, NotCarriedOut):
         cause = paragraphs(str(error))
         text = f"{server} did not take the call ({cause}); it was not run"
@@ -158,7 +176,7 @@ def call_error(error: Exception, *, server: str, tool: str | None) -> CallError:
         not_mcp = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
         text = paragraphs(not_mcp.text if not_mcp else str(error))
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
-    text = paragraphs(f"{server}: {type(error).__name__}: {error}")
+    text = paragraphs(shortened(f"{server}: {type(error).__name__}: {error}", CAUSE_LEN))
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 

@@ -183,6 +183,6 @@ def _target(request: Request) -> tuple[str, list[bytes]]:
 def _responses(answers: InputAnswers) -> JSON:
     try:
         value = msgspec.json.decode(answers.responses or b"{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -13,15 +14,18 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_mes
 from pydantic import ValidationError
 
 from mcpx.upstream.exchange import Refused
+from mcpx.upstream.http_body import SHOWN
 from mcpx.wire import envelope
 from mcpx.wire.envelope import RequestId, RPCError
 from mcpx.wire.outgoing import Unreadable
 
 SESSION: Final = "mcp-session-id"  # the header
-SHOWN: Final = 200  # characters of a server's explanation
-_OF_ONE_HOP: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
 _ACCEPTED: Final = frozenset({httpx2.codes.ACCEPTED, httpx2.codes.NO_CONTENT})
 _EXPLAINS: Final = ("application/json", "text/plain", "application/problem+json")
+
+Redact = Callable[[str], str]
+"""Takes the secrets out of a text."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -43,12 +47,6 @@ def asked_in(request: httpx2.Request) -> Asked:
 def content_type(response: httpx2.Response) -> str:
     """The MIME type, without parameters."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def kept_headers(response: httpx2.Response) -> httpx2.Headers:
-    """The headers of an answer whose body was read and unpacked."""
-    pairs = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_ONE_HOP]
-    return httpx2.Headers(pairs)
 
 
 def message_in(data: bytes) -> JSONRPCMessage:
@@ -77,12 +75,19 @@ def unexpected(response: httpx2.Response) -> Unreadable:
     """A good status with something else than a message."""
     if response.status_code in _ACCEPTED:
         return Unreadable(f"the answer is HTTP {response.status_code}, without a message")
-    return Unreadable(f"the answer is {content_type(response) or 'of no content type'}, not an MCP message")
+    kind = _shown(content_type(response)) or "of no content type"
+    return Unreadable(f"the answer is {kind}, not an MCP message")
 
 
-def redirected(response: httpx2.Response, location: httpx2.URL | None) -> Refused:
+def redirected(response: httpx2.Response, location: httpx2.URL | None, redact: Redact) -> Refused:
     """A redirect that is not followed."""
-    return Refused(response.status_code, said=f"it redirects to {location}, which is not followed")
+    where = _shown(redact(str(location)))
+    return Refused(response.status_code, said=f"it redirects to {where}, which is not followed")
+
+
+def words(error: Exception, redact: Redact) -> str:
+    """What the HTTP library says of a failure; it may quote the server."""
+    return _shown(redact(str(error))) or type(error).__name__
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -106,14 +111,14 @@ class _ErrorBody(msgspec.Struct):
     id: RequestId | None = None
 
 
-def explanation(response: httpx2.Response, body: bytes) -> Explanation:
-    """Read the body of an HTTP error."""
+def explanation(response: httpx2.Response, body: bytes, redact: Redact) -> Explanation:
+    """Read the body of an HTTP error. What it says is shown without secrets; its JSON-RPC error is kept."""
     kind = content_type(response)
     if kind == "application/json":
         with suppress(msgspec.DecodeError, RecursionError):
             found = msgspec.json.decode(body, type=_ErrorBody)
-            return Explanation(_shown(found.error.message), found.error, found.id)
-    return Explanation(_shown(body.decode(errors="replace")) if kind in _EXPLAINS else "")
+            return Explanation(_shown(redact(found.error.message)), found.error, found.id)
+    return Explanation(_shown(redact(body.decode(errors="replace"))) if kind in _EXPLAINS else "")
 
 
 def is_unread(status: int, about: Explanation) -> bool:
@@ -145,12 +150,14 @@ def _shown(text: str) -> str:
 def retry_after(response: httpx2.Response) -> float | None:
     """The time the server asks to wait, in seconds; RFC 9110 allows a number or a date."""
     value = response.headers.get("retry-after", "").strip()
+    if len(value) > _RETRY_AFTER_LEN:
+        return None
     if value.isascii() and value.isdigit():
         return float(value)
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=UTC)
+        return max(0.0, round((at - datetime.now(UTC)).total_seconds(), 1))
+    except (ValueError, OverflowError):
         return None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return max(0.0, round((at - datetime.now(UTC)).total_seconds(), 1))

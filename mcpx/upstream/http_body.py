@@ -1,7 +1,8 @@
 """The body of an HTTP answer, read with a bound on its size, whatever the server sends.
 
 `inflated` undoes the compression in small steps, so that a small body cannot become a huge one at once;
-`read_whole` is for one message; `Events` finds the messages in an event stream as its bytes go by.
+`read_whole` is for one message; `read_beginning` for a body that only explains, `without_body` for one that
+nobody needs; `Events` finds the messages in an event stream as its bytes go by.
 """
 
 from __future__ import annotations
@@ -9,11 +10,20 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Final
+
+import anyio
+import anyio.lowlevel
+import httpx2
 
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
 ENCODINGS: Final = "gzip"  # what is asked for; servers do not agree on what `deflate` means
+BEGINNING_BYTES: Final = 65536  # of a body that only explains, or that nobody needs
+BEGINNING_S: Final = 2.0  # to read them
+_OF_ONE_HOP: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+SHOWN: Final = 200  # characters of what a server says in its own words
 _STEP: Final = 65536  # bytes that come out of the decompressor at a time
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS  # gzip or zlib, whichever it is
 _LINE_BREAK: Final = re.compile(rb"\r\n|\n|\r")
@@ -27,7 +37,7 @@ async def inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[b
             yield chunk
         return
     if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise Unreadable(f"the answer is compressed with {encoding}, which was not asked for")
+        raise Unreadable(f"the answer is compressed with {encoding[:SHOWN]}, which was not asked for")
     inflate = zlib.decompressobj(_ANY_HEADER)
     async for chunk in body:
         rest = chunk
@@ -37,6 +47,8 @@ async def inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[b
             except zlib.error as error:
                 raise Unreadable(f"the answer's compression is broken: {error}") from error
             rest = inflate.unconsumed_tail
+            if rest:  # a small chunk can hold a thousand such steps: others have their turn in between
+                await anyio.lowlevel.checkpoint()
         if inflate.eof:
             return  # what follows would only be kept
     yield inflate.flush()
@@ -44,14 +56,43 @@ async def inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[b
 
 async def read_whole(body: AsyncIterable[bytes], limit: int) -> bytes:
     """All of it. Raises ResponseTooLarge."""
-    chunks = []
-    size = 0
+    read = bytearray()  # a list of its chunks would hold forty times their size where they are of one byte
     async for chunk in body:
-        size += len(chunk)
-        if size > limit:
+        read += chunk
+        if len(read) > limit:
             raise too_large(limit)
-        chunks.append(chunk)
-    return b"".join(chunks)
+    return bytes(read)
+
+
+async def read_beginning(response: httpx2.Response) -> bytes:
+    """What can be had of a body with a small bound on size and time; the response is closed. Never raises.
+
+    A body that is read to its end leaves the connection for the next request.
+    """
+    read = bytearray()
+    encoding = response.headers.get("content-encoding", "")
+    with anyio.move_on_after(BEGINNING_S), suppress(httpx2.HTTPError, Unreadable):
+        async for chunk in inflated(response.aiter_raw(), encoding):
+            read += chunk
+            if len(read) > BEGINNING_BYTES:
+                break
+    with anyio.CancelScope(shield=True), suppress(httpx2.HTTPError):  # closing does not wait for the server
+        await response.aclose()
+    return bytes(read[:BEGINNING_BYTES])
+
+
+async def without_body(response: httpx2.Response) -> httpx2.Response:
+    """The response with its headers, and where it redirects to, but no body: that is read no further."""
+    await read_beginning(response)
+    bare = httpx2.Response(response.status_code, headers=kept_headers(response), request=response.request)
+    bare.next_request = response.next_request
+    return bare
+
+
+def kept_headers(response: httpx2.Response) -> httpx2.Headers:
+    """The headers of an answer whose body was read and unpacked."""
+    pairs = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_ONE_HOP]
+    return httpx2.Headers(pairs)
 
 
 def too_large(limit: int) -> ResponseTooLarge:
@@ -64,10 +105,12 @@ class Events:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._line: list[bytes] = []  # the last line, as far as it has come
-        self._data: list[bytes] = []  # the data fields of the event so far
+        self._line = bytearray()  # the last line, as far as it has come
+        self._data = bytearray()  # the data fields of the event so far, each with a line break
         self._kind = b""
         self._held = 0
+        self.ended = 0
+        """How many events have ended, those without data too."""
         self._ended_in_cr = False
         self.resumable = False
         """Whether an event had an id, so that the stream can be taken up again after it."""
@@ -92,18 +135,18 @@ class Events:
             raise too_large(self._limit)
 
     def _hold(self, part: bytes) -> None:
-        self._line.append(part)
+        self._line += part
         self._held += len(part)
 
     def _end_of_line(self) -> bytes | None:
-        line = b"".join(self._line)
+        line = bytes(self._line)
         self._line.clear()
         if not line:
             return self._end_of_event()
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
-            self._data.append(value)
+            self._data += value + b"\n"
             return None
         self._held -= len(line)  # only data is kept
         if field == b"event":
@@ -114,7 +157,8 @@ class Events:
 
     def _end_of_event(self) -> bytes | None:
         self._check()
-        data = b"\n".join(self._data)
+        self.ended += 1
+        data = bytes(self._data[:-1])
         kind, self._kind = self._kind, b""
         self._data.clear()
         self._held = 0

@@ -13,10 +13,12 @@ import httpx2
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from mcpx.upstream import http_answers
-from mcpx.upstream.exchange import Dropped, Exchange
-from mcpx.upstream.http_body import Events, inflated
+from mcpx.upstream.exchange import Dropped, Exchange, NotCarriedOut
+from mcpx.upstream.http_answers import Redact
+from mcpx.upstream.http_body import Events, inflated, kept_headers, without_body
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
+PASSED_ON_BYTES: Final = 65536  # of an event that has not ended yet
 STEADY_S: Final = 10.0  # a stream that lived so long was a good one
 FIRST_PAUSE_S: Final = 0.5  # before a stream that broke at once is opened again; doubled each time
 LONGEST_PAUSE_S: Final = 60.0
@@ -57,11 +59,24 @@ class Told(Protocol):
         ...
 
 
+def session_over(told: Told, reason: str, *, curable: bool = True) -> NotCarriedOut:
+    """The session is over, and a request that met with this was not run."""
+    told.trouble, told.curable = reason, curable
+    if told.established:
+        told.lose(reason)
+    return NotCarriedOut(reason)
+
+
 class EventBody(httpx2.AsyncByteStream):
     """The body of an event stream. It never fails: whatever happens, it ends, and the exchange is told."""
 
     def __init__(
-        self, response: httpx2.Response, limit: int, told: Told | None, exchange: Exchange | None
+        self,
+        response: httpx2.Response,
+        limit: int,
+        told: Told | None,
+        exchange: Exchange | None,
+        redact: Redact,
     ) -> None:
         self.why = "the event stream ended"
         """How it ended, or will, if nothing else happens."""
@@ -69,19 +84,27 @@ class EventBody(httpx2.AsyncByteStream):
         self._told = told
         self._exchange = exchange or Exchange(lambda _error: None)
         self._events = Events(limit)
+        self._redact = redact
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = inflated(self._response.aiter_raw(), self._response.headers.get("content-encoding", ""))
+        kept = bytearray()  # of an event that has not ended; whoever decodes it keeps each chunk by itself
         try:
             while (chunk := await self._exchange.within(anext(body, None))) is not None:
+                ended = self._events.ended
                 for message in self._events.feed(chunk):
                     self._look_at(message)
-                yield chunk
+                kept += chunk
+                if self._events.ended != ended or len(kept) >= PASSED_ON_BYTES:
+                    yield bytes(kept)
+                    kept.clear()
         except (ResponseTooLarge, Unreadable) as error:
             self.why = f"the event stream was left: {error}"
             self._exchange.fail(error)
         except httpx2.HTTPError as error:
-            self.why = f"the event stream was dropped: {error or type(error).__name__}"
+            self.why = f"the event stream was dropped: {http_answers.words(error, self._redact)}"
+        if kept:
+            yield bytes(kept)
         if not self._exchange.answered:
             self._end_without_answer()
 
@@ -99,6 +122,11 @@ class EventBody(httpx2.AsyncByteStream):
         else:
             self._exchange.answered |= isinstance(message, JSONRPCResponse | JSONRPCError)
 
+    def as_response(self) -> httpx2.Response:
+        """The response of the server's, with this as its body."""
+        response, headers = self._response, kept_headers(self._response)
+        return httpx2.Response(response.status_code, headers=headers, stream=self, request=response.request)
+
     async def aclose(self) -> None:
         await self._response.aclose()
 
@@ -110,7 +138,7 @@ class Listening:
         self._opened_at: float | None = None
         self._failures = 0
 
-    async def open(self, told: Told, limit: int, opening: Open) -> httpx2.Response:
+    async def open(self, told: Told, limit: int, opening: Open, redact: Redact) -> httpx2.Response:
         """The stream, as soon as there is one; or a refusal, where there is never going to be one."""
         if self._opened_at is not None:
             self._note_end(told)
@@ -123,9 +151,9 @@ class Listening:
                 told.suspect()
             else:
                 if response.is_success and http_answers.content_type(response) == "text/event-stream":
-                    return self._watched(response, limit, told)
+                    return self._watched(response, limit, told, redact)
                 if not _may_change(response):
-                    return response
+                    return await without_body(response)
                 await response.aclose()
             self._failures += 1
 
@@ -134,13 +162,11 @@ class Listening:
         self._failures = 0 if lived >= STEADY_S else self._failures + 1
         told.suspect()
 
-    def _watched(self, response: httpx2.Response, limit: int, told: Told) -> httpx2.Response:
+    def _watched(self, response: httpx2.Response, limit: int, told: Told, redact: Redact) -> httpx2.Response:
         if self._opened_at is not None:
             told.missed()
         self._opened_at = anyio.current_time()
-        headers = http_answers.kept_headers(response)
-        body = EventBody(response, limit, told, None)
-        return httpx2.Response(response.status_code, headers=headers, stream=body, request=response.request)
+        return EventBody(response, limit, told, None, redact).as_response()
 
 
 def _may_change(response: httpx2.Response) -> bool:

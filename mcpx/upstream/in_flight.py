@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from mcpx.observe.contained import contain
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Request
 from mcpx.upstream.sending import Sent
@@ -40,7 +41,10 @@ class InFlight:
         """It is over: tell who asked on its behalf."""
         endings, self.endings = self.endings, []
         for told in endings:
-            told()
+            try:
+                told()
+            except Exception as error:  # noqa: BLE001 - whoever asked on its behalf must not keep it from its end
+                contain(error, "ending")
 
     def is_unread(self, unread: int | None) -> bool:
         """Whether the server provably has not seen the first byte of it, nor will: it counts as not sent.

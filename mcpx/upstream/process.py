@@ -1,9 +1,9 @@
 """A child process that speaks on its standard streams: started, watched, and seen off.
 
-Owns the process, its group and the last lines of its standard error. Death is pushed: `exited` is set as
-soon as the kernel says so (a pidfd on Linux), whether or not anybody reads or writes. `stop` leaves nothing
-of the process group behind, and takes a bounded time: less than the two seconds that clients commonly give
-MCPX itself.
+Owns the process, its group, its mark and the last lines of its standard error. Death is pushed: `exited` is
+set as soon as the kernel says so (a pidfd on Linux), whether or not anybody reads or writes. `stop` leaves
+nothing of the process group behind, and takes a bounded time: less than the two seconds that clients commonly
+give MCPX itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, cast
@@ -22,33 +21,42 @@ from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 
 from mcpx.config import Stdio
+from mcpx.environment import CHILD_MARK
+from mcpx.upstream.last_words import LastWords
 from mcpx.wire.channel import Channel
 
 if TYPE_CHECKING:
     from anyio.abc import Process
 
-STDERR_LINES: Final = 100
 STDERR_CHUNK: Final = 65536  # bytes
 LEAVE_AFTER_EOF_S: Final = 1.0  # a server that behaves ends when its standard input does
 LEAVE_AFTER_TERM_S: Final = 0.7
 REAP_S: Final = 2.0  # until a kill has been seen; only an unkillable process outlasts it
 STAT_SIZE: Final = 2048  # bytes: more than a line of /proc/PID/stat can have
 PENDING: Final = 28  # field 31 of it, counted from the third
+MARK_BYTES: Final = 16  # random: nobody else's process has it by chance
 WATCH_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 
 class ChildProcess:
     """One running child. Made by `running`; its standard output and input are `channel`."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], on_stderr: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        on_stderr: Callable[[bytes], None],
+        redact: Callable[[str], str],
+        mark: str,
+    ) -> None:
         assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid
+        self.mark = mark
+        """What it was started with as `MCPX_CHILD`, and what its descendants inherit."""
         self.exited = anyio.Event()
-        self.stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self.last_words = LastWords(redact)
         self._on_stderr = on_stderr
-        self._stderr_rest = b""
         for stream in (popen.stdin, popen.stdout, popen.stderr):
             os.set_blocking(stream.fileno(), False)
         self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno())
@@ -131,7 +139,7 @@ class ChildProcess:
     # --- what it says
 
     def _read_stderr(self) -> None:
-        """Keep the last lines, and pass everything on; a child that floods costs no more than the reading."""
+        """Keep the last lines, and pass whole ones on; a child that floods costs no more than the reading."""
         stream = self._popen.stderr
         if stream is None or stream.closed:
             return
@@ -141,19 +149,10 @@ class ChildProcess:
             return
         except OSError:
             data = b""
-        if data:
-            self._on_stderr(data)
-        else:
+        if not data:
             self._loop.remove_reader(stream.fileno())
-            data = b"\n"  # a last line without an end
-        *lines, rest = (self._stderr_rest + data).rsplit(b"\n", STDERR_LINES + 1)
-        self._stderr_rest = rest[-STDERR_CHUNK:]
-        kept = lines[-STDERR_LINES:]  # the first of more is all that came before
-        self.stderr.extend(line.decode(errors="replace").rstrip() for line in kept if line.strip())
-
-    def stderr_tail(self, lines: int = 5) -> str:
-        """The last lines of standard error, for an error message; empty if there are none."""
-        return "\n".join(list(self.stderr)[-lines:])
+        if said := self.last_words.feed(data) if data else self.last_words.finish():
+            self._on_stderr(said)
 
     # --- its end
 
@@ -180,6 +179,8 @@ class ChildProcess:
             os.close(self._statfd)
             self._statfd = None
         self.channel.close()
+        if said := self.last_words.finish():  # a grandchild may hold the pipe open
+            self._on_stderr(said)
         if self._popen.stderr is not None and not self._popen.stderr.closed:
             self._loop.remove_reader(self._popen.stderr.fileno())
         self._close(self._popen.stdout)
@@ -210,26 +211,31 @@ def _throw_away(_data: bytes) -> None:
 
 
 @asynccontextmanager
-async def running(stdio: Stdio, on_stderr: Callable[[bytes], None]) -> AsyncIterator[ChildProcess]:
+async def running(
+    stdio: Stdio, on_stderr: Callable[[bytes], None], redact: Callable[[str], str] = str
+) -> AsyncIterator[ChildProcess]:
     """Run the command in a process group of its own; at exit it is stopped, whatever happens.
 
+    `on_stderr` is given whole lines. `redact` takes secrets out of the last ones, which go into errors.
+
     It inherits the SDK's short list of harmless variables and what is configured, never the whole
-    environment of this process.
+    environment of this process; and a random mark, by which a MCPX that comes later knows it for ours.
 
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
     """
+    mark = os.urandom(MARK_BYTES).hex()
     popen = subprocess.Popen(  # noqa: ASYNC220 - as asyncio itself does it: vfork, a millisecond
         [stdio.command, *stdio.args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        env=get_default_environment() | stdio.env,
+        env=get_default_environment() | stdio.env | {CHILD_MARK: mark},
         cwd=stdio.cwd,
         start_new_session=True,
     )
-    child = ChildProcess(popen, on_stderr)  # no await up to here: a cancellation would lose the child
+    child = ChildProcess(popen, on_stderr, redact, mark)  # no await up to here: else it could be lost
     try:
         yield child
     finally:

@@ -77,7 +77,11 @@ class Sender(Protocol):
         ...
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        """Start a request. `on_answer` may be called before this returns."""
+        """Start a request. `on_answer` may be called before this returns.
+
+        Raises:
+            Exception: The request cannot be put into a message; nothing was sent.
+        """
         ...
 
 

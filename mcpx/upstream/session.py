@@ -21,7 +21,7 @@ from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcpx.config import ServerConfig
+from mcpx.config import ServerConfig, redactor_of
 from mcpx.upstream.asking import Asking
 from mcpx.upstream.audience import Audience
 from mcpx.upstream.client import PassingSession
@@ -108,7 +108,7 @@ class UpstreamSession:
                 ) as subscription:
                     async for _event in subscription:
                         self._changes.set()
-            except (SubscriptionLost, MCPError, TimeoutError):
+            except (SubscriptionLost, MCPError, TimeoutError, ValidationError):
                 pass
             steady = anyio.current_time() - began >= LISTEN_STEADY_S
             pause = LISTEN_AGAIN_S if steady else min(2 * pause, LISTEN_AGAIN_MOST_S)
@@ -145,6 +145,8 @@ class UpstreamSession:
                     await self.client.send_discover(LATEST_MODERN_VERSION)
                 else:
                     await self.client.send_ping()
+            except ValidationError:
+                pass  # an odd answer is a sign of life
             except MCPError:
                 if failures:
                     raise refused_probe(failures[0]) from None
@@ -187,7 +189,9 @@ async def open_session(
     # one scope around everything: a timeout that ended before its task groups would break their nesting
     with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
         try:
-            async with open_link(config.transport, limit=limit, hooks=hooks) as link:
+            async with open_link(
+                config.transport, limit=limit, hooks=hooks, redact=redactor_of(config)
+            ) as link:
                 hooks.on_open(link)
                 client = PassingSession(
                     link.dispatcher,

@@ -23,6 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
+from mcpx.observe.contained import contain
 from mcpx.upstream.digest import Submit, read_digest
 from mcpx.upstream.faults import call_error
 from mcpx.upstream.flag import Flag
@@ -286,7 +287,10 @@ class Subscriptions:
 
 def _tell(topic: Topic, uri: str) -> None:
     for listener in list(topic.listeners):
-        listener(uri)
+        try:
+            listener(uri)
+        except Exception as error:  # noqa: BLE001 - one listener must not keep the others from hearing
+            contain(error, "resource update")
 
 
 def _is_below(uri: str, topic: str) -> bool:

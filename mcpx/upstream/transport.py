@@ -25,22 +25,29 @@ from mcp_types import JSONRPCError
 
 from mcpx.config import Http, Sse, Stdio, Transport
 from mcpx.upstream.flag import Flag
+from mcpx.upstream.http_answers import Redact
 from mcpx.upstream.http_client import GuardedClient
 from mcpx.upstream.process import ChildProcess, running
 from mcpx.wire.dispatcher import Rubbish, WireDispatcher
 
 EXIT_CODE_WAIT_S = 0.03  # after the output ended: the exit code makes a better message than "output closed"
 LAST_WORDS_S = 0.03  # after the exit: an answer written before it may still be in the pipe
+LAST_WORDS_MOST_S = 0.5  # for one who left very much in the pipe
+LAST_WORDS_LOOK_S = 0.005  # between two looks whether that was read
+ASIDE_BYTES = 4 * 1024 * 1024  # of a request or notification of a server's own: reading them takes 0.1 s
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 class Link:
-    """One open connection. The session runs on `dispatcher`; `pid` is the child's, if there is one."""
+    """One open connection. The session runs on `dispatcher`; `pid` and `mark` are the child's, if any."""
 
-    def __init__(self, dispatcher: Dispatcher[TransportContext], pid: int | None = None) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher[TransportContext], pid: int | None = None, mark: str = ""
+    ) -> None:
         self.dispatcher = dispatcher
         self.pid = pid
+        self.mark = mark
         self.lost = anyio.Event()
         self.reason = "the connection is open"
         self.stderr_tail: Callable[[], str] = str
@@ -110,10 +117,12 @@ class Hooks(msgspec.Struct, frozen=True):
     """Given what a child writes to standard error, as it comes."""
 
 
-def open_link(transport: Transport, *, limit: int, hooks: Hooks) -> AbstractAsyncContextManager[Link]:
+def open_link(
+    transport: Transport, *, limit: int, hooks: Hooks, redact: Redact
+) -> AbstractAsyncContextManager[Link]:
     """A context manager that connects, and that leaves nothing behind when it is left.
 
-    `limit` is the longest message in bytes.
+    `limit` is the longest message in bytes. `redact` takes secrets out of what is told of failures.
 
     Raises:
         OSError: The command cannot be started.
@@ -121,22 +130,26 @@ def open_link(transport: Transport, *, limit: int, hooks: Hooks) -> AbstractAsyn
     """
     match transport:
         case Stdio():
-            return _stdio(transport, limit, hooks)
+            return _stdio(transport, limit, hooks, redact)
         case Http():
-            return _http(transport, limit)
+            return _http(transport, limit, redact)
         case Sse():
-            return _sse(transport, limit)
+            return _sse(transport, limit, redact)
 
 
 @asynccontextmanager
-async def _stdio(stdio: Stdio, limit: int, hooks: Hooks) -> AsyncIterator[Link]:
-    async with running(stdio, hooks.on_stderr) as child:
+async def _stdio(stdio: Stdio, limit: int, hooks: Hooks, redact: Redact) -> AsyncIterator[Link]:
+    async with running(stdio, hooks.on_stderr, redact) as child:
         output_ended = anyio.Event()
         wire = WireDispatcher(
-            child.channel, limit=limit, on_rubbish=hooks.on_rubbish, on_end=output_ended.set
+            child.channel,
+            limit=limit,
+            on_rubbish=hooks.on_rubbish,
+            on_end=output_ended.set,
+            aside_limit=ASIDE_BYTES,
         )
-        link = Link(wire, child.pid)
-        link.stderr_tail = child.stderr_tail
+        link = Link(wire, child.pid, child.mark)
+        link.stderr_tail = child.last_words.tail
         link.alive = child.alive
         link.stopped = child.stopped
         link.doomed = child.doomed
@@ -164,6 +177,9 @@ async def _await_exit(child: ChildProcess, link: Link, wire: WireDispatcher) -> 
     """The exit itself ends the session, for a grandchild may hold the pipes open."""
     await child.exited.wait()
     await anyio.sleep(LAST_WORDS_S)
+    with anyio.move_on_after(LAST_WORDS_MOST_S):
+        while wire.behind:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
+            await anyio.sleep(LAST_WORDS_LOOK_S)
     _end(child, link, wire)
 
 
@@ -173,15 +189,15 @@ def _end(child: ChildProcess, link: Link, wire: WireDispatcher) -> None:
 
 
 @asynccontextmanager
-async def _http(http: Http, limit: int) -> AsyncIterator[Link]:
+async def _http(http: Http, limit: int, redact: Redact) -> AsyncIterator[Link]:
     async with (
-        GuardedClient(limit, http.headers) as client,
+        GuardedClient(limit, http.headers, redact=redact) as client,
         # the client bounds each event, and knows what an event that is too large is the answer to
         streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
         anyio.create_task_group() as tasks,
     ):
         client.told = link = Link(JSONRPCDispatcher(read, write))
-        client.spawn = tasks.start_soon
+        client.notifier.spawn = tasks.start_soon
         try:
             yield link
         finally:
@@ -189,7 +205,7 @@ async def _http(http: Http, limit: int) -> AsyncIterator[Link]:
 
 
 @asynccontextmanager
-async def _sse(sse: Sse, limit: int) -> AsyncIterator[Link]:
+async def _sse(sse: Sse, limit: int, redact: Redact) -> AsyncIterator[Link]:
     client: GuardedClient | None = None
 
     def factory(
@@ -198,7 +214,7 @@ async def _sse(sse: Sse, limit: int) -> AsyncIterator[Link]:
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         nonlocal client
-        client = GuardedClient(limit, headers, auth=auth)
+        client = GuardedClient(limit, headers, redact=redact, auth=auth)
         return client
 
     async with sse_client(sse.url, sse.headers, httpx_client_factory=factory) as (theirs, write):

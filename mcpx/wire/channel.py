@@ -47,6 +47,7 @@ class Channel:
         self._write_fd = write_fd
         self._pollable = _can_wait(read_fd)
         self._reading = False
+        self._held = False
         self._ended = False
         self._out: deque[bytes | memoryview] = deque()
         self._waiting = 0  # bytes in _out
@@ -59,25 +60,45 @@ class Channel:
 
     def start_reading(self) -> None:
         """Begin, or go on after `pause_reading`."""
-        if self._reading or self._ended:
-            return
-        self._reading = True
-        if self._pollable:
-            self._loop.add_reader(self._read_fd, self._readable)
-        else:
-            self._loop.call_soon(self._read_on)
+        if not self._ended:
+            self._read_if(reading=True, held=self._held)
 
     def pause_reading(self) -> None:
         """Let the peer wait."""
-        if self._reading and self._pollable:
+        self._read_if(reading=False, held=self._held)
+
+    def hold_reading(self) -> None:
+        """Let the peer wait until what it sent is dealt with, whoever else pauses and starts the reading."""
+        self._read_if(reading=self._reading, held=True)
+
+    def release_reading(self) -> None:
+        """Go on after `hold_reading`, unless the reading is paused."""
+        self._read_if(reading=self._reading, held=False)
+
+    def _read_if(self, *, reading: bool, held: bool) -> None:
+        before, after = self._reading and not self._held, reading and not held
+        self._reading, self._held = reading, held
+        if before == after:
+            return
+        if not self._pollable:
+            if after:
+                self._loop.call_soon(self._read_on)
+        elif after:
+            self._loop.add_reader(self._read_fd, self._readable)
+        else:
             self._loop.remove_reader(self._read_fd)
-        self._reading = False
 
     def _read_on(self) -> None:
-        if self._reading:
+        if self._reading and not self._held:
             self._readable()
-        if self._reading:
-            self._loop.call_soon(self._read_on)
+            if self._reading and not self._held:
+                self._loop.call_soon(self._read_on)
+
+    def has_input(self) -> bool:
+        """Whether there is something to read that was not read yet, the end apart."""
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
+        return not self._ended and any(events & select.POLLIN for _, events in poll.poll(0))
 
     def _readable(self) -> None:
         try:

@@ -17,7 +17,6 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import msgspec
-import structlog
 from mcp.shared.dispatcher import (
     CallOptions,
     Dispatcher,
@@ -29,21 +28,22 @@ from mcp.shared.dispatcher import (
 )
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, ErrorData
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
 
+from mcpx.observe.contained import contain
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import KEPT, LineSplitter, TooLong
+from mcpx.wire.lines import KEPT, TooLong
 from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable
-
-log = structlog.get_logger()
+from mcpx.wire.shallow import shallow
+from mcpx.wire.turns import Lines, Turns
 
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
-"""Offered each request before the SDK; true if it is dealt with. Must not raise."""
+"""Offered each request before the SDK; true if it is dealt with. If it raises, the request is failed."""
 
 _TOO_DEEP: Final = Unreadable("the answer is nested too deeply")
 _NO_JSON: Final = Unreadable("the answer is not JSON")
@@ -62,20 +62,30 @@ class WireDispatcher(Dispatcher[TransportContext]):
         limit: int,
         on_rubbish: Rubbish,
         on_end: Callable[[], None] | None = None,
+        aside_limit: int | None = None,
     ) -> None:
+        """`aside_limit` is the most bytes of the peer's own requests and notifications, if not `limit`."""
         self.channel = channel
         self.outgoing = Outgoing(channel)
         self.fast: Fast | None = None
+        self.too_deep: Fast | None = None
+        """Offered each request that is nested too deeply to be read, without its depths."""
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """What to do when the peer cancels a request that the fast hook took, by its id."""
-        self._splitter = LineSplitter(limit)
+        self._turns = Turns(channel, limit, self._take_few)
+        self._aside_limit = aside_limit
         self._on_rubbish = on_rubbish
         self._serving: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
         self._parked: deque[bytes | TooLong] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._ended = anyio.Event()
-        channel.on_data = self._feed
+        channel.on_data = self._turns.feed
         channel.on_end = on_end or self.end
+
+    @property
+    def behind(self) -> bool:
+        """Whether the peer has sent what is not dealt with yet."""
+        return self._turns.behind
 
     @property
     def busy(self) -> bool:
@@ -145,6 +155,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._ended.set()
 
     def _close(self) -> None:
+        self._turns.stop()
         self.outgoing.close()
         cancels, self.fast_cancels = self.fast_cancels, {}
         for cancel in cancels.values():
@@ -152,12 +163,12 @@ class WireDispatcher(Dispatcher[TransportContext]):
 
     # --- in
 
-    def _feed(self, chunk: bytes) -> None:
-        for line in self._splitter.feed(chunk):
+    def _take_few(self, lines: Lines) -> None:
+        for line in lines:
             try:
                 self._take_or_park(line)
-            except Exception:  # one message must not cost the session, nor those behind it
-                log.exception("message.failed")
+            except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
+                contain(error, "message")
         flush_all()  # the end of this turn, without another round of the loop
 
     def _take_or_park(self, line: bytes | TooLong) -> None:
@@ -179,7 +190,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self._skip(line[:KEPT], line[-KEPT:], "not UTF-8", Unreadable("the answer is not UTF-8"))
             return
         except RecursionError:
-            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
+            self._take_too_deep(line)
             return
         except msgspec.DecodeError:
             self._skip(line[:KEPT], line[-KEPT:], "not a JSON-RPC message", _NO_JSON)
@@ -188,8 +199,31 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.answered(message)
         elif message.id is None:
             self._take_notification(message.method, message.params)
-        elif self.fast is None or not self.fast(self, message.id, message.method, message.params):
-            self._take_request(message.id, message.method, message.params)
+        else:
+            try:
+                if self.fast is not None and self.fast(self, message.id, message.method, message.params):
+                    return
+                self._take_request(message.id, message.method, message.params)
+            except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
+                contain(error, "request", method=message.method)
+                self.channel.write(*envelope.failure(message.id, _FAILED))
+
+    def _take_too_deep(self, line: bytes) -> None:
+        """A line that is nested too deeply to be read."""
+        if not self._is_refused_whole(line):
+            self._skip(line[:KEPT], line[-KEPT:], "nested too deeply", _TOO_DEEP)
+
+    def _is_refused_whole(self, line: bytes) -> bool:
+        """Whether it was a request that whoever knows such has answered."""
+        if self.too_deep is None or (rest := shallow(line)) is None:
+            return False
+        try:
+            message = envelope.decode_envelope(rest)
+        except msgspec.DecodeError:
+            return False
+        if message.id is None or message.method is None:
+            return False
+        return self.too_deep(self, message.id, message.method, message.params)
 
     def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
         """A line that cannot be read costs the request that it answers, and no more."""
@@ -201,7 +235,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.outgoing.progressed(raw)
         elif method == "notifications/cancelled":
             self._cancelled_by_peer(raw)
-        if self._tasks is None:
+        if self._tasks is None or self._is_too_large(method, raw):
             return
         try:
             params = _object(raw)
@@ -213,7 +247,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _cancelled_by_peer(self, raw: msgspec.Raw) -> None:
         try:
             key = coerce_request_id(envelope.decode_cancelled(raw).request_id)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         if (cancel := self.fast_cancels.pop(key, None)) is not None:
             cancel()
@@ -222,10 +256,20 @@ class WireDispatcher(Dispatcher[TransportContext]):
             context.cancel_requested.set()
             scope.cancel()
 
+    def _is_too_large(self, method: str, raw: msgspec.Raw) -> bool:
+        """Whether it would take too long to read what the peer was not asked for; told as rubbish."""
+        if self._aside_limit is None or len(raw) <= self._aside_limit:
+            return False
+        self._on_rubbish(method[:SHOWN].encode(), f"a message of its own over {self._aside_limit} bytes")
+        return True
+
     # --- requests of the peer, for the SDK
 
     def _take_request(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
         if self._tasks is None:
+            return
+        if self._is_too_large(method, raw):
+            self.channel.write(*envelope.failure(request_id, _TOO_LARGE))
             return
         try:
             params = _object(raw)
@@ -276,8 +320,8 @@ async def _contained(function: Any, *arguments: Any) -> None:
     """A callback that fails must not end the session."""
     try:
         await function(*arguments)
-    except Exception:
-        log.exception("callback.failed")
+    except Exception as error:  # noqa: BLE001 - the boundary that the docstring names
+        contain(error, "callback")
 
 
 def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
@@ -290,7 +334,7 @@ def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
 def _error_data(error: Exception, method: str) -> ErrorData:
     known = handler_exception_to_error_data(error)
     if known is None:
-        log.error("handler.failed", method=method, exc_info=error)
+        contain(error, "handler", method=method)
         return ErrorData(code=INTERNAL_ERROR, message="Internal server error")
     return known
 
@@ -300,4 +344,6 @@ def _encoded(error: ErrorData) -> bytes:
 
 
 _UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
+_TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
+_FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))

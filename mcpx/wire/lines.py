@@ -32,13 +32,17 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
         """The lines that `chunk` completes, in order."""
+        first, *others = chunk.split(b"\n")
+        self._append(first)
+        if not others:
+            return []
         lines: list[bytes | TooLong] = []
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            self._append(chunk[start:end])
+        self._finish(lines)
+        last = others.pop()
+        for line in filter(None, others):  # whole in this chunk; a flood of empty ones costs next to nothing
+            self._append(line)
             self._finish(lines)
-            start = end + 1
-        self._append(chunk[start:])
+        self._append(last)
         return lines
 
     def _append(self, part: bytes) -> None:

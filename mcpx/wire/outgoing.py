@@ -102,7 +102,7 @@ class Outgoing:
         timeout = opts.get("timeout")
         try:
             with anyio.fail_after(timeout if timeout is not None else math.inf):
-                result: dict[str, Any] = msgspec.json.decode(await answer)
+                result: dict[str, Any] = _readable(await answer)
         except TimeoutError:
             self._abandon(request_id, opts, f"timed out after {timeout}s")
             raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
@@ -141,7 +141,7 @@ class Outgoing:
         """A progress notification has come."""
         try:
             progress = envelope.decode_progress(raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return
         waiting = self._open.get(coerce_request_id(progress.progress_token))
         if waiting is not None and waiting.on_progress is not None:
@@ -153,7 +153,7 @@ class Outgoing:
         `head` and `tail` are the line's ends.
         """
         found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
-        key = coerce_request_id(msgspec.json.decode(found[1])) if found else None
+        key = _id_of(found[1]) if found else None
         if key is not None and (waiting := self._open.pop(key, None)) is not None:
             waiting.on_answer(None, error)
 
@@ -168,9 +168,25 @@ class Outgoing:
 def _error(raw: msgspec.Raw) -> MCPError:
     try:
         error = envelope.decode_error(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return MCPError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error")
     return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
+
+
+def _readable(raw: msgspec.Raw) -> Any:
+    """A result decoded. Raises MCPError where it cannot be."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MCPError(INTERNAL_ERROR, f"the peer's answer cannot be read ({error})") from None
+
+
+def _id_of(raw: bytes) -> RequestId | None:
+    """The id that JSON holds; None for one that is none of ours, which are short."""
+    try:
+        return coerce_request_id(msgspec.json.decode(raw, type=int | str))
+    except msgspec.DecodeError:
+        return None
 
 
 def _into(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:

@@ -4,10 +4,14 @@
 # Every step is skipped when its stamp says it was done for the same inputs, and done again from the start when
 # it was cut short. Progress goes to stderr, one line a step; the output of pip and npm only when they fail.
 # Works with bash 3.2 (macOS).
+#
+# What is installed into .venv is locked, with hashes: scripts/lib/requirements*.txt, which scripts/lock makes.
 
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd -P)
 venv=$root/.venv
 live=$root/tests/live
+lock=$root/scripts/lib/requirements.txt
+lock_dev=$root/scripts/lib/requirements-dev.txt
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -28,7 +32,7 @@ quietly() {
     return "$status"
 }
 
-checksum() { cksum <"$1"; }
+checksum() { cat "$@" | cksum; }
 
 is_recent_python() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 </dev/null; }
 
@@ -71,22 +75,43 @@ venv_works() {
     [ ! -e "$1/.made-at" ] || [ "$(cat "$1/.made-at")" = "$1" ]
 }
 
-# install_once VENV STAMP INPUT PIP-ARGUMENTS...: installs unless VENV/STAMP says so for this very INPUT file.
+pip() {
+    local folder=$1 command=$2
+    shift 2
+    quietly "$folder/bin/python" -m pip "$command" --quiet --no-input --disable-pip-version-check "$@"
+}
+
+# install_once VENV STAMP KEY COMMAND...: runs the command, which installs, unless VENV/STAMP holds this very KEY.
 install_once() {
-    local folder=$1 stamp=$1/$2 input=$3 key
+    local folder=$1 stamp=$1/$2 key=$3
     shift 3
-    key=$(checksum "$input")
     if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$key" ]; then
         return
     fi
     say "installing into ${folder#"$root"/} (a minute or two the first time)"
     touch "$folder/.installing"
-    quietly "$folder/bin/python" -m pip install --quiet --no-input --disable-pip-version-check "$@" || {
+    "$@" || {
         rm -f "$folder/.installing"
         return 1
     }
     printf '%s\n' "$key" >"$stamp"
     rm -f "$folder/.installing"
+}
+
+# install_locked VENV LOCK...: what the locks hold, each file checked against its hash, and then this checkout,
+# built with the locked setuptools.
+install_locked() {
+    local folder=$1 file
+    local -a files=()
+    shift
+    for file in "$@"; do
+        files+=(-r "$file")
+    done
+    pip "$folder" install --require-hashes --only-binary :all: "${files[@]}" || return 1
+    if "$folder/bin/python" -m pip show --quiet mcpx >/dev/null 2>&1 </dev/null; then
+        pip "$folder" uninstall --yes mcpx || return 1 # what this checkout was called before
+    fi
+    pip "$folder" install --no-deps --no-build-isolation -e "$root"
 }
 
 # What the program needs to run.
@@ -96,15 +121,24 @@ prepare_runtime() {
         prepare_dev
         return
     fi
-    install_once "$venv" .installed "$root/pyproject.toml" -e "$root" ||
+    install_once "$venv" .installed "$(checksum "$root/pyproject.toml" "$lock")" \
+        install_locked "$venv" "$lock" ||
         die "MCPX could not be installed: see above"
 }
 
 # What the checks and tests need as well.
 prepare_dev() {
     make_venv "$venv"
-    install_once "$venv" .installed-dev "$root/pyproject.toml" -e "$root[dev]" ||
+    install_once "$venv" .installed-dev "$(checksum "$root/pyproject.toml" "$lock" "$lock_dev")" \
+        install_locked "$venv" "$lock" "$lock_dev" ||
         die "the development dependencies could not be installed: see above"
+}
+
+# What scripts/lock and scripts/newest resolve with.
+prepare_locking() {
+    make_venv "$venv"
+    "$venv/bin/python" -c 'import packaging' 2>/dev/null || pip "$venv" install packaging ||
+        die "packaging could not be installed: see above"
 }
 
 # A part of the live tests cannot be set up: in CI an error, elsewhere a line, and those tests are skipped.
@@ -135,6 +169,7 @@ prepare_npm_servers() {
 
 prepare_python_servers() {
     make_venv "$live/.venv-servers"
-    install_once "$live/.venv-servers" .installed "$live/requirements.txt" -r "$live/requirements.txt" ||
+    install_once "$live/.venv-servers" .installed "$(checksum "$live/requirements.txt")" \
+        pip "$live/.venv-servers" install -r "$live/requirements.txt" ||
         without "the Python servers could not be installed, see above"
 }

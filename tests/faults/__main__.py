@@ -1,4 +1,4 @@
-"""Plays the table of faults, or a soak, or a series of kills. Started by `scripts/faults`.
+"""Plays the two tables of faults, or a soak, or a series of kills. Started by `scripts/faults`.
 
 Progress goes to stderr, the table or the JSON to stdout; the exit code is 1 if anything falls short of what
 MCPX promises, the promised times included.
@@ -19,16 +19,20 @@ import structlog
 from rich.console import Console
 
 from tests.faults import report
+from tests.faults.hostile import MANY_CALLS, HostileSeen, perform_hostile
+from tests.faults.hostile_mcpx import House
 from tests.faults.kills import Kills, judge_times, kill_again_and_again
 from tests.faults.load import Load
 from tests.faults.rows import ROWS
+from tests.faults.rows_hostile import HOSTILE_ROWS
 from tests.faults.soak import soak
 from tests.faults.stage import Seen
-from tests.faults.table import perform
+from tests.faults.table import Play, perform
 
 
 @click.command(context_settings={"max_content_width": 110})
 @click.option("--only", metavar="WORDS", help="Play the rows whose fault contains this.")
+@click.option("--hostile", is_flag=True, help="Play the second table alone: what is hostile and odd.")
 @click.option(
     "--soak",
     "seconds",
@@ -50,13 +54,15 @@ def main(
     seconds: float | None,
     kills: int | None,
     *,
+    hostile: bool,
     as_list: bool,
     as_json: bool,
     markdown: bool,
 ) -> None:
     """Play every fault that MCPX must survive, with real processes, and print what its caller saw."""
+    rows = {} if hostile else ROWS
     if as_list:
-        click.echo("\n".join(ROWS))
+        click.echo("\n".join([*rows, *HOSTILE_ROWS]))
         return
     with tempfile.TemporaryDirectory(prefix="mcpx-faults-") as state:
         os.environ["MCPX_STATE_DIR"] = str(Path(state))  # nothing of the user's is touched
@@ -64,32 +70,47 @@ def main(
             sys.exit(_soak(anyio.run(soak, seconds), as_json=as_json))
         if kills is not None:
             sys.exit(_kills(anyio.run(kill_again_and_again, kills), as_json=as_json))
-        sys.exit(_table(only, as_json=as_json, as_markdown=markdown))
+        sys.exit(_tables(only or "", rows, as_json=as_json, as_markdown=markdown))
 
 
-def _table(only: str | None, *, as_json: bool, as_markdown: bool) -> int:
-    faults = [fault for fault in ROWS if (only or "").lower() in fault.lower()]
-    if not faults:
+def _tables(only: str, rows: dict[str, Play], *, as_json: bool, as_markdown: bool) -> int:
+    faults = [fault for fault in rows if only.lower() in fault.lower()]
+    odd = [fault for fault in HOSTILE_ROWS if only.lower() in fault.lower()]
+    if not faults and not odd:
         raise click.UsageError(f"no fault's name contains {only!r}; --list names them")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
-    table = anyio.run(_play, faults)
+    table, hostile = anyio.run(_play, faults, odd)
+    console = Console()
     if as_json:
-        click.echo(msgspec.json.encode([dataclasses.asdict(seen) for seen in table]))
+        click.echo(msgspec.json.encode([dataclasses.asdict(seen) for seen in (*table, *hostile)]))
     elif as_markdown:
-        click.echo(report.markdown(table))
+        shown = [report.markdown(table)] * bool(table) + [report.hostile_markdown(hostile)] * bool(hostile)
+        click.echo("\n\n".join(shown))
     else:
-        report.show_table(table, Console())
-    return int(any(seen.problems for seen in table))
+        if table:
+            report.show_table(table, console)
+        if hostile:
+            report.show_hostile_table(hostile, console)
+    return int(any(seen.problems for seen in (*table, *hostile)))
 
 
-async def _play(faults: list[str]) -> list[Seen]:
-    table = []
-    for number, fault in enumerate(faults, 1):
-        click.echo(f"{number}/{len(faults)} {fault}", err=True)
-        seen = await perform(fault, ROWS[fault])
-        seen.problems += seen.late()
-        table.append(seen)
-    return table
+async def _play(faults: list[str], odd: list[str]) -> tuple[list[Seen], list[HostileSeen]]:
+    table: list[Seen] = []
+    hostile: list[HostileSeen] = []
+    house = House()
+    try:
+        for number, fault in enumerate([*faults, *odd], 1):
+            click.echo(f"{number}/{len(faults) + len(odd)} {fault}", err=True)
+            if number <= len(faults):
+                table.append(seen := await perform(fault, ROWS[fault]))
+                seen.problems += seen.late()
+            else:
+                attack = HOSTILE_ROWS[fault]
+                hostile.append(shown := await perform_hostile(fault, attack, house, calls=MANY_CALLS))
+                shown.problems += shown.late()
+    finally:
+        house.close()
+    return table, hostile
 
 
 def _soak(load: Load, *, as_json: bool) -> int:

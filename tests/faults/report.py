@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from tests.faults.hostile import HostileSeen
 from tests.faults.kills import Kills
 from tests.faults.load import Load
 from tests.faults.stage import Seen
@@ -45,6 +46,43 @@ def markdown(table: list[Seen]) -> str:
         cells = (seen.fault, seen.caller_saw, after, seen.ended, back, str(seen.left))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+HOSTILE_COLUMNS = (
+    "hostile or odd",
+    "the caller saw",
+    "neighbour p99",
+    "slowest",
+    "memory",
+    "bound",
+    "left over",
+)
+
+
+def _hostile_cells(seen: HostileSeen) -> tuple[str, ...]:
+    p99, slowest = _ms(seen.neighbour_p99_s), _ms(seen.neighbour_slowest_s)
+    memory = (f"+{seen.memory_mb:.0f} MB", f"{seen.memory_bound_mb:g} MB")
+    return (seen.fault, seen.caller_saw, p99, slowest, *memory, str(seen.left))
+
+
+def show_hostile_table(table: list[HostileSeen], console: Console) -> None:
+    """The same for the table of what is hostile or odd."""
+    console.width = max(console.width, WIDTH)
+    shown = Table()
+    for column in (*HOSTILE_COLUMNS, ""):
+        shown.add_column(column, justify="left" if column in {*HOSTILE_COLUMNS[:2], ""} else "right")
+    for seen in table:
+        shown.add_row(*_hostile_cells(seen), "[red]falls short[/]" if seen.problems else "[green]ok[/]")
+    console.print(shown)
+    for seen in table:
+        for problem in seen.problems:
+            console.print(f"{seen.fault}: {problem}", style="red", markup=False)
+
+
+def hostile_markdown(table: list[HostileSeen]) -> str:
+    """The same for the table of what is hostile or odd."""
+    lines = [f"| {' | '.join(HOSTILE_COLUMNS)} |", "|---|---|---:|---:|---:|---:|---:|"]
+    return "\n".join([*lines, *(f"| {' | '.join(_hostile_cells(seen))} |" for seen in table)])
 
 
 def show_load(load: Load, console: Console) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.rows import ROWS
+from tests.faults.rows_hostile import HOSTILE_ROWS
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is left over is read from /proc")
@@ -37,6 +38,16 @@ def test_a_row_as_a_table():
     assert "ok" in done.stdout
 
 
+def test_a_hostile_row_as_json_and_as_a_table():
+    done = faults("--hostile", "--only", "nothing out of the ordinary", "--json")
+    (row,) = json.loads(done.stdout)
+    assert row["fault"] == "nothing out of the ordinary"
+    assert (row["caller_saw"], row["left"], row["memory_bound_mb"]) == ("the answer", 0, 32.0)
+    assert row["neighbour_calls"] >= 100
+    assert done.returncode == int(bool(row["problems"]))  # a loaded machine may be late, and then it says so
+    assert "| the answer |" in faults("--only", "nothing out of the ordinary", "--markdown").stdout
+
+
 def test_deaths_as_json():
     done = faults("--kills", "10", "--json")
     seen = json.loads(done.stdout)
@@ -46,7 +57,8 @@ def test_deaths_as_json():
 
 
 def test_the_rows_are_named_and_a_wrong_name_is_told():
-    assert faults("--list").stdout.splitlines() == list(ROWS)
+    assert faults("--list").stdout.splitlines() == [*ROWS, *HOSTILE_ROWS]
+    assert faults("--hostile", "--list").stdout.splitlines() == list(HOSTILE_ROWS)
     done = faults("--only", "no such fault")
     assert done.returncode == 2
     assert "no fault's name contains 'no such fault'; --list names them" in done.stderr

@@ -98,10 +98,10 @@ def memory(pid: int | None = None, field: str = "VmRSS") -> int:
     raise LookupError(field)
 
 
-def forget_peak() -> None:
-    """Start `VmHWM` anew."""
+def forget_peak(pid: int | None = None) -> None:
+    """Start `VmHWM` of a process anew."""
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path(f"/proc/{pid or os.getpid()}/clear_refs").write_text("5")
 
 
 def cpu_s(pid: int | None = None) -> float:

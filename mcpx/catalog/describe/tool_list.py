@@ -2,12 +2,12 @@
 
 Owns the shape of a server's block on each rung of the ladder:
 
-    ## github (waiting, retry in 4 s: exit code 1): the server's instructions ...
+    ## github (waiting, retry in 4 s): the server's instructions ...
     create_issue(owner, repo, title, body?): Create a new issue in a repository
 
 then without the summaries, then the bare names on one line, then with the instructions cut shorter, then
 without them, and at last `## github (waiting): 26 tools`. A server that is not ready is listed from its last
-known catalogue.
+known catalogue. Why it is not ready is for `inspect` to say: a cause may quote the server's last words.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mcpx.text import one_line, shown_name
 
 _SUMMARY_LEN: Final = 100
 _SHORT_INSTRUCTIONS_LEN: Final = 100
-_STATE_LEN: Final = 120
 _MOST: Final = 50  # parameters in a signature
 _HINT: Final = "Shortened to fit: inspect(server_name) shows all tools of a server with their parameters."
 
@@ -69,7 +68,7 @@ def _head(server: ServerInfo, instructions: int) -> str:
     """`## name (state): instructions`, the state only when not ready."""
     head = f"## {shown_name(server.name)}"
     if not server.ready:
-        head += f" ({one_line(server.describe_state(), _STATE_LEN)})"
+        head += f" ({server.describe_state_alone()})"
     told = one_line(server.instructions or "", instructions) if instructions else ""
     return f"{head}: {told}" if told else head
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mcpx.catalog.model import Catalogue, ResourceInfo, TemplateInfo
-from mcpx.catalog.uris import LONGEST, fits, problem_with
+from mcpx.catalog.templates import fits
+from mcpx.catalog.uris import LONGEST, problem_with
 
 
 def catalogue(*uris: str, templates: tuple[str, ...] = ()) -> Catalogue:

@@ -14,6 +14,7 @@ from tests.mcpx.serving import alive_in_group, end_group, run_cli, serving, writ
 
 pytestmark = pytest.mark.anyio
 
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 BOUND_S = 6.0
 SERVERS = 3
 CRASHING = """
@@ -219,3 +220,21 @@ def test_standard_input_that_is_empty_ends_it_well(tmp_path):
     done = run_cli(tmp_path, "serve", config)
     assert (done.returncode, done.stdout) == (0, "")
     assert os.path.devnull not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["serve"], ["serve", "--transport", "http", "--port", "0"], ["daemon", "run", "--config"]]
+)
+@pytest.mark.parametrize("whose", ["everybody's", pytest.param("another user's", marks=as_root)])
+def test_a_state_folder_that_others_may_change_is_refused_in_the_daemons_words(tmp_path, command, whose):
+    config = write_config(tmp_path, {"s": entry()})
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    if whose == "everybody's":
+        state.chmod(0o777)
+    else:
+        os.chown(state, 65534, -1)
+    refusal = f"mcpx: {state}: others may change it; name another folder with MCPX_STATE_DIR"
+    done = run_cli(tmp_path, *command, config)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, refusal)
+    assert list(state.iterdir()) == []

@@ -67,9 +67,10 @@ def test_on_linux_it_is_written_started_and_said(linux):
     assert lines[0] == f"wrote {file}"
     assert home.asked() == ["--user daemon-reload", "--user enable --now mcpx.service"]
     unit = file.read_text()
-    command = [sys.executable, "-m", "mcpx", "daemon", "run", "--config", str(home.config)]
+    command = [sys.executable, "-P", "-m", "mcpx", "daemon", "run", "--config", str(home.config)]
     assert unquoted(values(unit, "ExecStart")[0]) == command
-    assert unquoted(values(unit, "ExecReload")[0])[2:] == ["mcpx", "reload", "--config", str(home.config)]
+    again = [sys.executable, "-P", "-m", "mcpx", "reload", "--config", str(home.config)]
+    assert unquoted(values(unit, "ExecReload")[0]) == again
     assert unquoted(values(unit, "Environment")[0]) == [f"PATH={home.environ['PATH']}"]
     assert [each.name for each in file.parent.iterdir()] == ["mcpx.service"]
 

@@ -40,6 +40,7 @@ def test_start_says_what_it_did_and_status_and_stop_do_too(house):
     told = ok(house.run("daemon", "status"))
     assert told.startswith(f"pid {house.pid}, MCPX ")
     assert str(house.place.log) in told
+    assert told.endswith(f"\nPATH {os.environ['PATH']}\n")  # where its servers' commands are found
     pid = house.pid
     assert os.getsid(pid) == pid  # a session of its own: it outlives the terminal
     assert ok(house.run("daemon", "stop")) == f"stopped pid {pid}\n"

@@ -43,9 +43,10 @@ def test_a_folder_that_is_open_to_others_is_refused_with_what_to_do(house):
 
 def test_a_state_folder_that_others_may_change_is_refused(house):
     (house.folder / "state").mkdir()
-    (house.folder / "state").chmod(0o777)
-    with pytest.raises(MeetingError, match="others may change it"):
-        claim_folder(house.place)
+    for mode in (0o777, 0o770, 0o1777):
+        (house.folder / "state").chmod(mode)
+        with pytest.raises(MeetingError, match="others may change it"):
+            claim_folder(house.place)
 
 
 def test_a_folder_of_another_user_is_refused(house, monkeypatch):

@@ -48,7 +48,7 @@ def test_it_is_private_in_a_private_folder_whatever_the_umask(file):
         made = load_token(file)
     finally:
         os.umask(before)
-    assert (mode(file), mode(file.parent)) == (0o600, 0o700)
+    assert [mode(path) for path in (file, *list(file.parents)[:2])] == [0o600, 0o700, 0o700]
     assert file.read_text() == made + "\n"
     assert list(file.parent.iterdir()) == [file]
 
@@ -73,6 +73,48 @@ def test_a_file_that_others_may_read_or_write_is_refused(file, open_to):
     load_token(file)
     file.chmod(open_to)
     with pytest.raises(TokenError, match=r"others may read it .*chmod 600"):
+        load_token(file)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("whose", [65534, 1])
+def test_a_file_of_another_user_is_refused(file, whose):
+    load_token(file)
+    file.write_text("attackers-token\n")
+    os.chown(file, whose, -1)
+    with pytest.raises(TokenError, match=r"token: not a file of yours; .*MCPX_STATE_DIR"):
+        load_token(file)
+
+
+def test_a_link_or_a_pipe_in_its_place_is_refused(file):
+    load_token(file)
+    elsewhere = file.rename(file.with_name("elsewhere"))
+    file.symlink_to(elsewhere)
+    with pytest.raises(TokenError, match="a link, and it must be a file of yours"):
+        load_token(file)
+    file.unlink()
+    file.symlink_to("nowhere")
+    with pytest.raises(TokenError, match="a link"):
+        load_token(file)
+    file.unlink()
+    os.mkfifo(file, 0o600)
+    with pytest.raises(TokenError, match="not a file of yours"):
+        load_token(file)
+
+
+def test_what_lies_where_the_new_one_is_written_is_not_written_through(file, tmp_path):
+    file.parent.mkdir(parents=True)
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    file.with_name(f".token.{os.getpid()}").symlink_to(precious)
+    assert load_token(file) == file.read_text().strip()
+    assert precious.read_text() == "precious"
+
+
+def test_what_is_no_text_is_no_token(file):
+    load_token(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(TokenError, match="not a token; remove it"):
         load_token(file)
 
 

@@ -71,17 +71,17 @@ def test_what_is_no_answer_is_unreadable(data, says):
 
 
 def test_a_servers_explanation_is_shown_and_a_page_is_not():
-    said = explanation(answered(429, content_type="text/plain"), b"  too \n many" + b"x" * 500).said
+    said = explanation(answered(429, content_type="text/plain"), b"  too \n many" + b"x" * 500, str).said
     assert said.startswith("too manyxxx")
     assert len(said) == 200
-    assert explanation(answered(503, content_type="text/html"), b"<html>").said == ""
+    assert explanation(answered(503, content_type="text/html"), b"<html>", str).said == ""
 
 
 @pytest.mark.parametrize("named", [{}, {"id": None}, {"id": "3"}])
 def test_the_servers_own_error_is_found_with_and_without_an_id(named):
     error = {"code": -32000, "message": "no session", "data": {"kept": None}}
     body = json.dumps({"jsonrpc": "2.0", "error": error, **named}).encode()
-    about = explanation(answered(400, content_type="application/json"), body)
+    about = explanation(answered(400, content_type="application/json"), body, str)
     assert (about.said, about.names(ASKED)) == ("no session", named.get("id") is not None)
     assert json.loads(about.as_answer(ASKED)) == {"jsonrpc": "2.0", "id": 3, "error": error}
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 import zlib
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.upstream.http_body import Events, inflated, read_whole
+from mcpx.upstream.http_body import (
+    BEGINNING_BYTES,
+    Events,
+    inflated,
+    read_beginning,
+    read_whole,
+    without_body,
+)
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
 pytestmark = pytest.mark.anyio
@@ -122,3 +131,54 @@ def test_comments_and_short_events_may_go_on_for_ever():
     events = Events(100)
     for _ in range(100):
         assert list(events.feed(b": still here\n\ndata: 123456789\n\n")) == [b"123456789"]
+
+
+class Endless(httpx2.AsyncByteStream):
+    """Counts what is read of it."""
+
+    def __init__(self, chunk):
+        self.chunk, self.read, self.closed = chunk, 0, False
+
+    async def __aiter__(self):
+        while True:
+            self.read += len(self.chunk)
+            yield self.chunk
+
+    async def aclose(self):
+        self.closed = True
+
+
+def endless(chunk=b"x" * 10_000, status=307, **headers):
+    request = httpx2.Request("POST", "http://127.0.0.1/a")
+    return httpx2.Response(status, headers=headers, stream=Endless(chunk), request=request)
+
+
+async def test_the_beginning_of_a_body_is_bounded_and_the_rest_hung_up_on():
+    response = endless()
+    assert len(await read_beginning(response)) == BEGINNING_BYTES
+    assert response.stream.read < 2 * BEGINNING_BYTES
+    assert response.stream.closed
+
+
+async def test_a_body_that_nobody_needs_is_taken_off_and_the_redirect_is_kept():
+    response = endless(location="/b")
+    response.next_request = httpx2.Request("POST", "http://127.0.0.1/b")
+    bare = await without_body(response)
+    assert await bare.aread() == b""
+    assert bare.status_code == 307
+    assert bare.headers["location"] == "/b"
+    assert bare.next_request is response.next_request
+    assert response.stream.read < 2 * BEGINNING_BYTES
+
+
+async def test_chunks_of_a_byte_do_not_cost_forty_times_their_size():
+    async def single():
+        for _ in range(1_000_000):
+            yield b"xy"
+
+    tracemalloc.start()
+    try:
+        assert len(await read_whole(single(), 2_000_000)) == 2_000_000
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()

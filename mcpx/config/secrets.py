@@ -1,0 +1,156 @@
+"""The secrets of a server's entry, and texts without them.
+
+Secret is every value of `env` and `headers` and every value of a `${VAR}`, wherever in the entry it stands,
+of `SHORTEST` characters or more; and the password in a URL. A `Redactor` replaces each by `***NAME***`, the
+name of the variable or header. Known as well: the token behind `Bearer`, the password in `Basic` and in the
+URL of a database, the lines of a key, and each of them escaped, percent-encoded or in Base64.
+
+Not secret: variables that only say where and who one is (`HOME`, `PATH`), and headers that everybody sends
+(`Accept`). What MCPX itself says is redacted, and so are the errors of servers; what a tool answers is not,
+for that is the caller's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+import msgspec
+
+from mcpx.config.model import ServerConfig, Stdio
+
+SHORTEST: Final = 8  # characters; shorter ones are in ordinary words too
+_ORDINARY_VARIABLES: Final = frozenset(
+    {
+        "HOME",
+        "LANG",
+        "LOGNAME",
+        "OLDPWD",
+        "PATH",
+        "PWD",
+        "SHELL",
+        "TEMP",
+        "TERM",
+        "TMP",
+        "TMPDIR",
+        "TZ",
+        "USER",
+    }
+    | {f"LC_{name}" for name in ("ALL", "CTYPE")}
+    | {f"XDG_{name}" for name in ("CACHE_HOME", "CONFIG_HOME", "DATA_HOME", "RUNTIME_DIR", "STATE_HOME")}
+)
+_ORDINARY_HEADERS: Final = frozenset(
+    {"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "origin", "user-agent"}
+)
+
+Secret = tuple[str, str]
+"""The name of a secret, and its value."""
+
+
+class Redactor:
+    """Takes the secrets out of a text. Made once a server; a call takes time linear in the text."""
+
+    __slots__ = ("_forms",)
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        names: dict[str, str] = {}
+        for name, value in secrets:
+            for form in _forms(value):
+                names.setdefault(form, f"***{name}***")
+        longest_first = sorted(names, key=len, reverse=True)  # one may be a part of another
+        self._forms = [(form, names[form]) for form in longest_first]
+
+    def __call__(self, text: str) -> str:
+        """The text with `***NAME***` in the place of each secret."""
+        for form, name in self._forms:
+            if form in text:
+                text = text.replace(form, name)
+        return text
+
+    def data(self, value: Any) -> Any:
+        """The same for plain JSON; what holds no secret comes back as it is."""
+        written = msgspec.json.encode(value).decode()
+        shown = self(written)
+        if shown == written:
+            return value
+        try:
+            return msgspec.json.decode(shown)
+        except msgspec.DecodeError:  # a name that is no plain word
+            return shown
+
+    def __repr__(self) -> str:
+        return f"Redactor({sorted({name for _, name in self._forms})})"
+
+
+def redactor_of(*servers: ServerConfig) -> Redactor:
+    """A redactor for the secrets of these servers."""
+    return Redactor(secret for server in servers for secret in secrets_of(server))
+
+
+def secrets_of(server: ServerConfig) -> list[Secret]:
+    """The secrets of one entry by their names; a variable's own name comes before that of what it is in."""
+    found = [each for each in server.variables.values if each[0] not in _ORDINARY_VARIABLES]
+    known = {value for name, value in server.variables.values if name in _ORDINARY_VARIABLES}
+    transport = server.transport
+    if isinstance(transport, Stdio):
+        for name, value in transport.env.items():
+            if name not in _ORDINARY_VARIABLES and value not in known:
+                found += [(name, value), *((name, part) for part in _in_url(value))]
+        return found
+    for name, value in transport.headers.items():
+        if name.lower() not in _ORDINARY_HEADERS:
+            found += ((name, part) for part in _in_header(value))
+    found += (("url", part) for part in _in_url(transport.url))
+    return found
+
+
+def _in_header(value: str) -> Iterator[str]:
+    """The secret in a header: what follows the scheme, where there is one."""
+    scheme, _, rest = value.strip().partition(" ")
+    rest = rest.strip()
+    if not scheme.isalpha() or len(rest) < SHORTEST:
+        yield value
+        return
+    yield rest
+    if scheme.lower() == "basic":
+        with suppress(binascii.Error, UnicodeDecodeError):
+            pair = base64.b64decode(rest, validate=True).decode()
+            yield pair
+            yield pair.partition(":")[2]
+
+
+def _in_url(value: str) -> Iterator[str]:
+    """The password in a URL, and the values of its query."""
+    if "://" not in value:
+        return
+    with suppress(ValueError):
+        parts = urlsplit(value)
+        if parts.password:
+            yield parts.password
+            yield unquote(parts.password)
+        for _, each in parse_qsl(parts.query):
+            yield each
+
+
+def _forms(value: str) -> Iterator[str]:
+    """How a secret may be written by whoever repeats it."""
+    value = value.strip()
+    lines = [line.strip() for line in value.splitlines()]
+    for each in {value, *lines}:
+        if len(each) < SHORTEST:
+            continue
+        data = each.encode(errors="surrogateescape")
+        yield each
+        yield json.dumps(each)[1:-1]
+        yield json.dumps(each, ensure_ascii=False)[1:-1]
+        yield repr(each)[1:-1]
+        yield quote(data, safe="")
+        yield quote(data)
+        yield quote_plus(data)
+        yield base64.b64encode(data).decode().rstrip("=")
+        yield base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,98 @@
+"""What the system tells of processes: when one started, in which group it is, what it was started with.
+
+A process id means something only within one boot and one process namespace (`boot_id`, `pid_namespace`), and
+for as long as the process lives; with its start time it names one process for good. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PROC: Final = Path("/proc")
+_PS: Final = "/bin/ps"  # not by PATH, which is somebody's choice
+_DEAD: Final = frozenset({"Z", "X"})  # proc(5): a zombie, and dead
+
+
+class _Stat(NamedTuple):
+    """What is needed of /proc/PID/stat."""
+
+    state: str
+    group: int
+    started: str
+
+
+def boot_id() -> str:
+    """Which boot this is, where the system tells; else empty."""
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def pid_namespace() -> str | None:
+    """Which process namespace this is, in the kernel's words; empty where there is but one (macOS).
+
+    None where it cannot be told, as under a /proc that belongs to another namespace.
+    """
+    if not has_proc():
+        return ""
+    try:
+        if str((PROC / "self").readlink()) != str(os.getpid()):
+            return None
+        return str((PROC / "self/ns/pid").readlink())
+    except OSError:
+        return None
+
+
+def has_proc() -> bool:
+    """Whether there is a /proc (Linux)."""
+    return (PROC / "self").exists()
+
+
+def start_time(pid: int) -> str | None:
+    """When a process started, in the system's own words; None if there is none of that id, or a dead one."""
+    if not has_proc():
+        return _start_time_by_ps(pid)
+    found = _stat(pid)
+    return None if found is None or found.state in _DEAD else found.started
+
+
+def group_of(pid: int) -> int | None:
+    """The process group of a process that lives; None if there is none of that id. Where there is a /proc."""
+    found = _stat(pid)
+    return None if found is None or found.state in _DEAD else found.group
+
+
+def processes() -> Iterator[int]:
+    """The ids of all processes that can be seen. Where there is a /proc."""
+    for entry in os.scandir(PROC):
+        if entry.name.isdigit():
+            yield int(entry.name)
+
+
+def started_with(pid: int, variable: str, value: str) -> bool:
+    """Whether the process was started with that variable (proc(5), environ); False where we may not look."""
+    try:
+        environ = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    return os.fsencode(f"{variable}={value}") in environ.split(b"\0")
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        text = (PROC / str(pid) / "stat").read_bytes().decode("ascii", "replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    return _Stat(fields[0], int(fields[2]), fields[19])  # proc(5): the fields 3, 5 and 22
+
+
+def _start_time_by_ps(pid: int) -> str | None:
+    """Where there is no /proc (macOS)."""
+    done = subprocess.run([_PS, "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None

@@ -1,0 +1,35 @@
+"""What goes between MCPX and the processes that check arguments: frames of a length and MessagePack."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mcpx.validation.errors import Problem
+
+DEADLINE_S: Final = 0.5  # for one check; then the call goes out unchecked, for the server checks too
+LENGTH: Final = 4  # bytes before each frame that say how long it is
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True):
+    """Check `arguments` (JSON as it came) against `schema` (JSON); None for a look at the schema alone."""
+
+    schema: bytes
+    arguments: bytes | None
+
+
+class Verdict(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What was found. All empty: the arguments are good, or so is the schema."""
+
+    problems: list[Problem] = []
+    schema: str = ""
+    """With problems, what the tool takes, as a type."""
+    unusable: str | None = None
+    """Why nothing can be checked with this schema."""
+
+
+encode_job = msgspec.msgpack.Encoder().encode
+decode_job = msgspec.msgpack.Decoder(Job).decode
+encode_verdict = msgspec.msgpack.Encoder().encode
+decode_verdict = msgspec.msgpack.Decoder(Verdict).decode

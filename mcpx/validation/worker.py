@@ -1,0 +1,134 @@
+"""The process that checks arguments: jobs on standard input, verdicts on standard output, one at a time.
+
+Started by `mcpx.validation.pool`, and ended by it when it takes too long. It ends by itself when its input
+does, and, wherever it hangs, by an alarm of the kernel's: nothing of it outlives MCPX. It holds no descriptor
+but its three and imports neither the SDK nor an event loop.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import signal
+import sys
+from collections import OrderedDict
+from contextlib import suppress
+from typing import BinaryIO, Final
+
+import msgspec
+
+from mcpx.validation.errors import Problem, schema_text
+from mcpx.validation.fast import FastCheck, fast_check
+from mcpx.validation.full import SchemaCheck, UnusableSchema
+from mcpx.validation.protocol import (
+    DEADLINE_S,
+    LENGTH,
+    Job,
+    Verdict,
+    decode_job,
+    encode_verdict,
+)
+
+ALARM_S: Final = 2 * DEADLINE_S  # MCPX has ended it by then, unless MCPX itself is gone
+KEPT: Final = 128  # schemas that stay compiled
+MEMORY: Final = 1 << 30  # bytes of address space: 16 MB of arguments take a quarter of that
+FRAMES: Final = 9000  # of Python's: arguments of 900 levels against a recursive schema
+
+
+class _Schema:
+    """One schema, compiled as far as it was needed."""
+
+    def __init__(self, encoded: bytes) -> None:
+        self.schema = msgspec.json.decode(encoded)
+        self.fast: FastCheck | None = fast_check(self.schema)
+        self.unusable: str | None = None
+        try:
+            self._check = SchemaCheck(self.schema)
+        except UnusableSchema as error:
+            self.unusable = str(error)
+
+    def judge(self, arguments: bytes | None) -> Verdict:
+        """The verdict on arguments, or on the schema alone."""
+        if self.unusable is not None or arguments is None:
+            return Verdict(unusable=self.unusable)
+        problems = self._problems(arguments)
+        return Verdict(problems, schema_text(self.schema)) if problems else Verdict()
+
+    def _problems(self, arguments: bytes) -> list[Problem]:
+        try:
+            value = msgspec.json.decode(arguments)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return [Problem("$", f"cannot be read: {error}")]
+        if self.fast is not None and self.fast.accepts(value):
+            return []
+        return self._check.problems(value)
+
+
+class Judge:
+    """Answers jobs; keeps what it has compiled."""
+
+    def __init__(self) -> None:
+        self._schemas: OrderedDict[bytes, _Schema] = OrderedDict()
+
+    def judge(self, job: Job) -> Verdict:
+        """The verdict. Never raises."""
+        try:
+            return self._schema(job.schema).judge(job.arguments)
+        except UnusableSchema as error:
+            return Verdict(unusable=str(error))
+        except Exception as error:  # noqa: BLE001 - the boundary: what cannot be checked is not
+            return Verdict(unusable=f"it cannot be checked ({type(error).__name__})")
+
+    def _schema(self, encoded: bytes) -> _Schema:
+        known = self._schemas.get(encoded)
+        if known is None:
+            known = self._schemas[encoded] = _Schema(encoded)
+            if len(self._schemas) > KEPT:
+                self._schemas.popitem(last=False)
+        self._schemas.move_to_end(encoded)
+        return known
+
+
+def serve(jobs: BinaryIO, verdicts: BinaryIO) -> None:
+    """Answer jobs until there are no more. The first frame out is empty: it says that all is imported."""
+    judge = Judge()
+    _write(verdicts, b"")
+    while (frame := _read(jobs)) is not None:
+        signal.setitimer(signal.ITIMER_REAL, ALARM_S)
+        answer = encode_verdict(judge.judge(decode_job(frame)))
+        _write(verdicts, answer)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        del frame
+        gc.collect()
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    length = stream.read(LENGTH)
+    if len(length) < LENGTH:
+        return None
+    expected = int.from_bytes(length)
+    frame = stream.read(expected)
+    return frame if len(frame) == expected else None
+
+
+def _write(stream: BinaryIO, frame: bytes) -> None:
+    stream.write(len(frame).to_bytes(LENGTH) + frame)
+    stream.flush()
+
+
+def main() -> None:
+    """Be the process."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel's own end: no code of ours has to run
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(ValueError, OSError):  # where the system has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.setrecursionlimit(FRAMES)
+    gc.disable()  # between the jobs only
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,423 @@
+"""The second table: what is hostile or odd, played against a whole MCPX with a healthy neighbour beside it.
+
+A row is a coroutine in a module `rows_hostile_PART`, registered there under the words for its fault:
+
+    faults = HostileFaults()
+
+    @faults.row("a schema that refers to itself", memory_mb=16)
+    async def own_reference(on: Hostile) -> None:
+        await on.add(s=on.stdio(tools=[{"name": "t", "inputSchema": {"type": "object", "$ref": "#"}}]))
+        async with on.client() as client:
+            for _ in range(4):
+                on.answered(await client.exec("s", "t", {"a": 1}), contains="t by")
+
+When it begins, an MCPX daemon runs (`on.mcpx`), and a process of its own calls the server `neighbour` all the
+while. The row gives MCPX its wicked servers (`on.add`, with entries from `on.stdio`, `await on.http(...)`, or
+any others; each must carry `on.mark` in its environment), attacks with raw clients (`on.client()` on the
+socket, `on.http_client()`, `on.serving()` for an MCPX over standard streams), and says what the caller got:
+`answered`, `failed`, `refused`, or `saw` and `check`. What a server may do stands in `hostile_server.py`
+(results by method, or lines of Python) and `hostile_http.py`; what a client may do, in `hostile_client.py`.
+
+When it ends, the table judges by itself what holds for every row: the neighbour's slowest call, that MCPX is
+the same process, answers `status` and a fresh client, that its memory rose by no more than `memory_mb` in
+the row, that no server of the row and no zombie is left, that the log grew by no more than `log_lines`. A row
+that fails does not disturb the next one. The daemon is shared among rows with the same `settings` (of the
+whole configuration); a row can have one of its own with `on.own_mcpx(...)`, which is judged alike.
+
+`scripts/faults --hostile --only WORDS` plays rows by name, with the promised times judged as well; the suite
+plays them with generous ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.streams.stapled
+import anyio.to_thread
+import msgspec
+
+from tests.faults import traces
+from tests.faults.hostile_client import ANSWER_S, Answer, Client, HttpClient
+from tests.faults.hostile_mcpx import HERE, House, Mcpx, McpxError, Memory
+
+ROW_S = 40.0  # for one row; beyond, it has failed
+SOON_S = 2.0  # the neighbour's slowest call on a machine that is loaded
+PROMISED_S = 0.1  # the neighbour's p99 on a quiet one
+CALLS = 10  # of the neighbour in a row, at least
+MANY_CALLS = 200  # the same for a p99 that means something
+CALLS_S = 10.0  # for them
+SETTLED_S = 8.0  # for the servers of a row to be ready or to have failed
+LOOK_S = 0.02
+FRESH_S = 5.0  # for a fresh client to be served
+LINES = 100  # of the log in a row, unless it names another figure
+LINE_BYTES = 4000  # and of one of them
+MEMORY_MB = 32.0  # unless a row names another figure
+QUICK: dict[str, Any] = {
+    "restart": {"initial": 0.05, "cap": 0.2},
+    "connect_timeout": 5.0,
+    "call_timeout": 5.0,
+    "queue_timeout": 5.0,
+}
+Play = Callable[["Hostile"], Awaitable[None]]
+
+
+@dataclass
+class HostileSeen:
+    """What one row has shown; without problems it holds."""
+
+    fault: str
+    caller_saw: str = ""
+    neighbour_calls: int = 0
+    neighbour_p99_s: float = 0.0
+    neighbour_slowest_s: float = 0.0
+    memory_mb: float = 0.0
+    """How far MCPX's resident memory rose."""
+    memory_bound_mb: float = MEMORY_MB
+    log_lines: int = 0
+    left: int = 0
+    """Processes, zombies."""
+    problems: list[str] = field(default_factory=list)
+
+    def late(self) -> list[str]:
+        """Where the neighbour waited longer than is promised."""
+        if self.neighbour_p99_s <= PROMISED_S:
+            return []
+        return [f"the neighbour's p99 is {self.neighbour_p99_s * 1000:.0f} ms"]
+
+    def check(self, holds: object, problem: str) -> None:
+        """Note a problem unless something holds."""
+        if not holds and problem not in self.problems:
+            self.problems.append(problem)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A registered row. `settings` are those of the whole configuration."""
+
+    play: Play
+    memory_mb: float
+    log_lines: int
+    settings: dict[str, Any]
+
+
+class HostileFaults(dict[str, Row]):
+    """The rows under the words for their faults, in order."""
+
+    def row(
+        self, fault: str, *, memory_mb: float = MEMORY_MB, log_lines: int = LINES, **settings: Any
+    ) -> Callable[[Play], Play]:
+        """Register a row."""
+
+        def register(play: Play) -> Play:
+            self[fault] = Row(play, memory_mb, log_lines, settings)
+            return play
+
+        return register
+
+
+class Hostile:
+    """One row being played."""
+
+    def __init__(self, seen: HostileSeen, mcpx: Mcpx) -> None:
+        self.seen = seen
+        self.check = seen.check
+        self.mcpx = mcpx
+        self.mark = mcpx.mark
+        self._https: list[anyio.abc.Process] = []
+
+    # --- servers
+
+    def stdio(
+        self,
+        name: str = "s",
+        *,
+        tools: list[Any] | None = None,
+        answers: dict[str, Any] | None = None,
+        code: str = "",
+        entry: dict[str, Any] | None = None,
+        **script: Any,
+    ) -> dict[str, Any]:
+        """The entry of a scripted server; `script` as in `hostile_server.py`, `entry` of the configuration.
+
+        Each server of a row has a `name` of its own, for its notes.
+        """
+        told = {"code": textwrap.dedent(code), "answers": answers or {}, **script}
+        if tools is not None:
+            told["tools"] = tools
+        return self.mcpx.stdio(name, told, mark=self.mark, **{**QUICK, **(entry or {})})
+
+    async def http(
+        self, code: str = "", *, era: str = "legacy", entry: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Start a scripted HTTP server, which ends with the row; its entry."""
+        folder = self.mcpx.server_folder(f"http-{len(self._https)}")
+        folder.mkdir()
+        script = folder / "script.json"
+        script.write_text(json.dumps({"era": era, "code": textwrap.dedent(code)}))
+        command = [sys.executable, "-S", "-E", str(HERE / "hostile_http.py"), str(script)]
+        process = await anyio.open_process(command, stderr=None, env={**os.environ, traces.MARK: self.mark})
+        self._https.append(process)
+        assert process.stdout is not None
+        with anyio.fail_after(ANSWER_S):
+            port = json.loads(await process.stdout.receive())["port"]
+        where = {"type": "sse", "url": f"http://127.0.0.1:{port}/sse"}
+        if era != "sse":
+            where = {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}
+        return {**where, **QUICK, **(entry or {})}
+
+    async def add(self, *, settled: bool = True, **servers: dict[str, Any]) -> dict[str, Any]:
+        """Let MCPX serve these beside the neighbour, in place of those of an earlier `add`.
+
+        Waits until they are ready or have failed, unless told not to; what the reload said.
+        """
+        told = await anyio.to_thread.run_sync(self.mcpx.add, servers)
+        with anyio.move_on_after(SETTLED_S if settled else 0):
+            for server in servers:
+                while await self.state(server) in {"stopped", "starting"}:  # noqa: ASYNC110 - nobody tells
+                    await anyio.sleep(LOOK_S)
+        return told
+
+    async def control(self, what: str, **more: Any) -> dict[str, Any]:
+        """Ask the daemon something, as its command line does."""
+        return await anyio.to_thread.run_sync(lambda: self.mcpx.control(what, **more))
+
+    async def state(self, server: str = "s") -> str:
+        """What `status` says of a server's state."""
+        return str((await anyio.to_thread.run_sync(self.mcpx.status, server))["state"])
+
+    async def becomes(self, state: str, server: str = "s") -> None:
+        """Wait until a server is in that state."""
+        with anyio.fail_after(ANSWER_S):
+            while await self.state(server) != state:  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(LOOK_S)
+
+    def notes(self, name: str = "s") -> list[str]:
+        """What a scripted server has noted."""
+        file = self.mcpx.server_folder(name) / "notes"
+        return file.read_text("utf-8").splitlines() if file.exists() else []
+
+    def starts(self, name: str = "s") -> int:
+        """How often a scripted server was started."""
+        return (self.mcpx.server_folder(name) / "starts").stat().st_size
+
+    # --- clients
+
+    @asynccontextmanager
+    async def client(self, *, greeted: bool = True, **hello: Any) -> AsyncIterator[Client]:
+        """A raw client on the socket; `hello` goes into the params of `initialize`."""
+        async with await anyio.connect_unix(str(self.mcpx.place.socket)) as stream:
+            client = Client(stream)
+            if greeted:
+                await client.hello(**hello)
+            yield client
+
+    async def http_client(self, *, greeted: bool = True) -> HttpClient:
+        """A raw client at the HTTP door."""
+        client = HttpClient(*self.mcpx.http())
+        if greeted:
+            await client.hello()
+        return client
+
+    @asynccontextmanager
+    async def serving(
+        self, *, memory_mb: float | None = None, settings: dict[str, Any] | None = None, **servers: Any
+    ) -> AsyncIterator[tuple[Client, int]]:
+        """An MCPX over standard streams with these servers: its client, and its process id.
+
+        Its memory is judged as the daemon's is. It is killed at the end.
+        """
+        folder = self.mcpx.server_folder("serving")
+        folder.mkdir()
+        config = folder / "config.json"
+        config.write_text(json.dumps({"shutdown_grace": 0.2, **(settings or {}), "mcpServers": servers}))
+        environment = {**os.environ, "MCPX_STATE_DIR": str(folder / "state"), traces.MARK: self.mark}
+        command = [sys.executable, "-P", "-m", "mcpx", "serve", str(config)]
+        with (folder / "log").open("ab") as log:
+            process = await anyio.open_process(command, stderr=log, env=environment)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            client = Client(anyio.streams.stapled.StapledByteStream(process.stdin, process.stdout))
+            await client.hello()
+            memory = Memory(process.pid)
+            yield client, process.pid
+            self.check(process.returncode is None, "MCPX over standard streams has ended")
+            if process.returncode is None:
+                self._judge_memory(memory.risen_mb(), memory_mb)
+        finally:
+            with anyio.CancelScope(shield=True):  # bounded: SIGKILL
+                await process.stdin.aclose()
+                with anyio.move_on_after(FRESH_S):
+                    await process.wait()
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.aclose()
+
+    @asynccontextmanager
+    async def own_mcpx(
+        self, *, prepare: Callable[[Path], None] | None = None, **settings: Any
+    ) -> AsyncIterator[Hostile]:
+        """Another daemon, for this row alone, and a stage with it. It is judged alike, and ended.
+
+        `prepare` is given its state folder before it starts.
+        """
+        mcpx = await anyio.to_thread.run_sync(lambda: Mcpx(prepare=prepare, **settings))
+        try:
+            async with _judged(self.seen, mcpx, LINES) as inner:
+                yield inner
+        finally:
+            await anyio.to_thread.run_sync(mcpx.close)
+
+    def _judge_memory(self, risen_mb: float, bound_mb: float | None = None) -> None:
+        bound = self.seen.memory_bound_mb if bound_mb is None else bound_mb
+        self.seen.memory_mb = max(self.seen.memory_mb, risen_mb)
+        self.check(risen_mb <= bound, f"memory rose by {risen_mb:.0f} MB, more than {bound:g}")
+
+    # --- what the caller got
+
+    def saw(self, words: str) -> None:
+        """Say what the caller got, for the table."""
+        if words not in self.seen.caller_saw.split("; "):
+            self.seen.caller_saw = "; ".join(filter(None, [self.seen.caller_saw, words]))
+
+    def answered(self, answer: Answer, *contains: str) -> None:
+        """A call was answered, with a text that says these things."""
+        self.saw(answer.in_words)
+        self.check(
+            answer.in_words == "the answer", f"not answered, but {answer.in_words}: {answer.text[:300]}"
+        )
+        for text in contains:
+            self.check(text in answer.text, f"the answer does not say {text!r}: {answer.text[:300]}")
+
+    def failed(self, answer: Answer, code: str, outcome: str, *contains: str) -> None:
+        """A call failed with this code and outcome of MCPX."""
+        self.saw(answer.in_words)
+        right = (answer.code, answer.outcome) == (code, outcome)
+        self.check(right, f"not {code}, {outcome}, but {answer.in_words}: {answer.text[:300]}")
+        for text in contains:
+            self.check(text in answer.text, f"the error does not say {text!r}: {answer.text[:300]}")
+
+    def refused(self, answer: Answer, code: int) -> None:
+        """A request got this JSON-RPC error."""
+        self.saw(answer.in_words)
+        self.check(
+            answer.error == code, f"not JSON-RPC error {code}, but {answer.in_words}: {answer.text[:300]}"
+        )
+
+    # --- the end
+
+    async def close(self) -> None:
+        """End the HTTP servers of the row."""
+        for process in self._https:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.aclose()
+
+
+async def perform_hostile(fault: str, row: Row, house: House, *, calls: int = CALLS) -> HostileSeen:
+    """Play one row. Whatever goes wrong is a problem of it, and the next row gets another MCPX."""
+    seen = HostileSeen(fault, memory_bound_mb=row.memory_mb)
+    try:
+        mcpx = await anyio.to_thread.run_sync(house.open, row.settings)
+        async with _judged(seen, mcpx, row.log_lines, calls=calls) as on:
+            with anyio.fail_after(ROW_S):
+                await row.play(on)
+    except (AssertionError, TimeoutError, OSError, LookupError, McpxError, ExceptionGroup) as error:
+        seen.problems += [f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(error)]
+    if seen.problems:
+        await anyio.to_thread.run_sync(house.close)
+    return seen
+
+
+@asynccontextmanager
+async def _judged(
+    seen: HostileSeen, mcpx: Mcpx, log_lines: int, *, calls: int = CALLS
+) -> AsyncIterator[Hostile]:
+    """A stage; what every row promises is judged at its end, also where the row itself fails."""
+    on = Hostile(seen, mcpx)
+    memory, log_began = Memory(mcpx.pid), mcpx.log.stat().st_size
+    await anyio.to_thread.run_sync(mcpx.neighbour.order, "mark")
+    try:
+        yield on
+    finally:
+        with anyio.CancelScope(shield=True):  # every wait below is bounded
+            with suppress(OSError, LookupError):
+                on._judge_memory(memory.risen_mb())
+            await _judge_neighbour(seen, mcpx, calls)
+            seen.check(mcpx.runs(), f"MCPX has ended with exit code {mcpx.exit_code()}")
+            if mcpx.runs():
+                await _judge_service(on)
+            await on.close()
+            _judge_log(seen, mcpx.log, log_began, log_lines)
+            if mcpx.runs() and not seen.problems:
+                await _judge_remains(seen, mcpx)
+
+
+async def _judge_neighbour(seen: HostileSeen, mcpx: Mcpx, calls: int) -> None:
+    report = await anyio.to_thread.run_sync(mcpx.neighbour.called, calls, CALLS_S)
+    seen.neighbour_calls += report["calls"]
+    seen.neighbour_p99_s = max(seen.neighbour_p99_s, report["p99_s"])
+    seen.neighbour_slowest_s = max(seen.neighbour_slowest_s, report["slowest_s"])
+    for problem in report["problems"]:
+        seen.check(False, problem)
+    slowest = seen.neighbour_slowest_s
+    seen.check(slowest < SOON_S, f"the neighbour waited {slowest:.1f} s")
+
+
+async def _judge_service(on: Hostile) -> None:
+    """A fresh client is served, and `status` is answered."""
+    begun = time.monotonic()
+    try:
+        await on.control("status", within_s=FRESH_S)
+        async with on.client() as client:
+            listed = await client.request("tools/list", within_s=FRESH_S)
+            on.check(listed.result.get("tools"), f"a fresh client got no tools but {listed.in_words}")
+            answer = await client.exec("neighbour", "echo", within_s=FRESH_S)
+            on.check(answer.text.startswith("echo by"), f"a fresh client got {answer.in_words}")
+    except (McpxError, OSError, TimeoutError) as error:
+        on.check(False, f"a fresh client is not served: {error}")
+        return
+    took = time.monotonic() - begun
+    on.check(took < FRESH_S, f"a fresh client waited {took:.1f} s")
+
+
+def _judge_log(seen: HostileSeen, log: Path, began: int, most: int) -> None:
+    with log.open("rb") as file:
+        file.seek(began)
+        lines = file.read().splitlines()
+    seen.log_lines += len(lines)
+    seen.check(len(lines) <= most, f"{len(lines)} lines of log, more than {most}: {lines[-1:]}")
+    longest = max(map(len, lines), default=0)
+    seen.check(longest <= LINE_BYTES, f"a line of {longest} bytes in the log")
+
+
+async def _judge_remains(seen: HostileSeen, mcpx: Mcpx) -> None:
+    """The row's servers are taken away: nothing of theirs may be left."""
+    mark = mcpx.mark
+    await anyio.to_thread.run_sync(mcpx.clear)
+    left = await traces.left_over(mark)
+    dead = traces.zombies(mcpx.pid)
+    seen.left += len(left) + len(dead)
+    seen.check(not left, f"processes are left: {left}")
+    seen.check(not dead, f"zombies are left: {dead}")
+
+
+def _leaves(error: Exception) -> list[Exception]:
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _leaves(each)]
+
+
+def show_hostile(seen: HostileSeen) -> str:
+    """For the message of a test that fails."""
+    return json.dumps(dataclasses.asdict(seen), indent=2)

@@ -1,0 +1,28 @@
+"""All rows of the table "hostile and odd"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.faults import (
+    rows_hostile_arguments,
+    rows_hostile_clients,
+    rows_hostile_display,
+    rows_hostile_http,
+    rows_hostile_listings,
+    rows_hostile_process,
+    rows_hostile_reviews,
+    rows_hostile_secrets,
+)
+from tests.faults.hostile import Row
+
+HOSTILE_ROWS: Final[dict[str, Row]] = {
+    **rows_hostile_reviews.faults,
+    **rows_hostile_arguments.faults,
+    **rows_hostile_listings.faults,
+    **rows_hostile_http.faults,
+    **rows_hostile_clients.faults,
+    **rows_hostile_process.faults,
+    **rows_hostile_secrets.faults,
+    **rows_hostile_display.faults,
+}

@@ -1,0 +1,144 @@
+"""Rows of the hostile table: clients that do not read, and servers that ask them (D6)."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+
+from tests.faults.hostile import Hostile, HostileFaults
+from tests.faults.hostile_client import HttpClient, exec_line
+
+faults = HostileFaults()
+UNSENT_MB = 64  # with which a client that does not read is disconnected
+SLACK_MB = 40  # copies, pieces, the allocator's moods
+HELD_MB = UNSENT_MB + SLACK_MB
+LOGS = {"tools": {}, "logging": {}}
+LOGGER = """
+    def on_logging_setLevel(request_id, params):
+        reply(request_id, {})
+
+    def on_tools_call(request_id, params):
+        if params["name"] != "flood":
+            return say(request_id, "echo by")
+        line = json.dumps({
+            "jsonrpc": "2.0",
+            "method": "notifications/message",
+            "params": {"level": "error", "data": "x" * 10_000},
+        }).encode() + b"\\n"
+        for _ in range(300):
+            write(line * 100)
+        say(request_id, "flooded")
+
+    server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "flood", "large")]
+"""  # 300 MB of log messages
+LARGE = """
+    def on_tools_call(request_id, params):
+        say(request_id, "x" * (1_000_000 if params["name"] == "large" else 1))
+
+    server.tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "large")]
+"""
+
+
+def call(request_id: int, tool: str) -> dict[str, object]:
+    asked = {"server_name": "s", "tool_name": tool, "arguments": {}}
+    params = {"name": "exec", "arguments": asked}
+    return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+
+
+@faults.row("socket: a client that does not read, and 300 MB of log messages", memory_mb=HELD_MB)
+async def unread_logs(on: Hostile) -> None:
+    await on.add(s=on.stdio(code=LOGGER, capabilities=LOGS, entry={"call_timeout": 30.0}))
+    async with on.client() as deaf:
+        await deaf.request("logging/setLevel", {"level": "debug"})
+        await deaf.send_bytes(exec_line(100, "s", "flood"))
+        async with on.client() as other:  # its call is answered after the flood: the server has one thread
+            on.answered(await other.exec("s", "echo", within_s=30.0), "echo by")
+
+
+@faults.row("stdio: a client that does not read, and 300 MB of log messages", memory_mb=HELD_MB)
+async def unread_logs_on_stdio(on: Hostile) -> None:
+    server = on.stdio(code=LOGGER, capabilities=LOGS, entry={"call_timeout": 30.0})
+    async with on.serving(s=server) as (deaf, _pid):
+        await deaf.exec("s", "echo")
+        await deaf.request("logging/setLevel", {"level": "debug"})
+        await deaf.send_bytes(exec_line(100, "s", "flood"))
+        await anyio.sleep(6.0)  # nothing tells a client that reads nothing
+        on.saw("nothing: it does not read")
+
+
+@faults.row("HTTP: a client that does not read, and 300 MB of log messages", memory_mb=HELD_MB)
+async def unread_logs_on_http(on: Hostile) -> None:
+    await on.add(s=on.stdio(code=LOGGER, capabilities=LOGS, entry={"call_timeout": 30.0}))
+    client = await on.http_client()
+    await client.request("logging/setLevel", {"level": "debug"})
+    async with await client.open(call(100, "flood")), on.client() as other:
+        on.answered(await other.exec("s", "echo", within_s=30.0), "echo by")
+
+
+@faults.row("socket: 600 calls of 1 MB whose answers nobody reads", memory_mb=HELD_MB)
+async def unread_answers(on: Hostile) -> None:
+    await on.add(s=on.stdio(code=LARGE))
+    async with on.client() as deaf:
+        for request_id in range(100, 700):
+            try:
+                if not await deaf.send_bytes(exec_line(request_id, "s", "large"), within_s=1.0):
+                    break
+            except ConnectionError:
+                break
+        async with on.client() as other:
+            on.answered(await other.exec("s", "echo", within_s=20.0), "x")
+
+
+@faults.row("stdio: 600 calls of 1 MB whose answers nobody reads", memory_mb=HELD_MB)
+async def unread_answers_on_stdio(on: Hostile) -> None:
+    async with on.serving(s=on.stdio(code=LARGE)) as (deaf, _pid):
+        await deaf.exec("s", "echo")
+        for request_id in range(100, 700):
+            try:
+                if not await deaf.send_bytes(exec_line(request_id, "s", "large"), within_s=1.0):
+                    break
+            except ConnectionError:
+                break
+        await anyio.sleep(3.0)  # as above
+        on.saw("nothing: it does not read")
+
+
+@faults.row("HTTP: 300 calls of 1 MB whose answers nobody reads", memory_mb=HELD_MB + 300)
+async def unread_answers_on_http(on: Hostile) -> None:
+    await on.add(s=on.stdio(code=LARGE))
+    client: HttpClient = await on.http_client()
+    streams = []
+    try:
+        for request_id in range(100, 400):
+            with anyio.move_on_after(1.0):
+                streams.append(await client.open(call(request_id, "large")))
+        async with on.client() as other:
+            on.answered(await other.exec("s", "echo", within_s=20.0), "x")
+    finally:
+        for stream in streams:
+            await stream.aclose()
+
+
+@faults.row("a server that asks 20,000 times at once", memory_mb=48)
+async def flood_of_questions(on: Hostile) -> None:
+    params = {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 1000}}], "maxTokens": 1}
+    code = f"""
+        asked = json.loads({json.dumps(json.dumps(params))})
+        refused = [0]
+        def on_response(message):
+            refused[0] += "error" in message
+            if refused[0] % 1000 == 1:
+                note(json.dumps(message)[:300])
+        def on_tools_call(request_id, params):
+            if params["name"] == "ask":
+                for _ in range(20_000):
+                    ask("sampling/createMessage", asked)
+            say(request_id, f"{{params['name']}} by")
+        server.tools = [{{"name": n, "inputSchema": {{"type": "object"}}}} for n in ("ask", "echo")]
+    """
+    await on.add(s=on.stdio(code=code))
+    async with on.client(capabilities={"sampling": {}}) as client:
+        on.answered(await client.exec("s", "ask", within_s=30.0), "ask by")
+        on.check(len(client.questions) <= 64, f"the client got {len(client.questions)} questions at once")
+        on.answered(await client.exec("s", "echo"), "echo by")

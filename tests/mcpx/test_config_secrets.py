@@ -1,0 +1,96 @@
+"""Secrets of a configuration are known by their names, and taken out of texts."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpx.config import Redactor, parse, redactor_of
+from mcpx.config.secrets import SHORTEST
+
+TOKEN = "tok/en+5ecret=="
+
+
+def redactor(entry, **environ):
+    config = parse(
+        json.dumps({"mcpServers": {"s": entry}}), where="c", environ={"HOME": "/home/me", **environ}
+    )
+    return redactor_of(config.servers["s"])
+
+
+@pytest.mark.parametrize(
+    ("entry", "said", "shown"),
+    [
+        ({"command": "x", "env": {"KEY": TOKEN}}, f"bad {TOKEN}!", "bad ***KEY***!"),
+        ({"command": "x", "env": {"KEY": "${T}"}}, f"bad {TOKEN}!", "bad ***T***!"),
+        ({"command": "x", "env": {"URL": "db://u:${T}@h"}}, f"db://u:{TOKEN}@h", "***URL***"),
+        ({"command": "x", "env": {"URL": "db://u:${T}@h"}}, f"password {TOKEN}", "password ***T***"),
+        ({"command": "x", "env": {"URL": "db://u:pass-word@h"}}, "no pass-word", "no ***URL***"),
+        ({"command": "x", "args": ["--key=${T}"]}, f"--key={TOKEN}", "--key=***T***"),
+        ({"command": "${T}/run"}, f"{TOKEN}/run", "***T***/run"),
+        ({"command": "x", "cwd": "/at/${env:T}"}, f"/at/{TOKEN}", "/at/***T***"),
+        ({"command": "x", "args": ["${NO:-${T}}"]}, TOKEN, "***T***"),
+        ({"url": "http://h/?k=${T}"}, f"k={TOKEN}", "k=***T***"),
+        ({"url": "http://h/?k=longenough"}, "k=longenough", "k=***url***"),
+        ({"url": "http://u:pass%2Dword@h/"}, "pass%2Dword, pass-word", "***url***, ***url***"),
+        ({"url": "http://h", "headers": {"X-Key": TOKEN}}, TOKEN, "***X-Key***"),
+        ({"url": "http://h", "headers": {"Authorization": f"Bearer {TOKEN}"}}, TOKEN, "***Authorization***"),
+        (
+            {"url": "http://h", "headers": {"Authorization": "Bearer ${T}"}},
+            f"Bearer {TOKEN}",
+            "Bearer ***T***",
+        ),
+        ({"url": "http://h", "headers": {"A": "Basic dXNlcjpwYXNzLXdvcmQ="}}, "no pass-word", "no ***A***"),
+        ({"command": "x", "env": {"PEM": "-- begin\nMIIEvQIBAD\n-- end of"}}, "MIIEvQIBAD", "***PEM***"),
+        ({"command": "x", "env": {"KEY": "a" * 7}}, "a" * 7, "a" * 7),
+        ({"command": "x", "env": {"HOME": "/elsewhere"}}, "/elsewhere", "/elsewhere"),
+        ({"command": "x", "args": ["${HOME}"]}, "/home/me", "/home/me"),
+        ({"url": "http://h", "headers": {"Accept": "text/html"}}, "text/html", "text/html"),
+        ({"command": "x", "args": ["plainly"]}, "plainly", "plainly"),
+    ],
+)
+def test_a_secret_is_replaced_by_its_name(entry, said, shown):
+    assert redactor(entry, T=TOKEN)(said) == shown
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        json.dumps,
+        repr,
+        lambda value: quote(value, safe=""),
+        lambda value: base64.b64encode(value.encode()).decode(),
+        lambda value: base64.urlsafe_b64encode(value.encode()).decode(),
+    ],
+)
+def test_so_is_one_that_is_written_in_another_way(form):
+    value = 'se"cret\\ pass wörd'
+    shown = Redactor([("K", value)])(f"<{form(value)}>")
+    assert "***K***" in shown
+    assert "secret" not in shown
+    assert form(value).strip("'\"=") not in shown
+
+
+def test_of_two_the_longer_is_replaced_first():
+    assert Redactor([("A", "password"), ("B", "password-2")])("password-2, password") == "***B***, ***A***"
+
+
+@given(st.text(min_size=SHORTEST).filter(lambda text: len(text.strip()) >= SHORTEST), st.text(), st.text())
+def test_no_secret_comes_through(value, before, after):
+    shown = Redactor([("#", value)])(before + value + after)
+    assert value.strip() not in shown
+
+
+def test_neither_a_redactor_nor_an_entry_shows_its_secrets():
+    config = parse(
+        json.dumps({"mcpServers": {"s": {"command": "x", "args": ["${T}"]}}}), where="c", environ={"T": TOKEN}
+    )
+    entry = config.servers["s"]
+    assert TOKEN not in repr(entry)
+    assert TOKEN not in repr(redactor_of(entry))
+    assert "'T'" in repr(entry)
