@@ -30,7 +30,7 @@ from mcpx.validation.checker import ArgumentChecker
 
 UNCHECKED_NAMED: Final = 20  # tools whose schemas cannot be used, in the listing of their server
 _LONGEST_LISTED: Final = 16_384  # characters of one schema among others; a tool alone is shown whole
-_LONGEST_LISTED_JSON: Final = 65_536  # characters of JSON Schema that are made into it
+_LONGEST_LISTED_JSON: Final = 32_768  # characters of JSON Schema that are made into it
 
 
 class Inspector:

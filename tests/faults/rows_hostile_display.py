@@ -79,7 +79,7 @@ async def large_reads(on: Hostile) -> None:
         on.failed(many, "response_too_large", "unknown")
 
 
-@faults.row("a question of 30 MB in place of a result")
+@faults.row("a question of 30 MB in place of a result", memory_mb=100)
 async def large_question(on: Hostile) -> None:
     code = """
         def on_tools_call(request_id, params):
@@ -111,14 +111,14 @@ async def crowded_inspect(on: Hostile) -> None:
 @faults.row("inspect of schemas that take long to be shown", memory_mb=200)
 async def slow_schemas(on: Hostile) -> None:
     wide = {"type": "object", "properties": {f"p{n}": {"enum": [n, "x"]} for n in range(2000)}}
-    values = {"type": "object", "properties": {"p": {"enum": [f"v{n}" for n in range(20_000)]}}}
-    tools = [{"name": f"t{n}", "inputSchema": schema} for n, schema in enumerate([wide, values] * 30)]
+    values = {"type": "object", "properties": {"p": {"enum": [f"v{n}" for n in range(5_000)]}}}
+    tools = [{"name": f"t{n}", "inputSchema": schema} for n, schema in enumerate([wide, values] * 10)]
     await on.add(s=on.stdio(tools=tools))
     async with on.client() as client:
         told = await client.tool("inspect", server_name="s")
         on.saw(told.in_words)
         on.check(len(told.text) < INSPECTED, f"inspect shows {len(told.text)} characters")
-        on.check("t59" in told.text, "the last tool is not shown")
+        on.check("t19" in told.text, "the last tool is not shown")
 
 
 @faults.row("300, 700 and 900 tools on one server beside small ones")
