@@ -35,6 +35,7 @@ from mcpx.gateway.pages import BadCursorError, page_of
 from mcpx.gateway.subscribers import Subscribers, Target
 from mcpx.hub import Hub
 from mcpx.router import Forward, Read
+from mcpx.text import shown_name
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.requests import Complete, GetPrompt
 
@@ -209,8 +210,8 @@ class Native:
                 for info in known.prompts
             ],
         )
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise MCPError(INVALID_PARAMS, f"Unknown prompt: {offered}{hint}", {"did_you_mean": near})
+        hint = f"; did you mean {' or '.join(map(shown_name, near))}?" if near else ""
+        raise MCPError(INVALID_PARAMS, f"Unknown prompt: {shown_name(offered)}{hint}", {"did_you_mean": near})
 
     async def _complete(self, ctx: Context, params: mcp_types.CompleteRequestParams) -> JSON:
         ref: JSON = params.ref.model_dump(by_alias=True, mode="json", exclude_none=True)
