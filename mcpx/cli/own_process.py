@@ -14,6 +14,7 @@ from rich.text import Text
 from mcpx.config import Config, load
 from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub, open_hub
+from mcpx.meeting import check_state_folder
 from mcpx.observe.log import configure
 from mcpx.text import one_line
 
@@ -23,9 +24,11 @@ def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, A
 
     Raises:
         ConfigError: The configuration cannot be used.
+        MeetingError: Others may change the state folder.
         CallError: What `perform` raises.
     """
     configure("error")  # what fails is told by the command itself
+    check_state_folder()
     request = msgspec.convert(asked, Asked)
     return anyio.run(_perform, _only(load(config_path), request.server), request)
 
