@@ -50,6 +50,7 @@ _HARMFUL: Final = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_INVISI
 _HARMFUL_IN_STRING: Final = re.compile(f"[{_CONTROLS}{_INVISIBLE}]{_NOT_JOINING}")
 
 _PLAIN_NAME: Final = re.compile(r"[\w$@][\w.:/@+-]*")
+_PLAIN_SERVER: Final = re.compile(r"[\w$@](?:[\w.:/@+ -]*[\w.:/@+-])?")
 _PLAIN_URI: Final = re.compile(r"[^\s#\"(][^\s\"]*")
 _PER_CHARACTER: Final = 8  # characters looked at for each one shown: the rest of a long text is never read
 _LEAST_LOOKED_AT: Final = 1024
@@ -109,6 +110,11 @@ def quoted(text: str) -> str:
 def shown_name(name: str) -> str:
     """A name as it is where it is one plain word, else quoted, so that it can still be repeated exactly."""
     return name if _PLAIN_NAME.fullmatch(name) and not hides(name) else quoted(name)
+
+
+def shown_server(name: str) -> str:
+    """A server's name, which the user has chosen: as `shown_name`, but spaces in it are plain."""
+    return name if _PLAIN_SERVER.fullmatch(name) and not hides(name) else quoted(name)
 
 
 def shown_uri(uri: str) -> str:

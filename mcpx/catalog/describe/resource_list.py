@@ -20,7 +20,7 @@ from typing import Final
 from mcpx.catalog.describe.ladder import Ladder, fit
 from mcpx.catalog.describe.wording import counted
 from mcpx.catalog.model import ResourceInfo, ServerInfo, TemplateInfo
-from mcpx.text import one_line, shown_name, shown_uri
+from mcpx.text import one_line, shown_server, shown_uri
 
 _SHORT_DESCRIPTION_LEN: Final = 100
 _NAME_LEN: Final = 80
@@ -82,7 +82,7 @@ def _uri(item: ResourceInfo | TemplateInfo) -> str:
 
 def _head(server: ServerInfo) -> str:
     """`## name`, with the bare state when not ready: inspect's description has the cause."""
-    return f"## {shown_name(server.name)}" + ("" if server.ready else f" ({server.state})")
+    return f"## {shown_server(server.name)}" + ("" if server.ready else f" ({server.state})")
 
 
 def _whole(server: ServerInfo, *, description: int) -> str:

@@ -20,7 +20,7 @@ from typing import Final
 from mcpx.catalog.describe.ladder import Ladder, fit
 from mcpx.catalog.describe.wording import counted, first_sentence
 from mcpx.catalog.model import JSON, ServerInfo, State, ToolInfo
-from mcpx.text import one_line, shown_name
+from mcpx.text import one_line, shown_name, shown_server
 
 _SUMMARY_LEN: Final = 100
 _SHORT_INSTRUCTIONS_LEN: Final = 100
@@ -66,7 +66,7 @@ def _left_out(number: int) -> str:
 
 def _head(server: ServerInfo, instructions: int) -> str:
     """`## name (state): instructions`, the state only when not ready."""
-    head = f"## {shown_name(server.name)}"
+    head = f"## {shown_server(server.name)}"
     if not server.ready:
         head += f" ({server.describe_state_alone()})"
     told = one_line(server.instructions or "", instructions) if instructions else ""
@@ -98,7 +98,7 @@ def _with_names(server: ServerInfo, *, instructions: int) -> str:
 def _with_count(server: ServerInfo) -> str:
     state = "" if server.ready else f" ({server.state})"
     count = "" if server.catalogue is None else f": {counted(len(server.tools), 'tool')}"
-    return f"## {shown_name(server.name)}{state}{count}"
+    return f"## {shown_server(server.name)}{state}{count}"
 
 
 def _line(tool: ToolInfo, summary: int) -> str:

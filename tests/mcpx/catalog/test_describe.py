@@ -147,6 +147,10 @@ def test_a_name_with_spaces_or_with_what_cannot_be_seen_is_quoted(name):
     assert json.loads(line.removesuffix("()")) == name
 
 
+def test_a_servers_name_may_have_spaces():
+    assert tools_of(server("Ant Design", READ))[0] == "## Ant Design"
+
+
 def test_a_resource_is_one_line_with_all_that_is_known_of_it():
     guide = resource("file:///a", "Guide", mime_type="text/markdown", size=1234, description="How\nto start")
     assert resources_of(server("docs", guide)) == [
