@@ -108,6 +108,7 @@ class Fleet:
             client=client,
             audience=self._audience,
         )
+        own.greet_like(shared)
         self._start(own)
         return own
 

@@ -156,4 +156,9 @@ def _about(info: ServerInfo) -> JSON:
     about: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
     if info.instructions:
         about["instructions"] = paragraphs(info.instructions[:LARGEST_TEXT])
+    if info.left_out:
+        about["left_out"] = [
+            {name: visible(said) if isinstance(said, str) else said for name, said in each.to_dict().items()}
+            for each in info.left_out
+        ]
     return about

@@ -40,7 +40,10 @@ class Charge:
         """Run the incarnation whose start was held back."""
         generation, self.held = self.held or 0, None
         self._incarnation = Incarnation(
-            self.spec.name, generation, lambda number: self._feed(self, lifecycle.Ready(number))
+            self.spec.name,
+            generation,
+            lambda number: self._feed(self, lifecycle.Ready(number)),
+            lambda number: self._feed(self, lifecycle.Proven(number)),
         )
         self._scope = anyio.CancelScope()
         tasks.start_soon(self._live, self._incarnation, self._scope, name=self.spec.name)

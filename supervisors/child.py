@@ -19,24 +19,35 @@ T = TypeVar("T")
 
 
 class Incarnation:
-    """What a child's function gets: its number, a way to say that it serves, and word that it must leave.
+    """What a child's function gets: its number, ways to say how it does, and word that it must leave.
 
     `stopping` is set when the child is asked to leave; a function that ignores it is cancelled after the
     grace time of its `Shutdown`, or at once if it never said ready: then it has nothing to finish.
     """
 
-    def __init__(self, name: str, generation: int, on_ready: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        generation: int,
+        on_ready: Callable[[int], None],
+        on_proven: Callable[[int], None] = lambda _generation: None,
+    ) -> None:
         self.name = name
         self.generation = generation
         self.stopping = anyio.Event()
         self.said_ready = False
         self._on_ready = on_ready
+        self._on_proven = on_proven
         self._waits: set[anyio.CancelScope] = set()
 
     def ready(self) -> None:
         """Say that this incarnation serves from now on. Saying it twice is harmless."""
         self.said_ready = True
         self._on_ready(self.generation)
+
+    def proven(self) -> None:
+        """Say that it has done real work: earlier failures count no more. Saying it twice is harmless."""
+        self._on_proven(self.generation)
 
     def stop(self) -> None:
         """Ask it to leave: the supervisor's side of `stopping`."""

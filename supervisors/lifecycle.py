@@ -10,8 +10,9 @@ The theory of operation:
 * Being `UP` is earned. A new incarnation is `STARTING` until it says `Ready` itself; that it runs, or is
   connected, proves nothing.
 * An incarnation that ends unasked is a failure, and consecutive failures are counted. The count starts
-  again only after `healthy_after` seconds in `UP`, so that a child that connects and dies in a circle
-  still backs off. The first failure is answered at once, later ones after a growing, jittered delay
+  again after `healthy_after` seconds in `UP`, or as soon as an incarnation is `Proven`, by work that it has
+  done for somebody; never for being up, so that a child that connects and dies in a circle still backs off.
+  The first failure is answered at once, later ones after a growing, jittered delay
   (`WAITING`). A timer always exists in `WAITING`: the child cannot be forgotten.
 * After `parking.after` consecutive failures, or at once after one that trying again cannot cure, the child
   is `PARKED`: callers are refused, a slow probe goes on. Nothing is ever given up for good.
@@ -65,6 +66,12 @@ class Ready(msgspec.Struct, frozen=True):
     generation: int
 
 
+class Proven(msgspec.Struct, frozen=True):
+    """The incarnation has done real work for somebody."""
+
+    generation: int
+
+
 class Exited(msgspec.Struct, frozen=True):
     """The incarnation has ended."""
 
@@ -96,7 +103,7 @@ class Stop(msgspec.Struct, frozen=True):
     """The child is not wanted any more."""
 
 
-Fact = Start | Ready | Exited | Due | Demand | Resume | Recycle | Stop
+Fact = Start | Ready | Proven | Exited | Due | Demand | Resume | Recycle | Stop
 
 
 # --- commands: what must be done
@@ -143,7 +150,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     """Number of the newest incarnation; 0 before the first."""
     failures: int = 0
-    """Consecutive failures."""
+    """Consecutive failures, since one was last proven or long up."""
     cause: Cause | None = None
     """Why the last incarnation ended, until one is ready again."""
     attempt_at: float = float("-inf")
@@ -201,6 +208,11 @@ def _up(state: State, _fact: Ready, moment: Moment) -> Step:
     event = ChildReady(state.child, state.generation, moment.now - state.attempt_at)
     state = replace(state, phase=Phase.UP, up_since=moment.now, cause=None, probed_at=float("-inf"))
     return state, [Announce(event)]
+
+
+def _proven(state: State, _fact: Proven, _moment: Moment) -> Step:
+    """It works: if it ends now, that is a first failure."""
+    return replace(state, failures=0), []
 
 
 def _ended(state: State, fact: Exited, moment: Moment) -> Step:
@@ -297,7 +309,7 @@ def _done(state: State, _fact: object, _moment: Moment) -> Step:
 TABLE: Final[dict[Phase, dict[type, Handler]]] = {
     Phase.IDLE: {Start: _attempt, Stop: _done},
     Phase.STARTING: {Ready: _up, Exited: _ended, Recycle: _recycle, Stop: _stop},
-    Phase.UP: {Exited: _ended, Recycle: _recycle, Stop: _stop},
+    Phase.UP: {Proven: _proven, Exited: _ended, Recycle: _recycle, Stop: _stop},
     Phase.WAITING: {Due: _due, Demand: _hasten, Resume: _resume, Stop: _done},
     Phase.PARKED: {Due: _due, Demand: _probe, Resume: _resume, Stop: _done},
     Phase.STOPPING: {Exited: _left, Stop: _stop_for_good},

@@ -30,7 +30,10 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     initial: float = 0.5
     cap: float = 60.0
     healthy_after: float = 30.0
-    """Uptime after which earlier failures are forgotten. A mere connect proves nothing."""
+    """Uptime after which earlier failures are forgotten, unless it was `proven` before.
+
+    A mere connect proves nothing.
+    """
 
 
 class Parking(msgspec.Struct, frozen=True, kw_only=True):

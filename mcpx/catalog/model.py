@@ -112,6 +112,24 @@ class PromptInfo(msgspec.Struct, frozen=True, kw_only=True):
     meta: JSON | None = None
 
 
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a server offers and that is left out of its catalogue, or cut in it.
+
+    `kind` is `tool`, `resource`, `resource template`, `prompt` or `instructions`; for a whole list the method
+    that lists it. `name` is cleaned and cut, None where there is none; `count` says how many such there are.
+    """
+
+    kind: str
+    reason: str
+    name: str | None = None
+    count: int = 1
+
+    def to_dict(self) -> JSON:
+        """`{kind, name?, count?, reason}`; the count where it is more than one."""
+        count = self.count if self.count > 1 else None
+        return present(kind=self.kind, name=self.name, count=count, reason=self.reason)
+
+
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All that one server offered at its last listing. Keys are tool names and resource URIs.
 
@@ -129,6 +147,8 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     instructions: str | None = None
     protocol_version: str | None = None
     capabilities: JSON = {}
+    left_out: tuple[LeftOut, ...] = ()
+    """What of it cannot be used, and why; a bounded number."""
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +179,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def resources(self) -> dict[str, ResourceInfo]:
         """The resources last listed, by URI; empty before the first listing."""
         return self.catalogue.resources if self.catalogue else {}
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What the server offers and MCPX leaves out, and why."""
+        return self.catalogue.left_out if self.catalogue else ()
 
     @property
     def instructions(self) -> str | None:

@@ -15,7 +15,6 @@ import anyio
 import anyio.abc
 import structlog
 from mcp import MCPError
-from pydantic import ValidationError
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue, ServerInfo, State
@@ -28,24 +27,29 @@ from mcpx.upstream.audience import Audience
 from mcpx.upstream.caller import Client
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.describing import Describer
-from mcpx.upstream.faults import BadListing
+from mcpx.upstream.faults import BadListing, ConnectionLost, NoAnswer
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.health import Health
 from mcpx.upstream.held import Holds
-from mcpx.upstream.listing import list_catalogue
+from mcpx.upstream.left_out import OmissionLog
+from mcpx.upstream.listing import Lister
 from mcpx.upstream.logs import LogRelay
 from mcpx.upstream.private import PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session import Passing, UpstreamSession, open_session
+from mcpx.upstream.session import Greeting, Passing, UpstreamSession, open_session
 from mcpx.upstream.subscriptions import Subscriptions
 from mcpx.upstream.transport import Hooks, Link
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
 
 RELIST_DEBOUNCE_S: Final = 0.2  # list_changed within this time is one listing
 RELIST_PAUSE_MOST_S: Final = 10.0  # between the listings of a server that never stops changing
+NAMED_MOST: Final = (
+    100  # things left out of the lists that the log names, while the configuration is in force
+)
 RUBBISH_SHOWN: Final = 3  # lines; a server that prints rubbish prints a lot of it
 STATES: Final = {
     Phase.IDLE: State.STOPPED,
@@ -102,6 +106,7 @@ class Upstream:
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
         self._probe = True  # not for a server that was found to be of the handshake era
+        self._omission_log = OmissionLog(config.name)
         self._describer = Describer(config.name)
         self.server_log = server_log
         self._redact = redactor_of(config)
@@ -162,6 +167,10 @@ class Upstream:
         self.subscriptions = old.subscriptions
         self.subscriptions.belong_to(self.submit, lambda: self.catalogue)
 
+    def greet_like(self, other: Upstream) -> None:
+        """Greet the server as another session with it does."""
+        self._probe = other._probe
+
     async def await_catalogue(self) -> None:
         """Wait for the first listing, if it is on its way."""
         await self.queue.wait_for(lambda: self.catalogue is not None)
@@ -170,12 +179,27 @@ class Upstream:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Be connected and serve, until the connection ends or the supervisor asks to leave."""
+        greeting = Greeting(self._probe)
+        try:
+            await self._live(incarnation, greeting)
+        except NoAnswer:
+            self._probe = not greeting.upset  # if it was the question that silenced it, the next is not asked
+            raise
+        except ConnectionLost as error:
+            if not greeting.upset or incarnation.stopping.is_set():
+                raise
+            # `initialize` must be the first that such a server hears: starting it again is no failure
+            self._log.info("upstream.greeted_again", reason=str(error))
+            await self._live(incarnation, Greeting(probe=False))
+
+    async def _live(self, incarnation: Incarnation, greeting: Greeting) -> None:
+        """Connect and serve, until the connection ends or the supervisor asks to leave."""
+        self._probe = True  # whatever fails now, the next attempt asks again
         changes, passing = Flag(), self._passing()
-        probe, self._probe = self._probe, True  # whatever fails now, the next attempt asks again
         try:
             async with open_session(
                 self.config,
-                probe=probe,
+                greeting=greeting,
                 limit=self._limit,
                 hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
                 changes=changes,
@@ -208,7 +232,7 @@ class Upstream:
     ) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
         async with anyio.create_task_group() as tasks:
-            calls = passing.asking.work = self._calls(session, tasks)
+            calls = passing.asking.work = self._calls(session, tasks, incarnation)
             try:
                 tasks.start_soon(self._watch, session)
                 tasks.start_soon(calls.see_out)
@@ -227,7 +251,7 @@ class Upstream:
                 calls.close()
             tasks.cancel_scope.cancel()
 
-    def _calls(self, session: UpstreamSession, tasks: anyio.abc.TaskGroup) -> Calls:
+    def _calls(self, session: UpstreamSession, tasks: anyio.abc.TaskGroup, incarnation: Incarnation) -> Calls:
         return Calls(
             session,
             session.sender(tasks),
@@ -235,6 +259,7 @@ class Upstream:
             config=self.config,
             counters=self.counters,
             put_back=self.queue.put_back,
+            on_proof=incarnation.proven,
         )
 
     async def _watch(self, session: UpstreamSession) -> None:
@@ -244,8 +269,16 @@ class Upstream:
     # --- the caches
 
     async def _list(self, session: UpstreamSession, generation: int) -> None:
-        catalogue = await list_catalogue(session.client, self.name, generation)
+        lister = Lister(
+            session.client,
+            self.name,
+            limit=self._limit,
+            patience=self.config.limits.connect_timeout,
+            last=self.catalogue,
+        )
+        catalogue = await lister.list_all(generation)
         self.counters.listings += 1
+        self._omission_log.name(catalogue.left_out)
         self._replace(self._describer.apply(catalogue))
 
     def _replace(self, catalogue: Catalogue) -> None:
@@ -280,7 +313,7 @@ class Upstream:
         with anyio.move_on_after(self.config.limits.connect_timeout):
             try:
                 await self._list(session, generation)
-            except (MCPError, ValidationError, BadListing) as error:
+            except (MCPError, BadListing, Unreadable, ResponseTooLarge) as error:
                 reason = str(error).partition("\n")[0]
             else:
                 return True

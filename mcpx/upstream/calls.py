@@ -17,6 +17,7 @@ from typing import Final
 
 import anyio
 import msgspec
+from mcp import MCPError
 from msgspec.structs import replace
 
 from mcpx.config import ServerConfig, redactor_of
@@ -46,7 +47,10 @@ The error is for the case that nobody takes it in time; without one it counts as
 
 
 class Calls:
-    """Serves one session; at most `max_concurrency` requests are in flight."""
+    """Serves one session; at most `max_concurrency` requests are in flight.
+
+    `on_proof` is called once, when the server has first answered somebody's call.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Calls:
         config: ServerConfig,
         counters: Counters,
         put_back: PutBack,
+        on_proof: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._link = session.link
@@ -70,6 +75,7 @@ class Calls:
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
         self._counters = counters
         self._put_back = put_back
+        self._on_proof: Callable[[], None] | None = on_proof
         self._open = False
         self._idle = anyio.Event()
         self.overdue = Flag()
@@ -103,7 +109,13 @@ class Calls:
     def open(self) -> None:
         """Take requests from now on, those that wait first."""
         self._open = True
+        self._sender.on_drained(self._take_on)
         self._mailbox.attach(self._take)
+
+    def _take_on(self) -> None:
+        """The server reads again: what has waited for that can go."""
+        if self._open and len(self._in_flight) < self._most:
+            self._mailbox.attach(self._take)
 
     async def drain(self) -> None:
         """Take no more, and wait until what is running is done."""
@@ -181,6 +193,8 @@ class Calls:
         a call to a dead one is unread, and goes to the next.
         """
         link = self._link
+        if self._sender.congested():
+            return False  # `_take_on` comes when it has read
         if not TELLS_UNREAD or link.pid is None or (alone and self._is_rested()):
             return link.alive() and not link.doomed()
         return not link.lost.is_set()
@@ -204,6 +218,8 @@ class Calls:
             return  # `close` settles it, and knows why
         if not isinstance(error, Dropped | NotCarriedOut):
             self.answered_at = time.monotonic()  # asyncio's clock
+        if self._on_proof is not None:
+            self._take_as_proof(call, error)
         if not self._release(call) or (error is not None and self._goes_again(call, error)):
             return
         if error is not None:
@@ -214,6 +230,14 @@ class Calls:
         elif result is not None:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
+
+    def _take_as_proof(self, call: InFlight, error: Exception | None) -> None:
+        """The first answer of the server's own to somebody's call: it does its work."""
+        if self._on_proof is None or call.request.origin.own:
+            return
+        if error is None or isinstance(error, MCPError):
+            told, self._on_proof = self._on_proof, None
+            told()
 
     def _goes_again(self, call: InFlight, error: Exception) -> bool:
         """Queue a request again that was lost alone, where that is safe; the session may live on."""
@@ -227,8 +251,7 @@ class Calls:
             self._put_back(replace(request, safe=False), call.reply, told)
         else:
             return False
-        if len(self._in_flight) < self._most:
-            self._mailbox.attach(self._take)
+        self._take_on()
         return True
 
     def _release(self, call: InFlight) -> bool:
@@ -244,8 +267,8 @@ class Calls:
         self._counters.in_flight -= 1
         if not len(self._in_flight):
             self._idle.set()
-        if self._open and len(self._in_flight) == self._most - 1:
-            self._mailbox.attach(self._take)
+        if len(self._in_flight) == self._most - 1:
+            self._take_on()
 
     def _progressed(self, call: InFlight, progress: float, total: float | None, message: str | None) -> None:
         """Progress starts the call's timeout anew, and goes to whoever asked."""

@@ -12,7 +12,7 @@ import msgspec
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import ReadResource, Request
+from mcpx.upstream.requests import MCPX, ReadResource, Request
 
 PATIENCE_S: Final = 10.0  # for reading one
 LARGEST: Final = 1024 * 1024  # bytes by the listing; what is larger is not read for this
@@ -33,7 +33,7 @@ async def read_digest(submit: Submit, catalogue: Catalogue | None, uri: str) -> 
     reply = RawReply()
     with anyio.move_on_after(PATIENCE_S):
         try:
-            submit(ReadResource(uri), reply)
+            submit(ReadResource(uri, origin=MCPX), reply)
             contents = msgspec.json.decode(await reply.wait(), type=_Contents).contents
             return hashlib.blake2b(contents, digest_size=16).digest()
         except msgspec.DecodeError:

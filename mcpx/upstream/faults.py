@@ -8,7 +8,7 @@ error texts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from mcp import MCPError
@@ -25,7 +25,9 @@ from mcpx.upstream.last_words import shortened
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
+CLOSED: Final = "Connection closed"  # in the SDK's words
 PERMISSION_STATUSES = frozenset({401, 403})
+_NO_SECRETS = Redactor()
 CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
 
 
@@ -123,13 +125,14 @@ def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
         seconds = config.limits.connect_timeout
         text = f"no answer to the handshake within {seconds:g} s"
         return Cause(f"{text}; its last words: {leaf}" if str(leaf) else text, error=leaf)
-    return Cause(str(leaf), error=leaf) if isinstance(leaf, BadListing) else None
+    unusable = isinstance(leaf, BadListing | Unreadable | ResponseTooLarge)
+    return Cause(str(leaf), error=leaf) if unusable else None
 
 
 def _refused(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, MCPError):
         return None
-    if leaf.code == CONNECTION_CLOSED:
+    if leaf.code == CONNECTION_CLOSED and leaf.message == CLOSED:  # many servers use that code for anything
         return Cause("the connection was closed during the handshake", error=leaf)
     return Cause(f"the server refused the session: {leaf.message} ({leaf.code})", error=leaf)
 
@@ -143,7 +146,7 @@ def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
 
 
 def call_error(
-    error: Exception, *, server: str, tool: str | None, redact: Redactor | None = None
+    error: Exception, *, server: str, tool: str | None, redact: Redactor = _NO_SECRETS
 ) -> CallError:
     """What the caller of a call that raised `error` is told. A lost connection is told by `died`.
 
@@ -152,10 +155,9 @@ def call_error(
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
-        said: dict[str, Any] = {"code": error.code, "message": error.message}
-        said = said if error.data is None else {**said, "data": error.data}
-        said = said if redact is None else redact.data(said)
-        text, details = str(said["message"]), {"upstream": said}
+        text = redact(error.message)
+        said = {"code": error.code, "message": text}
+        details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
     if isinstance(error, NotCarriedOut):
         cause = paragraphs(str(error))
@@ -166,17 +168,15 @@ def call_error(
         return died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
         return _refused_by_status(error, server=server, tool=tool)
-    if isinstance(error, ResponseTooLarge):
-        text = f"{server}: {error}; it may have taken effect"
-        return CallError(Code.RESPONSE_TOO_LARGE, text, server=server, tool=tool)
-    if isinstance(error, Unreadable):
-        text = f"{server}: {error}; it may have taken effect"
-        return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
+    if isinstance(error, ResponseTooLarge | Unreadable):
+        code = Code.RESPONSE_TOO_LARGE if isinstance(error, ResponseTooLarge) else Code.PROTOCOL_ERROR
+        text = f"{server}: {redact(str(error))}; it may have taken effect"
+        return CallError(code, text, server=server, tool=tool)
     if isinstance(error, ValidationError):
         not_mcp = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
         text = paragraphs(not_mcp.text if not_mcp else str(error))
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
-    text = paragraphs(shortened(f"{server}: {type(error).__name__}: {error}", CAUSE_LEN))
+    text = paragraphs(shortened(redact(f"{server}: {type(error).__name__}: {error}"), CAUSE_LEN))
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 

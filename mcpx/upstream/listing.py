@@ -1,164 +1,232 @@
 """Everything a server offers, listed to the end and turned into a `Catalogue`.
 
-Asks only for what the server says it has. Pages are followed up to a cap against servers that paginate for
-ever. The SDK's models are turned into the catalogue's frozen structs here and nowhere else; values of the
-protocol's own (annotations, icons, `_meta`) are kept as they came.
+Asks for what the server says it has, and for tools in any case: the official clients do not look at what a
+server declares before they ask. A list that is refused, odd or never answered costs that list, an odd entry
+costs that entry (`upstream.entries`), and a server that offers too much is cut (`upstream.pages`); what is
+left out is named in the catalogue. Values of the protocol's own (annotations, icons, `_meta`) are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
 
+import anyio
 import mcp_types
-from mcp import ClientSession, MCPError
-from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams
+import msgspec
+from mcp import MCPError
+from mcp_types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
 from mcpx.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.observe.contained import contain
+from mcpx.upstream import entries
+from mcpx.upstream.client import PassingSession
+from mcpx.upstream.entries import TEXT_MOST, Odd, Reader
 from mcpx.upstream.faults import BadListing
+from mcpx.upstream.left_out import Omissions
+from mcpx.upstream.pages import Budget, Pages
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
-PAGE_CAP: Final = 1000
+OTHER_LIST_S: Final = 15.0  # for a list that is not the tools; at most a quarter of the connect timeout
+UNDECLARED_S: Final = 5.0  # for a list that the server does not say it has
 
-
-class _Page(Protocol):
-    next_cursor: str | None
-
-
-P = TypeVar("P", bound=_Page)
-P_co = TypeVar("P_co", bound=_Page, covariant=True)
-
-
-async def list_catalogue(session: ClientSession, server: str, generation: int) -> Catalogue:
-    """List all that the server of an open session offers.
-
-    Raises:
-        MCPError: The server refused a listing that it said it supports.
-        BadListing: It paginates without end.
-        pydantic.ValidationError: A listing is not what the protocol says.
-    """
-    can = session.server_capabilities or mcp_types.ServerCapabilities()
-    tools: list[mcp_types.Tool] = []
-    resources: list[mcp_types.Resource] = []
-    templates: list[mcp_types.ResourceTemplate] = []
-    prompts: list[mcp_types.Prompt] = []
-    if can.tools is not None:
-        tools = [tool for page in await _pages(session.list_tools, "tools") for tool in page.tools]
-    if can.resources is not None:
-        resources = [
-            item for page in await _pages(session.list_resources, "resources") for item in page.resources
-        ]
-        templates = await _templates(session)
-    if can.prompts is not None:
-        prompts = [
-            prompt for page in await _pages(session.list_prompts, "prompts") for prompt in page.prompts
-        ]
-    about = session.server_info
-    return Catalogue(
-        generation=generation,
-        tools={tool.name: _tool(server, tool) for tool in tools},
-        resources={item.uri: _resource(server, item) for item in resources},
-        templates=tuple(_template(server, template) for template in templates),
-        prompts=tuple(_prompt(server, prompt) for prompt in prompts),
-        server_title=(about.title or about.name) if about else None,
-        server_version=about.version if about else None,
-        instructions=session.instructions,
-        protocol_version=session.protocol_version,
-        capabilities=_json(can) or {},
-    )
+Failure = MCPError | BadListing | Unreadable | ResponseTooLarge | TimeoutError
+_FAILURES: Final = (MCPError, BadListing, Unreadable, ResponseTooLarge, TimeoutError)
+E = TypeVar("E", ToolInfo, ResourceInfo, TemplateInfo, PromptInfo)
 
 
-async def _templates(session: ClientSession) -> list[mcp_types.ResourceTemplate]:
-    """Many servers with resources do not know the templates request: that means none."""
-    try:
-        pages = await _pages(session.list_resource_templates, "resource templates")
-    except MCPError as error:
-        if error.code == METHOD_NOT_FOUND:
+class _Kind(msgspec.Struct, Generic[E], frozen=True):
+    """One of the four lists: how it is asked for, how its entries are read, and where they are kept."""
+
+    word: str
+    method: str
+    key: str
+    read: Callable[[str, Reader], E]
+    id_of: Callable[[E], str]
+    known: Callable[[Catalogue], list[E]]
+
+
+TOOLS: Final = _Kind[ToolInfo](
+    "tool", "tools/list", "tools", entries.tool, lambda it: it.name, lambda known: [*known.tools.values()]
+)
+RESOURCES: Final = _Kind[ResourceInfo](
+    "resource",
+    "resources/list",
+    "resources",
+    entries.resource,
+    lambda it: it.uri,
+    lambda known: [*known.resources.values()],
+)
+TEMPLATES: Final = _Kind[TemplateInfo](
+    "resource template",
+    "resources/templates/list",
+    "resourceTemplates",
+    entries.template,
+    lambda it: it.uri_template,
+    lambda known: [*known.templates],
+)
+PROMPTS: Final = _Kind[PromptInfo](
+    "prompt", "prompts/list", "prompts", entries.prompt, lambda it: it.name, lambda known: [*known.prompts]
+)
+
+
+class Lister:
+    """One listing of one server. `limit` is what its lists may have in bytes, `patience` in seconds."""
+
+    def __init__(
+        self, session: PassingSession, server: str, *, limit: int, patience: float, last: Catalogue | None
+    ) -> None:
+        self._session = session
+        self._server = server
+        self._budget = Budget(limit)
+        self._patience = min(OTHER_LIST_S, patience / 4)
+        self._last = last
+        self._omissions = Omissions()
+
+    async def list_all(self, generation: int) -> Catalogue:
+        """List all that the server offers.
+
+        Raises:
+            MCPError: The connection ended, or the server refused the list of its tools and has nothing else.
+            BadListing: So where that list cannot be used; the same for Unreadable and ResponseTooLarge.
+        """
+        session = self._session
+        can = session.server_capabilities or mcp_types.ServerCapabilities()
+        silent = not can.model_dump(exclude_none=True)  # says nothing of itself at all
+        failure: Failure | None = None
+        tools: list[ToolInfo] = []
+        try:
+            tools = await self._list_tools(declared=can.tools is not None)
+        except _FAILURES as error:
+            if self._session.ended:
+                raise
+            failure = error
+        resources, templates = await self._list_resources(declared=can.resources is not None, ask=silent)
+        prompts = await self._others(PROMPTS, declared=can.prompts is not None, ask=silent)
+        if failure is not None:
+            if not (resources or templates or prompts):
+                raise failure
+            tools = self._lost(TOOLS, failure)
+        about = session.server_info
+        return Catalogue(
+            generation=generation,
+            tools={tool.name: tool for tool in tools},
+            resources={item.uri: item for item in resources},
+            templates=tuple(templates),
+            prompts=tuple(prompts),
+            server_title=_cut(about.title or about.name or None) if about else None,
+            server_version=_cut(about.version if about else None),
+            instructions=self._instructions(),
+            protocol_version=session.protocol_version,
+            capabilities=_json(can) or {},
+            left_out=self._omissions.all(),
+        )
+
+    # --- the lists
+
+    async def _list_tools(self, *, declared: bool) -> list[ToolInfo]:
+        """The tools. Raises what befell the list, but for a server that never said that it has one."""
+        if not declared:
+            return await self._others(TOOLS, declared=False, ask=True)
+        found = await self._read(TOOLS)
+        self._session.keep_headers({tool.name for tool in found})
+        return found
+
+    async def _list_resources(
+        self, *, declared: bool, ask: bool
+    ) -> tuple[list[ResourceInfo], list[TemplateInfo]]:
+        resources = await self._others(RESOURCES, declared=declared, ask=ask)
+        return resources, await self._others(TEMPLATES, declared=declared, ask=bool(resources))
+
+    async def _others(self, kind: _Kind[E], *, declared: bool, ask: bool) -> list[E]:
+        """A list that the others do not hang on. Raises MCPError where the connection has ended."""
+        if not declared and not ask:
             return []
-        raise
-    return [template for page in pages for template in page.resource_templates]
+        try:
+            with anyio.fail_after(self._patience if declared else min(UNDECLARED_S, self._patience)):
+                return await self._read(kind)
+        except _FAILURES as error:
+            if self._session.ended:
+                raise
+            unknown = isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND
+            # many servers with resources do not know of templates: that means none, and so does silence
+            if not declared or (unknown and kind is TEMPLATES):
+                return []
+            return self._lost(kind, error)
+
+    def _lost(self, kind: _Kind[E], error: Failure) -> list[E]:
+        """A whole list is left out; what was known of it is kept."""
+        known = kind.known(self._last) if self._last is not None else []
+        reason = _told(error, self._patience)
+        if known:
+            reason += "; what was known of it is kept"
+        self._omissions.note(kind.method, reason)
+        return known
+
+    async def _read(self, kind: _Kind[E]) -> list[E]:
+        pages = Pages(kind.key, lambda cursor: self._session.ask_page(kind.method, cursor), self._budget)
+        found: dict[str, E] = {}
+        number = 0
+        async for entry in pages.entries():
+            number += 1
+            info = self._entry(kind, entry, number)
+            if info is None:
+                continue
+            if (key := kind.id_of(info)) in found:
+                self._omissions.note(kind.word, "it is listed more than once; the first is kept", name=key)
+            else:
+                found[key] = info
+        if pages.why is not None:
+            self._note_rest(kind, pages, len(found))
+        return list(found.values())
+
+    def _note_rest(self, kind: _Kind[Any], pages: Pages, kept: int) -> None:
+        reason = f"{pages.why}; the first {kept:,} are kept"
+        if pages.unread:
+            self._omissions.note(kind.word, reason, count=pages.unread)
+        else:
+            self._omissions.note(kind.method, reason)
+
+    def _entry(self, kind: _Kind[E], entry: bytes, number: int) -> E | None:
+        """One entry; what is odd is noted and left out."""
+        try:
+            read = Reader(entries.decoded(entry))
+            info = kind.read(self._server, read)
+            entries.within_size(info, entry)
+            self._check_headers(info)
+        except Odd as odd:
+            self._omissions.note(kind.word, str(odd), name=entries.name_of(entry, number))
+            return None
+        except Exception as error:  # noqa: BLE001 - the boundary: an entry may hold anything, and costs itself
+            contain(error, "entry", server=self._server)
+            self._omissions.note(kind.word, "MCPX cannot read it", name=entries.name_of(entry, number))
+            return None
+        for cut in read.cuts:
+            self._omissions.note(kind.word, cut, name=entries.name_of(entry, number))
+        return info
+
+    def _check_headers(self, info: ToolInfo | ResourceInfo | TemplateInfo | PromptInfo) -> None:
+        if isinstance(info, ToolInfo) and (problem := self._session.header_problem(info)):
+            raise Odd(problem)
+
+    def _instructions(self) -> str | None:
+        text = self._session.instructions
+        if text is not None and len(text) > TEXT_MOST:
+            reason = f"they were cut: {TEXT_MOST:,} of {len(text):,} characters are kept"
+            self._omissions.note("instructions", reason)
+        return _cut(text)
 
 
-class _List(Protocol[P_co]):
-    def __call__(self, *, params: PaginatedRequestParams | None = None) -> Awaitable[P_co]: ...
+def _told(error: Failure, patience: float) -> str:
+    if isinstance(error, MCPError):
+        return f"the server refused it: {error.message} ({error.code})"
+    return f"no answer within {patience:g} s" if isinstance(error, TimeoutError) else str(error)
 
 
-async def _pages(list_page: _List[P], what: str) -> list[P]:
-    """All pages of one list."""
-    page = await list_page()
-    pages = [page]
-    seen: set[str] = set()
-    while page.next_cursor is not None:
-        if page.next_cursor in seen or len(pages) >= PAGE_CAP:
-            raise BadListing(f"the server's list of {what} does not end: stopped after {len(pages)} pages")
-        seen.add(page.next_cursor)
-        page = await list_page(params=PaginatedRequestParams(cursor=page.next_cursor))
-        pages.append(page)
-    return pages
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:TEXT_MOST]
 
 
 def _json(model: BaseModel | None) -> JSON | None:
     return None if model is None else model.model_dump(by_alias=True, mode="json", exclude_none=True)
-
-
-def _icons(icons: list[mcp_types.Icon] | None) -> list[JSON] | None:
-    return None if icons is None else [_json(icon) or {} for icon in icons]
-
-
-def _tool(server: str, tool: mcp_types.Tool) -> ToolInfo:
-    return ToolInfo(
-        server_name=server,
-        name=tool.name,
-        input_schema=tool.input_schema,
-        description=tool.description,
-        title=tool.title or (tool.annotations.title if tool.annotations else None),
-        output_schema=tool.output_schema,
-        annotations=_json(tool.annotations),
-        icons=_icons(tool.icons),
-        meta=_meta(tool.meta),
-    )
-
-
-def _resource(server: str, item: mcp_types.Resource) -> ResourceInfo:
-    return ResourceInfo(
-        server_name=server,
-        uri=str(item.uri),
-        name=item.name,
-        description=item.description,
-        mime_type=item.mime_type,
-        size=item.size,
-        title=item.title,
-        annotations=_json(item.annotations),
-        icons=_icons(item.icons),
-        meta=_meta(item.meta),
-    )
-
-
-def _template(server: str, template: mcp_types.ResourceTemplate) -> TemplateInfo:
-    return TemplateInfo(
-        server_name=server,
-        uri_template=template.uri_template,
-        name=template.name,
-        description=template.description,
-        mime_type=template.mime_type,
-        title=template.title,
-        annotations=_json(template.annotations),
-        icons=_icons(template.icons),
-        meta=_meta(template.meta),
-    )
-
-
-def _prompt(server: str, prompt: mcp_types.Prompt) -> PromptInfo:
-    return PromptInfo(
-        server_name=server,
-        name=prompt.name,
-        description=prompt.description,
-        title=prompt.title,
-        arguments=None if prompt.arguments is None else [_json(a) or {} for a in prompt.arguments],
-        icons=_icons(prompt.icons),
-        meta=_meta(prompt.meta),
-    )
-
-
-def _meta(meta: Any) -> JSON | None:
-    return dict(meta) if meta else None

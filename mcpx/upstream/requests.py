@@ -28,9 +28,12 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answers: InputAnswers | None = None
     """What the client brings to a request that it repeats."""
     on_progress: OnProgress | None = None
+    own: bool = False
+    """Whether MCPX asks for itself: an answer to that says nothing of how the server does its work."""
 
 
 NOBODY: Final = Origin()
+MCPX: Final = Origin(own=True)
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -114,6 +117,11 @@ class Unsubscribe(_AboutResource, frozen=True, gc=False):
 
 
 Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe
+
+
+def size_of(request: Request) -> int:
+    """Bytes of what the caller gave with it."""
+    return len(request.arguments) if isinstance(request, CallTool | GetPrompt) else 0
 
 
 def tool_of(request: Request) -> str | None:

@@ -40,11 +40,16 @@ LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the pause
 LISTEN_AGAIN_MOST_S: Final = 60.0
 LOOK_S: Final = 5.0  # for the answer to a look at a session that is in doubt
 LOOK_PAUSE_S: Final = 1.0  # between two such looks, however many the reasons
-_CHANGES: Final = (
-    mcp_types.ToolListChangedNotification,
-    mcp_types.ResourceListChangedNotification,
-    mcp_types.PromptListChangedNotification,
-)
+
+
+class Greeting(msgspec.Struct):
+    """How a server is greeted, and whether that was the wrong way."""
+
+    probe: bool
+    """Whether it is first asked which revisions it speaks; else it is taken to be of the handshake era."""
+    upset: bool = False
+    """Whether it left, or fell silent, after it had read the question: some servers take nothing before
+    `initialize`."""
 
 
 class Passing(msgspec.Struct, frozen=True):
@@ -161,7 +166,7 @@ class UpstreamSession:
 async def open_session(
     config: ServerConfig,
     *,
-    probe: bool,
+    greeting: Greeting,
     limit: int,
     hooks: Hooks,
     changes: Flag,
@@ -171,20 +176,13 @@ async def open_session(
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
     `on_updated` is told the URI of each resource that the server says has changed.
-    Without `probe` the server is taken to be of the handshake era, as an earlier incarnation found it.
+    What comes of the greeting is noted in it, also where this raises.
 
     Raises:
         NoAnswer: Not established in time.
         ConnectionLost: The connection ended, or was refused, during the handshake.
         Exception: Whatever else the transport or the SDK raise; `faults.cause_of` knows.
     """
-
-    async def on_message(message: mcp_types.ServerNotification | Exception) -> None:
-        if isinstance(message, _CHANGES):
-            changes.set()
-        elif isinstance(message, mcp_types.ResourceUpdatedNotification):
-            on_updated(str(message.params.uri))
-
     link: Link | None = None
     # one scope around everything: a timeout that ended before its task groups would break their nesting
     with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
@@ -196,12 +194,17 @@ async def open_session(
                 client = PassingSession(
                     link.dispatcher,
                     client_info=CLIENT_INFO,
-                    message_handler=on_message,
                     asking=passing.asking,
                     logs=passing.logs,
+                    on_change=changes.set,
+                    on_updated=on_updated,
                 )
                 async with client:
-                    await _shake_hands(client, probe=probe)
+                    try:
+                        await _shake_hands(client, probe=greeting.probe)
+                    except BaseException:
+                        greeting.upset = greeting.probe and link.first_unread() != 0
+                        raise
                     telling = Telling(client, link.wire, passing.audience)
                     yield UpstreamSession(client, link, changes, scope, telling)
         except Exception as error:

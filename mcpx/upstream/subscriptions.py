@@ -29,7 +29,7 @@ from mcpx.upstream.faults import call_error
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.listening import Opened, UpdateStream
 from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import Subscribe, Unsubscribe
+from mcpx.upstream.requests import MCPX, Subscribe, Unsubscribe
 from mcpx.upstream.session import UpstreamSession
 
 log = structlog.get_logger()
@@ -141,7 +141,9 @@ class Subscriptions:
             self._wanted.set()
             return
         try:
-            self._submit(Subscribe(topic.uri), RawReply(lambda reply: self._answered(topic, reply)))
+            self._submit(
+                Subscribe(topic.uri, origin=MCPX), RawReply(lambda reply: self._answered(topic, reply))
+            )
         except CallError as error:
             self._fail(topic, error)
 
@@ -174,7 +176,7 @@ class Subscriptions:
             self._wanted.set()
         elif self._session is not None:
             with suppress(CallError):  # it is going away, and the subscription with it
-                self._submit(Unsubscribe(topic.uri, safe=False), RawReply())
+                self._submit(Unsubscribe(topic.uri, safe=False, origin=MCPX), RawReply())
 
     def _is_modern(self) -> bool:
         """Whether the server speaks 2026-07-28, as far as is known: it may not be there now."""
@@ -224,7 +226,7 @@ class Subscriptions:
             while self._topics.get(topic.uri) is topic:
                 reply = RawReply()
                 try:
-                    self._submit(Subscribe(topic.uri), reply)
+                    self._submit(Subscribe(topic.uri, origin=MCPX), reply)
                     await reply.wait()
                 except CallError as error:
                     if error.code is Code.OVERLOADED:

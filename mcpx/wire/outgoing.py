@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,23 +21,16 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel
 from mcpx.wire.envelope import Bytes, Envelope, RequestId
+from mcpx.wire.unreadable import ResponseTooLarge, TooDeep, Unreadable, find_id
+
+__all__ = ["OnAnswer", "OnProgress", "Outgoing", "ResponseTooLarge", "TooDeep", "Unreadable"]
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 """Called once with the raw result or the error. Must not raise."""
 OnProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
-_ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")(?=\s*[,}])'
-_ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
-_ID_LAST: Final = re.compile(rb",\s*" + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-
-
-class ResponseTooLarge(Exception):  # noqa: N818 - a condition
-    """The answer was longer than a message may be, and was skipped."""
-
-
-class Unreadable(Exception):  # noqa: N818 - a condition
-    """The answer was no JSON, or no UTF-8."""
+_NULL: Final = b"null"  # in the place of an error: there is none
 
 
 class _Open:
@@ -58,7 +50,8 @@ class Outgoing:
         self._channel = channel
         self._last_id = 0
         self._open: dict[RequestId, _Open] = {}
-        self._closed = False
+        self.closed = False
+        """Whether the connection has ended, so that no more answers will come."""
 
     # --- asking
 
@@ -73,7 +66,7 @@ class Outgoing:
         self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
     ) -> None:
         """Send a request under an id from `mint`. With `on_progress`, the id is its progress token."""
-        if self._closed:
+        if self.closed:
             on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
             return
         self._open[request_id] = _Open(on_answer, on_progress)
@@ -85,9 +78,14 @@ class Outgoing:
         params: Mapping[str, Any] | None,
         opts: CallOptions,
         on_progress: OnProgress | None,
-    ) -> dict[str, Any]:
-        """Send a request and wait for its result. Raises MCPError: an error answer, a timeout, the end."""
-        if self._closed:
+    ) -> msgspec.Raw:
+        """Send a request and wait for its result.
+
+        Raises:
+            MCPError: An error answer, a timeout, the end.
+            Unreadable: The line that answers it cannot be read.
+        """
+        if self.closed:
             raise MCPError(CONNECTION_CLOSED, "Connection closed")
         request_id: RequestId = opts["request_id"] if "request_id" in opts else self.mint()
         key = coerce_request_id(request_id)
@@ -102,7 +100,7 @@ class Outgoing:
         timeout = opts.get("timeout")
         try:
             with anyio.fail_after(timeout if timeout is not None else math.inf):
-                result: dict[str, Any] = _readable(await answer)
+                return await answer
         except TimeoutError:
             self._abandon(request_id, opts, f"timed out after {timeout}s")
             raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
@@ -111,7 +109,6 @@ class Outgoing:
             raise
         finally:
             self._open.pop(key, None)
-        return result
 
     def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
         if opts.get("cancel_on_abandon", True):
@@ -125,17 +122,18 @@ class Outgoing:
 
     # --- what comes back
 
-    def answered(self, message: Envelope) -> None:
-        """An answer has come; one that nobody waits for (any more) is dropped."""
+    def answered(self, message: Envelope) -> bool:
+        """An answer has come; one that nobody waits for (any more) is dropped. Whether somebody did."""
         if message.id is None:
-            return
+            return False
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
-            return
-        if message.error:
+            return False
+        if message.error and bytes(message.error) != _NULL:
             waiting.on_answer(None, _error(message.error))
         else:
             waiting.on_answer(message.result, None)
+        return True
 
     def progressed(self, raw: msgspec.Raw) -> None:
         """A progress notification has come."""
@@ -147,19 +145,20 @@ class Outgoing:
         if waiting is not None and waiting.on_progress is not None:
             waiting.on_progress(progress.progress, progress.total, progress.message)
 
-    def skipped(self, head: bytes, tail: bytes, error: Exception) -> None:
-        """A line was not read: fail the request that it answered, if it can be told which.
+    def skipped(self, head: bytes, tail: bytes, error: Exception) -> bool:
+        """A line was not read: fail the request that it answered. Whether it can be told which.
 
         `head` and `tail` are the line's ends.
         """
-        found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
-        key = _id_of(found[1]) if found else None
-        if key is not None and (waiting := self._open.pop(key, None)) is not None:
-            waiting.on_answer(None, error)
+        found = find_id(head, tail)
+        if found is None or (waiting := self._open.pop(coerce_request_id(found), None)) is None:
+            return False
+        waiting.on_answer(None, error)
+        return True
 
     def close(self) -> None:
         """No more answers will come: fail what is open."""
-        self._closed = True
+        self.closed = True
         opened, self._open = self._open, {}
         for one in opened.values():
             one.on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
@@ -173,20 +172,17 @@ def _error(raw: msgspec.Raw) -> MCPError:
     return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
 
 
-def _readable(raw: msgspec.Raw) -> Any:
-    """A result decoded. Raises MCPError where it cannot be."""
+def readable(raw: msgspec.Raw) -> dict[str, Any]:
+    """A result decoded; an absent or null one is empty. Raises MCPError where it cannot be."""
     try:
-        return msgspec.json.decode(raw)
+        result = msgspec.json.decode(raw) if raw else {}
     except (msgspec.DecodeError, RecursionError) as error:
         raise MCPError(INTERNAL_ERROR, f"the peer's answer cannot be read ({error})") from None
-
-
-def _id_of(raw: bytes) -> RequestId | None:
-    """The id that JSON holds; None for one that is none of ours, which are short."""
-    try:
-        return coerce_request_id(msgspec.json.decode(raw, type=int | str))
-    except msgspec.DecodeError:
-        return None
+    if result is None:
+        return {}
+    if not isinstance(result, dict):
+        raise MCPError(INTERNAL_ERROR, "the peer's answer is not an object")
+    return result
 
 
 def _into(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:

@@ -206,6 +206,21 @@ class Hostile:
         file = self.mcpx.server_folder(name) / "notes"
         return file.read_text("utf-8").splitlines() if file.exists() else []
 
+    async def noted(self, text: str, name: str = "s", *, within_s: float = ANSWER_S) -> bool:
+        """Wait until a scripted server has noted this; whether it did in time."""
+        with anyio.move_on_after(within_s):
+            while text not in self.notes(name):  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(LOOK_S)
+        return text in self.notes(name)
+
+    async def quiet(self, name: str = "s", *, within_s: float = ANSWER_S) -> int:
+        """Wait until a scripted server has noted nothing more for a second; how many lines it has noted."""
+        before = -1
+        with anyio.move_on_after(within_s):
+            while before != (before := len(self.notes(name))):  # noqa: ASYNC110 - as above
+                await anyio.sleep(1.0)
+        return before
+
     def starts(self, name: str = "s") -> int:
         """How often a scripted server was started."""
         return (self.mcpx.server_folder(name) / "starts").stat().st_size
@@ -230,11 +245,17 @@ class Hostile:
 
     @asynccontextmanager
     async def serving(
-        self, *, memory_mb: float | None = None, settings: dict[str, Any] | None = None, **servers: Any
+        self,
+        *,
+        memory_mb: float | None = None,
+        settings: dict[str, Any] | None = None,
+        may_leave: bool = False,
+        **servers: Any,
     ) -> AsyncIterator[tuple[Client, int]]:
         """An MCPX over standard streams with these servers: its client, and its process id.
 
-        Its memory is judged as the daemon's is. It is killed at the end.
+        Its memory is judged as the daemon's is. It is killed at the end. One that `may_leave` may have ended
+        in order: its client is taken to have left.
         """
         folder = self.mcpx.server_folder("serving")
         folder.mkdir()
@@ -251,7 +272,8 @@ class Hostile:
             await client.hello()
             memory = Memory(process.pid)
             yield client, process.pid
-            self.check(process.returncode is None, "MCPX over standard streams has ended")
+            right = {None, 0} if may_leave else {None}
+            self.check(process.returncode in right, "MCPX over standard streams has ended")
             if process.returncode is None:
                 self._judge_memory(memory.risen_mb(), memory_mb)
         finally:
@@ -345,6 +367,8 @@ async def _judged(
 ) -> AsyncIterator[Hostile]:
     """A stage; what every row promises is judged at its end, also where the row itself fails."""
     on = Hostile(seen, mcpx)
+    if not mcpx.runs():
+        raise McpxError(f"MCPX has ended at once with exit code {mcpx.exit_code()}")
     memory, log_began = Memory(mcpx.pid), mcpx.log.stat().st_size
     await anyio.to_thread.run_sync(mcpx.neighbour.order, "mark")
     try:

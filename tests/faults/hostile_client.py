@@ -31,7 +31,9 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def result(self) -> dict[str, Any]:
-        return dict(self.message.get("result") or {})
+        """Empty for an error, and for a result that is no object."""
+        result = self.message.get("result")
+        return result if isinstance(result, dict) else {}
 
     @property
     def error(self) -> int | None:
@@ -41,20 +43,24 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def code(self) -> str | None:
         """MCPX's word for what went wrong with a call."""
-        told = self.result.get("structuredContent") or {} if self.result.get("isError") else {}
-        return told.get("code")
+        return self._failure().get("code")
 
     @property
     def outcome(self) -> str | None:
-        told = self.result.get("structuredContent") or {} if self.result.get("isError") else {}
-        return told.get("outcome")
+        """Whether that call was sent."""
+        return self._failure().get("outcome")
+
+    def _failure(self) -> dict[str, Any]:
+        told = self.result.get("structuredContent") if self.result.get("isError") else None
+        return told if isinstance(told, dict) else {}
 
     @property
     def text(self) -> str:
         """The text of a result, or the message of an error."""
         if "error" in self.message:
             return str(self.message["error"].get("message"))
-        return "\n".join(block.get("text", "") for block in self.result.get("content", []))
+        blocks = self.result.get("content") or []
+        return "\n".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
 
     @property
     def in_words(self) -> str:
@@ -190,7 +196,14 @@ class HttpClient:
 
     async def open(self, message: Any, *, method: str = "POST", **headers: str) -> anyio.abc.SocketStream:
         """Send a request, and read nothing of its answer."""
-        body = b"" if message is None else json.dumps(message).encode()
+        if message is None:
+            body = b""
+        else:
+            body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        return await self.open_raw(body, method=method, **headers)
+
+    async def open_raw(self, body: bytes, *, method: str = "POST", **headers: str) -> anyio.abc.SocketStream:
+        """The same with any bytes as the body."""
         lines = [f"{name}: {value}" for name, value in {**self._headers, **headers}.items()]
         head = "\r\n".join([f"{method} /mcp HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", ""])
         stream = await anyio.connect_tcp("127.0.0.1", self.port)
@@ -232,6 +245,11 @@ class HttpClient:
         """Call a server's tool."""
         asked = {"server_name": server, "tool_name": tool, "arguments": arguments or {}}
         return await self.request("tools/call", {"name": "exec", "arguments": asked}, **more)
+
+    async def exec_raw(self, server: str, tool: str, arguments: bytes, **more: Any) -> Answer:
+        """The same, with arguments that no encoder writes."""
+        self._last_id += 1
+        return Answer((await self.post(exec_line(self._last_id, server, tool, arguments), **more))[1])
 
 
 def _unchunked(body: bytes) -> bytes:

@@ -116,11 +116,11 @@ class Mcpx:
             self.place = self._place()
             self._until_it_listens()
             self.neighbour = NeighbourCaller(self.place.socket)
-            self.neighbour.called(1, START_S)
+            self._until_it_serves()
+            self.first_size = traces.memory(self.pid)
         except BaseException:
             self.close()
             raise
-        self.first_size = traces.memory(self.pid)
 
     # --- its life
 
@@ -155,6 +155,11 @@ class Mcpx:
                 raise McpxError(f"MCPX does not start: {self.said()[-2000:]}")
             time.sleep(LOOK_S)
         joined.close()
+
+    def _until_it_serves(self) -> None:
+        report = self.neighbour.called(1, START_S)
+        if report["problems"] or not report["calls"] or not self.runs():
+            raise McpxError(f"MCPX does not serve its neighbour: {report} {self.said()[-1000:]}")
 
     def runs(self) -> bool:
         """Whether the process is there."""

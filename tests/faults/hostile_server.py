@@ -27,6 +27,11 @@ from typing import Any
 MODERN = "2026-07-28"
 CACHED = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 ABOUT = {"name": "hostile", "version": "1"}
+EMPTY = {
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
 ECHO = {"name": "echo", "inputSchema": {"type": "object"}}
 
 
@@ -84,6 +89,8 @@ class HostileServer:
             self.reply(request_id, {})
         elif method == "tools/list":
             self.reply(request_id, {"tools": self.tools})
+        elif method in EMPTY and method.partition("/")[0] in self.capabilities:
+            self.reply(request_id, {EMPTY[method]: []})
         elif method == "tools/call":
             self.say(request_id, f"{params.get('name')} by {os.getpid()}")
         else:

@@ -24,6 +24,7 @@ from tests.faults.hostile_client import Client
 
 faults = HostileFaults()
 PLAIN = {"type": "object"}
+GOOD = {"name": "echo", "description": "Says what it is given.", "inputSchema": PLAIN}
 LISTING = 40_000  # characters of MCPX's tool list: 4,000 tokens of catalogue, and what stands around it
 UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
@@ -41,19 +42,20 @@ async def listing(client: Client) -> str:
 
 @faults.row("a tool name of 200,000 letters")
 async def monstrous_name(on: Hostile) -> None:
-    servers = {f"good{n}": on.stdio(f"good{n}") for n in range(3)}
+    servers = {f"good{n}": on.stdio(f"good{n}", tools=[GOOD]) for n in range(3)}
     tools = [{"name": "x" * 200_000, "inputSchema": PLAIN}, {"name": "echo", "inputSchema": PLAIN}]
     await on.add(s=on.stdio(tools=tools), **servers)
     async with on.client() as client:
         shown = await listing(client)
         on.check(len(shown) < LISTING, f"the listing has {len(shown)} characters")
-        on.check(shown.count("echo") >= 4, f"the other servers' tools are not listed: {shown[:600]}")
+        whole = shown.count("Says what it is given")
+        on.check(whole == 3, f"the other servers' tools are not described: {shown[:600]}")
         on.answered(await client.exec("s", "echo"), "echo by")
 
 
 @faults.row("2,000 tools on one server")
 async def crowded_listing(on: Hostile) -> None:
-    servers = {f"good{n}": on.stdio(f"good{n}") for n in range(3)}
+    servers = {f"good{n}": on.stdio(f"good{n}", tools=[GOOD]) for n in range(3)}
     tools = [
         {"name": f"a_tool_with_a_name_{n}", "description": "x" * 200, "inputSchema": PLAIN}
         for n in range(2000)
@@ -62,7 +64,8 @@ async def crowded_listing(on: Hostile) -> None:
     async with on.client() as client:
         shown = await listing(client)
         on.check(len(shown) < LISTING, f"the listing has {len(shown)} characters")
-        on.check(shown.count("echo") >= 4, f"the other servers' tools are not listed: {shown[:600]}")
+        whole = shown.count("Says what it is given")
+        on.check(whole == 3, f"the other servers' tools are not described: {shown[:600]}")
         on.answered(await client.exec("s", "a_tool_with_a_name_1999"), "a_tool_with_a_name_1999 by")
 
 
@@ -191,7 +194,9 @@ async def endless_request(on: Hostile) -> None:
             for _ in range(70):
                 await client.send_bytes(b"x" * (1 << 20), within_s=5.0)
             await client.send_bytes(b'"}}\n')
-            message = json.loads(await client.line())
+            with anyio.fail_after(5.0):
+                while "method" in (message := json.loads(await client.line())):
+                    pass
             on.check("error" in message, f"not refused: {str(message)[:200]}")
             on.saw(f"JSON-RPC error {message.get('error', {}).get('code')}")
         except ConnectionError:

@@ -20,6 +20,7 @@ from supervisors.lifecycle import (
     Exited,
     Halt,
     Phase,
+    Proven,
     Ready,
     Recycle,
     Resume,
@@ -108,6 +109,17 @@ class Kernel(RuleBasedStateMachine):
             assert self.state.phase is Phase.UP
             self.up_since = self.now
             self.probed_at = float("-inf")
+
+    @precondition(lambda self: self.alive is not None)
+    @rule()
+    def proven(self):
+        """Real work forgives the failures, but only of a child that has been ready and is still wanted."""
+        before, commands = self.feed(Proven(self.alive))
+        assert commands == []
+        assert self.state.phase is before.phase
+        if before.phase is Phase.UP:
+            self.streak = 0
+        assert self.state.failures == self.streak
 
     @precondition(lambda self: self.alive is not None)
     @rule(cause=CAUSES, roll=ROLLS)
@@ -205,7 +217,7 @@ class Kernel(RuleBasedStateMachine):
     @rule(age=st.integers(1, 3), data=st.data())
     def something_stale(self, age, data):
         old = self.state.generation - min(age, self.state.generation)
-        fact = data.draw(st.sampled_from([Ready(old), Exited(old, Cause("old")), Due(old)]))
+        fact = data.draw(st.sampled_from([Ready(old), Proven(old), Exited(old, Cause("old")), Due(old)]))
         assert lifecycle.step(self.state, fact, now=self.now, roll=0.5) == (self.state, [])
 
     @rule(seconds=st.floats(0.01, 40))

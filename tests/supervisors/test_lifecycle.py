@@ -22,6 +22,7 @@ from supervisors.lifecycle import (
     Due,
     Exited,
     Phase,
+    Proven,
     Ready,
     Recycle,
     Spawn,
@@ -35,7 +36,7 @@ THOROUGH = settings(
     max_examples=300, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
 HUNTING = settings(
-    max_examples=600,
+    max_examples=2000,
     stateful_step_count=40,
     deadline=None,
     database=None,
@@ -95,6 +96,9 @@ MUTANTS = {
     "the wait is not jittered": changed_function("delay", lambda failures, _roll, b: delay(failures, 1.0, b)),
     "a demand ignores its interval": changed_row(Phase.WAITING, Demand, lifecycle._attempt),
     "a parked child takes every demand": changed_row(Phase.PARKED, Demand, lifecycle._attempt),
+    "work forgives nothing": changed_row(Phase.UP, Proven, None),
+    "a child that is not ready can prove itself": changed_row(Phase.STARTING, Proven, lifecycle._proven),
+    "work makes a stopping child ready again": changed_row(Phase.STOPPING, Proven, lifecycle._up),
     "a stop is lost while starting": changed_row(Phase.STARTING, Stop, None),
     "a stop does not halt": changed_row(Phase.UP, Stop, forget_to_halt),
     "a stop does not overtake a recycling": changed_row(Phase.STOPPING, Stop, None),
@@ -154,3 +158,14 @@ def test_thirty_healthy_seconds_forget_the_failures():
     assert state.failures == 1
     state, _ = drive(State(child="c"), *dying, (Due(2), 1), (Ready(3), 1), (Exited(3, Cause("x")), 30.9))
     assert state.failures == 3
+
+
+def test_work_that_was_done_forgets_the_failures_at_once():
+    dying = [(Start(), 0), (Exited(1, Cause("x")), 0), (Exited(2, Cause("x")), 0)]
+    proven = [*dying, (Due(2), 1), (Ready(3), 1), (Proven(3), 1)]
+    state, _ = drive(State(child="c"), *proven)
+    assert (state.phase, state.failures) == (Phase.UP, 0)
+    state, commands = drive(state, (Exited(3, Cause("x")), 1))
+    assert (state.phase, state.failures, commands[-1]) == (Phase.STARTING, 1, Spawn(4))
+    state, _ = drive(state, (Ready(4), 1), (Proven(3), 1), (Exited(4, Cause("x")), 1))
+    assert state.failures == 2  # what an earlier one did proves nothing for this one

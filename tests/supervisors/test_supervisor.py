@@ -159,6 +159,24 @@ def test_recycling_is_no_failure(virtual):
     virtual(supervised(main))
 
 
+def test_a_child_that_works_between_its_deaths_is_back_at_once_each_time(virtual):
+    async def main(supervisor, recorder):
+        async def works_and_dies(incarnation):
+            incarnation.ready()
+            await anyio.sleep(1)
+            if incarnation.generation <= 20:
+                incarnation.proven()
+            raise RuntimeError("worn out")
+
+        policy = Policy(backoff=Backoff(initial=2), parking=Parking(after=3))
+        supervisor.add(ChildSpec(name="p", run=works_and_dies, policy=policy))
+        await recorder.wait_for(ChildParked)
+        pauses = [event.retry_in for event in recorder.of(ChildFailed)]
+        assert pauses == [0] * 20 + [2]
+
+    virtual(supervised(main))
+
+
 def test_siblings_go_down_together_and_start_in_order(virtual):
     async def main(supervisor, recorder):
         patients = {name: Patient() for name in "abc"}

@@ -13,7 +13,7 @@ import pytest
 from mcpx.catalog.model import State
 from mcpx.gateway.pages import PAGE
 from mcpx.upstream.describing import AT_A_TIME
-from mcpx.upstream.listing import PAGE_CAP
+from mcpx.upstream.pages import PAGE_CAP
 from tests.mcpx.native.behind import behind
 from tests.mcpx.scripted import QUICK, config_of
 
@@ -46,11 +46,13 @@ async def test_five_thousand_resources_are_read_whole_and_listed_in_pages(ears, 
 
 
 async def test_a_list_of_resources_that_never_ends_is_stopped_and_says_so(ears):
-    server = many(ears, 0, 1, "endless", restart={**QUICK, "park_after": 1})
-    async with behind(config_of({"a": server})) as mcpx:
-        await mcpx.watch.becomes(State.PARKED, "a")
-        cause = mcpx.hub.upstreams["a"].info().cause
-        assert cause == f"the server's list of resources does not end: stopped after {PAGE_CAP} pages"
+    async with behind(config_of({"a": many(ears, 0, 1, "endless")})) as mcpx:
+        assert mcpx.watch.state("a") is State.READY
+        assert await mcpx.watch.text("hi", server="a") == "hi"
+        (left_out,) = mcpx.hub.upstreams["a"].info().left_out
+        assert left_out.kind == "resources/list"
+        reason = f"the server's list of resources does not end: stopped after {PAGE_CAP} pages"
+        assert left_out.reason == reason
         assert len(ears.of("listed")) == PAGE_CAP
 
 

@@ -47,10 +47,10 @@ async def test_a_list_without_an_end_is_told_as_such(kind):
     assert "list of tools does not end" in await cause(endless=kind)
 
 
-async def test_tools_that_are_not_mcp_are_told_as_such(tmp_path):
+async def test_a_list_of_tools_that_is_no_list_is_told_as_such(tmp_path):
     tools = tmp_path / "tools.json"
-    tools.write_text('[{"name": 3}]')
-    assert "the server's answer is not MCP" in await cause(tools=str(tools))
+    tools.write_text('{"name": 3}')
+    assert "the server's answer has no list of tools" in await cause(tools=str(tools))
 
 
 @pytest.mark.parametrize(
