@@ -21,6 +21,7 @@ from mcpx.catalog.model import JSON
 from mcpx.compression import JSONText, read_json
 from mcpx.config.place import kind_of
 from mcpx.errors import CallError, Code
+from mcpx.large_results import essential_contents, essentials, is_dense
 
 _METHOD: Final = 64  # characters of a method in an error; the protocol's own have half of that
 _METHODS: Final = 8  # named in an error
@@ -74,6 +75,26 @@ def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
     return value
 
 
+def read_tool_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
+    """The result of a `tools/call`, decoded; of one that is too dense for that, its essentials.
+
+    Raises as `read_result` does.
+    """
+    if is_dense(raw) and (read := essentials(raw, server)) is not None:
+        return read
+    return read_result(raw, server=server)
+
+
+def read_resource_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
+    """The result of a `resources/read`, decoded; of one that is too dense for that, its essentials.
+
+    Raises as `read_result` does.
+    """
+    if is_dense(raw) and (read := essential_contents(raw, server)) is not None:
+        return read
+    return read_result(raw, server=server)
+
+
 def _questions(result: JSON, server: str) -> CallError:
     """What to raise for a result that asks: InputRequired, unless it does not ask as the protocol has it."""
     asked, state = result.get("inputRequests"), result.get("requestState")
@@ -84,7 +105,9 @@ def _questions(result: JSON, server: str) -> CallError:
     return InputRequired(result, server)
 
 
-def shape_tool_result(raw: JSON, *, toon: bool, toon_min_size: int, server: str = "") -> Shaped:
+def shape_tool_result(
+    raw: JSON, *, toon: bool, toon_min_size: int, is_large: bool = False, server: str = ""
+) -> Shaped:
     """Shape the raw result of a `tools/call`: `{content, structuredContent?, isError?, _meta?}`.
 
     An upstream error passes through as it is. Otherwise a text block that is JSON becomes TOON where that
@@ -92,14 +115,17 @@ def shape_tool_result(raw: JSON, *, toon: bool, toon_min_size: int, server: str 
     own, or else what the JSON text blocks hold: one value, or `{"result": [values]}` of several. Values
     that are not objects stand under `result`, because older protocol revisions know objects only.
 
+    A result that `is_large` is not read: its text is passed on, JSON or not.
+
     Raises CallError (`protocol_error`) where `content` is not a list of blocks.
     """
     blocks = _list_of_objects(raw.get("content", []), "content", server)
     given = raw.get("structuredContent")
-    if raw.get("isError"):
-        shown, value = blocks, given
-    elif not blocks and given is not None:
+    if not blocks and given is not None and not raw.get("isError"):
+        toon = toon and not is_large
         shown, value = [_text_block_of(given, toon=toon, min_size=toon_min_size)], given
+    elif raw.get("isError") or is_large:
+        shown, value = blocks, given
     else:
         sources = [_json_of(block) for block in blocks]
         min_size = toon_min_size if toon else None
@@ -183,7 +209,7 @@ def _as_object(value: Any) -> JSON | None:
 def _text_block_of(value: Any, *, toon: bool, min_size: int) -> JSON:
     """A text block that holds `value`, as compact JSON or as TOON, as any text block from an upstream."""
     block = {"type": "text", "text": msgspec.json.encode(value).decode()}
-    return _shortened(block, _json_of(block), min_size if toon else None)
+    return _shortened(block, _json_of(block), min_size) if toon else block
 
 
 def _item_value(item: JSON, uri: str, server: str) -> str | JSON:

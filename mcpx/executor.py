@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from mcpx.catalog.model import JSON, ToolInfo
-from mcpx.content import Shaped, read_result, shape_tool_result
+from mcpx.config.model import TOON_MAX_SIZE
+from mcpx.content import Shaped, read_tool_result, shape_tool_result
 from mcpx.errors import CallError, Outcome, internal_error
+from mcpx.large_results import is_large
 from mcpx.observe.contained import contain
 from mcpx.registry import Registry
 from mcpx.upstream.queue import RawReply
@@ -28,7 +30,9 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
     server_name: str
     tool_name: str
     raw: JSON
-    """The upstream's result, unaltered: `{content, structuredContent?, isError?}`."""
+    """The upstream's result, unaltered: `{content, structuredContent?, isError?}`.
+
+    Of one that is too large to be read, the essentials (`mcpx.large_results`)."""
     shaped: Shaped
 
     @property
@@ -72,15 +76,17 @@ class Executor:
         *,
         toon: bool = True,
         toon_min_size: int = 0,
+        toon_max_size: int = TOON_MAX_SIZE,
     ) -> None:
         self._registry = registry
         self._checker = checker or ArgumentChecker()
-        self.configure(toon=toon, toon_min_size=toon_min_size)
+        self.configure(toon=toon, toon_min_size=toon_min_size, toon_max_size=toon_max_size)
 
-    def configure(self, *, toon: bool, toon_min_size: int) -> None:
+    def configure(self, *, toon: bool, toon_min_size: int, toon_max_size: int) -> None:
         """Shape results by these settings from now on."""
         self._toon = toon
         self._toon_min_size = toon_min_size
+        self._toon_max_size = toon_max_size
 
     def dispatch(
         self,
@@ -131,9 +137,13 @@ class Executor:
 
     def shape(self, server_name: str, tool_name: str, result: msgspec.Raw) -> ExecutionResult:
         """The upstream's result in the form for model and program. Raises CallError `protocol_error`."""
-        raw = read_result(result, server=server_name)
+        raw = read_tool_result(result, server=server_name)
         shaped = shape_tool_result(
-            raw, toon=self._toon, toon_min_size=self._toon_min_size, server=server_name
+            raw,
+            toon=self._toon,
+            toon_min_size=self._toon_min_size,
+            is_large=is_large(result, self._toon_max_size),
+            server=server_name,
         )
         return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
 

@@ -80,7 +80,9 @@ class Hub:
         before, self._secretive = self._secretive, list(config.servers.values())
         hide(redactor_of(*before, *self._secretive))  # those that are replaced may be on their way out
         self.executor.configure(
-            toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size
+            toon=config.toon_compression_enabled,
+            toon_min_size=config.toon_compression_min_size,
+            toon_max_size=config.toon_compression_max_size,
         )
         self._inspector.configure(
             schema_compression=config.schema_compression_enabled,

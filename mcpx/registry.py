@@ -13,7 +13,7 @@ from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
 from mcpx.catalog.suggest import unknown_resource, unknown_server, unknown_tool
 from mcpx.catalog.uris import problem_with
-from mcpx.content import read_result, resource_value
+from mcpx.content import read_resource_result, resource_value
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.caller import Client
@@ -137,5 +137,5 @@ class Registry:
         await self.upstream(server_name).await_catalogue()
         reply = RawReply()
         self.submit_read(server_name, uri, reply)
-        raw = read_result(await reply.wait(), server=server_name)
+        raw = read_resource_result(await reply.wait(), server=server_name)
         return resource_value(raw, uri=uri, server=server_name)

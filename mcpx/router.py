@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.content import Shaped, read_result, shape_resource
+from mcpx.content import Shaped, read_resource_result, shape_resource
 from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.executor import ExecutionResult, Executor
 from mcpx.inspection import Inspector
@@ -155,4 +155,4 @@ class Router:
         """Read a resource."""
         await self._registry.upstream(server_name).await_catalogue()
         raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, Origin(client=client)))
-        return shape_resource(read_result(raw, server=server_name), uri=uri, server=server_name)
+        return shape_resource(read_resource_result(raw, server=server_name), uri=uri, server=server_name)

@@ -14,9 +14,9 @@ from urllib.parse import unquote
 
 from mcpx.catalog.model import Catalogue
 from mcpx.catalog.templates import any_fits
+from mcpx.text import holds_controls
 
 LONGEST: Final = 65_536  # characters of a URI that is looked at
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}+(?=:)")  # possessive: it never goes back
 _DECODINGS: Final = 4  # `%25252e` is a dot too, for somebody who decodes three times
 
@@ -31,7 +31,7 @@ def problem_with(uri: str, catalogue: Catalogue) -> str | None:
     if len(uri) > LONGEST:
         return f"it is longer than {LONGEST} characters"
     plain = _decoded(uri)
-    if _CONTROL.search(plain):
+    if holds_controls(plain):
         return "it holds control characters"
     if _steps_up(plain):
         return "it steps out of its folder"

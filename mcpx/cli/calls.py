@@ -14,6 +14,9 @@ from typing import Any
 
 import click
 
+from mcpx.cli.printing import echo
+from mcpx.text import one_line, shown_uri
+
 JSON = dict[str, Any]
 
 _config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
@@ -128,10 +131,10 @@ def _ask(config_path: str | None, asked: JSON) -> JSON:
 
 def _show(shaped: JSON, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(shaped, indent=2, ensure_ascii=False))
+        echo(json.dumps(shaped, indent=2, ensure_ascii=False))
         return
     for block in shaped["content"]:
-        click.echo(block["text"] if block.get("type") == "text" else _media(block), err=shaped["isError"])
+        echo(block["text"] if block.get("type") == "text" else _media(block), err=shaped["isError"])
 
 
 def _media(block: JSON) -> str:
@@ -145,27 +148,30 @@ def _media(block: JSON) -> str:
 def _show_servers(servers: list[JSON], *, as_json: bool) -> None:
     if as_json:
         plain = [{key: value for key, value in each.items() if key != "described"} for each in servers]
-        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+        echo(json.dumps(plain, indent=2, ensure_ascii=False))
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("server", "state", "tools", "resources", "title", box=None, pad_edge=False)
     for each in servers:
         counts = str(each["tools"]), str(each["resources"])
-        table.add_row(each["name"], each["described"], *counts, each.get("title") or "")
+        said = [one_line(each[field] or "") for field in ("name", "described")]
+        table.add_row(*map(Text, (*said, *counts, one_line(each.get("title") or ""))))
     width = None if sys.stdout.isatty() else 200  # a pipe has no width of its own
     Console(width=width).print(table)
 
 
 def _show_resources(found: dict[str, list[JSON]], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     for name, items in found.items():
         for item in items:
             size = item.get("size")
             details = ", ".join(str(d) for d in (item.get("mime_type"), size and f"{size} bytes") if d)
-            click.echo(f"{name}  {item['uri']}  {item['name']}" + (f"  ({details})" if details else ""))
+            line = f"{name}  {shown_uri(item['uri'])}  {one_line(item['name'])}"
+            echo(line + (f"  ({one_line(details)})" if details else ""))
     if not any(found.values()):
         click.echo("no resources", err=True)

@@ -6,6 +6,8 @@ import json
 
 import click
 
+from mcpx.cli.printing import echo
+
 
 @click.command(short_help="Check a configuration.")
 @click.argument("config", required=False, type=click.Path())
@@ -24,16 +26,14 @@ def check(config: str | None, as_json: bool) -> None:  # noqa: FBT001 - click pa
             for server in loaded.servers.values()
         ]
         report = {"source": loaded.source, "servers": servers, "notices": loaded.notices}
-        click.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
-    click.echo(f"{loaded.source}: {len(loaded.servers)} server{'s' if len(loaded.servers) != 1 else ''}")
+    echo(f"{loaded.source}: {len(loaded.servers)} server{'s' if len(loaded.servers) != 1 else ''}")
     for server in loaded.servers.values():
         state = f"disabled: {server.disabled}" if server.disabled else "ok"
-        click.secho(
-            f"  {server.name} ({server.transport.kind}): {state}", fg="yellow" if server.disabled else None
-        )
+        echo(f"  {server.name} ({server.transport.kind}): {state}", fg="yellow" if server.disabled else None)
     for notice in loaded.notices:
-        click.secho(f"  note: {notice}", fg="yellow")
+        echo(f"  note: {notice}", fg="yellow")
 
 
 @click.group(short_help="About the configuration file.")
@@ -46,4 +46,4 @@ def schema() -> None:
     """Print the JSON Schema of the configuration: every setting, with its default."""
     from mcpx.config import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))

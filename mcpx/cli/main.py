@@ -15,6 +15,7 @@ from mcpx.cli.calls import exec_tool, inspect, resources
 from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
+from mcpx.cli.printing import echo
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.errors import ConfigError, MCPXError
@@ -30,7 +31,7 @@ class Cli(click.Group):
         try:
             return super().invoke(ctx)
         except MCPXError as error:
-            click.secho(f"mcpx: {error}", err=True, fg="red")
+            echo(f"mcpx: {error}", err=True, fg="red")
             sys.exit(USAGE if isinstance(error, ConfigError) else 1)
 
 

@@ -9,12 +9,14 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 from rich.console import Console
+from rich.text import Text
 
 from mcpx.config import Config, load
 from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub, open_hub
 from mcpx.meeting import check_state_folder
 from mcpx.observe.log import configure
+from mcpx.text import one_line
 
 
 def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, Any]:
@@ -57,5 +59,5 @@ async def _wait(hub: Hub) -> None:
         return
     console = Console(stderr=True)
     waiting = [name for name, up in hub.upstreams.items() if up.config.disabled is None]
-    with console.status(f"starting {', '.join(waiting)} ..."):
+    with console.status(Text(one_line(f"starting {', '.join(waiting)} ..."))):
         await hub.settled(seconds)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from mcpx.cli.daemon import with_config
+from mcpx.cli.printing import echo
 from mcpx.cli.tail import LINES
 
 WATCH_S = 1.0  # between two looks
@@ -40,7 +41,7 @@ def reload_config(config_path: str | None) -> None:
     told = _ask(config_path, {"mcpx": "reload"}, within=RELOAD_S)
     for what, names in told.items():
         if names or what in {"added", "removed", "changed", "untouched"}:
-            click.echo(f"{what.replace('_', ' ')}: {', '.join(names) or 'none'}")
+            echo(f"{what.replace('_', ' ')}: {', '.join(names) or 'none'}")
 
 
 @click.command(short_help="Restart one server.")
@@ -49,7 +50,7 @@ def reload_config(config_path: str | None) -> None:
 def restart(server: str, config_path: str | None) -> None:
     """End a SERVER of the daemon and start it again, whatever its state."""
     told = _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_S)
-    click.echo(f"restarted {server}: {told['state']}")
+    echo(f"restarted {server}: {told['state']}")
 
 
 @click.command(short_help="What a server says on standard error.")
@@ -85,7 +86,7 @@ def _ask(config_path: str | None, asked: dict[str, Any], within: float = 10.0) -
 
 def _show(told: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
     from mcpx.cli.status_table import show
 

@@ -1,13 +1,13 @@
 """The table of `mcpx status`: a status as something that rich prints, and that fits 80 cells.
 
 `render` is pure. Colours are styles, so a console that is no terminal prints none. Everything that servers
-and users said (names, causes) is printed as it is, never read as markup; control characters are left out, and
-what is long is cut with an ellipsis. `ready x3` is a server with three sessions that belong to a client each.
+and users said (names, causes) is printed as it is, never read as markup; what would harm a terminal is left
+out, and what is long is cut with an ellipsis. `ready x3` is a server with three sessions that belong to a
+client each.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpx.status import ServerStatus, Status
+from mcpx.text import one_line
 
 STYLES: Final = {
     "ready": "green",
@@ -35,7 +36,6 @@ DAY: Final = 24 * HOUR
 THOUSANDS_FROM: Final = 10_000
 MILLIONS_FROM: Final = 1_000_000
 PRECISE_MS: Final = 100.0  # from here on nobody asks for a tenth
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def show(told: dict[str, Any]) -> None:
@@ -87,12 +87,12 @@ def _row(server: ServerStatus) -> list[Text]:
     )
     own = f" x{server.sessions}" if server.sessions else ""
     state = Text(server.state + own, style=STYLES.get(server.state, ""))
-    return [Text(plain(server.name)), state, *map(Text, cells)]
+    return [Text(one_line(server.name)), state, *map(Text, cells)]
 
 
 def _causes(servers: list[ServerStatus]) -> list[Text]:
     """Why servers are not ready, and what the ready ones failed with last: a line each, cut at the end."""
-    names = [_cut(plain(server.name)) for server in servers]
+    names = [_cut(one_line(server.name)) for server in servers]
     width = max(map(cell_len, names))
     return [
         Text(set_cell_size(name, width) + "  ", no_wrap=True, overflow="ellipsis").append(*_cause(server))
@@ -106,16 +106,11 @@ def _cause(server: ServerStatus) -> tuple[str, str]:
     if server.next_attempt_in_s is not None:
         lead = f"next attempt in {duration(server.next_attempt_in_s)}: "
     style = "dim" if is_past else STYLES.get(server.state, "")
-    return lead + plain(server.last_error or ""), style
+    return lead + one_line(server.last_error or ""), style
 
 
 def _cut(name: str) -> str:
     return name if cell_len(name) <= LONGEST_NAME else set_cell_size(name, LONGEST_NAME - 1) + "…"
-
-
-def plain(text: str) -> str:
-    """One line without control characters: a terminal would obey them."""
-    return _CONTROL.sub(" ", text).strip()
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The end of a log file on standard output, and what is added to it."""
+"""The end of a log file on standard output, and what is added to it; escaped on a terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from mcpx.cli.printing import RawOutput
 from mcpx.errors import MCPXError
 
 LINES: Final = 100  # shown unless told otherwise
@@ -23,10 +24,11 @@ def show(path: Path, *, lines: int, follow: bool) -> None:
     """
     try:
         with path.open("rb") as log:
-            _last(log, lines)
+            output = RawOutput()
+            _last(log, lines, output)
             identity = _identity(path)
             while follow:
-                _rest(log)
+                _rest(log, output)
                 time.sleep(FOLLOW_S)
                 if _identity(path) not in {identity, None}:
                     break
@@ -37,17 +39,15 @@ def show(path: Path, *, lines: int, follow: bool) -> None:
     show(path, lines=sys.maxsize, follow=True)
 
 
-def _last(log: BinaryIO, lines: int) -> None:
+def _last(log: BinaryIO, lines: int, output: RawOutput) -> None:
     size = os.fstat(log.fileno()).st_size
     log.seek(max(0, size - FURTHEST))
-    sys.stdout.buffer.write(b"".join(log.readlines()[-lines:]))
-    sys.stdout.buffer.flush()
+    output.write(b"".join(log.readlines()[-lines:]))
 
 
-def _rest(log: BinaryIO) -> None:
+def _rest(log: BinaryIO, output: RawOutput) -> None:
     if more := log.read():
-        sys.stdout.buffer.write(more)
-        sys.stdout.buffer.flush()
+        output.write(more)
 
 
 def _identity(path: Path) -> int | None:

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+TOON_MAX_SIZE = 1024 * 1024  # bytes; what TOON costs on it leaves the others their 100 ms
 StructuredContent = Literal["auto", "always", "never"]
 Sessions = Literal["shared", "per_client"]
 
@@ -143,7 +144,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
     `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
-    `max_description_len` and `toon_compression_min_size` are characters, `max_message_bytes` is bytes.
+    `max_description_len` and `toon_compression_min_size` are characters, `toon_compression_max_size` and
+    `max_message_bytes` are bytes.
     """
 
     source: str
@@ -153,6 +155,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     max_description_len: int = 300
     toon_compression_enabled: bool = True
     toon_compression_min_size: int = 0
+    toon_compression_max_size: int = TOON_MAX_SIZE
     catalog_token_budget: int = 4000
     include_structured_content: StructuredContent = "auto"
     startup_wait: float = 3.0

@@ -25,6 +25,7 @@ _HINTS: Final = {
 _SIMILAR: Final = 0.8
 _LONGEST_TYPO: Final = 40
 _PLACES_SHOWN: Final = 3
+_MOST_GUESSES: Final = 50  # of one configuration
 
 
 def similar(key: str, known: Iterable[str]) -> str | None:
@@ -47,6 +48,7 @@ class Notices:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._unused: dict[str, list[str]] = {}
+        self._guesses = 0
 
     def say(self, at: Place, remark: str) -> None:
         """Remark on one place."""
@@ -65,10 +67,15 @@ class Notices:
                 continue
             if key in elsewhere:
                 self.say(at.key(key), "this setting works at the top level only")
-            elif meant := similar(key, known):
+            elif self._guess() and (meant := similar(key, known)):
                 self.say(at.key(key), f"unknown key, has no effect; did you mean {quote(meant)}?")
             else:
                 self._unused.setdefault(key, []).append(at.path)
+
+    def _guess(self) -> bool:
+        """Whether to guess what one more key was meant to be: a guess takes half a millisecond."""
+        self._guesses += 1
+        return self._guesses <= _MOST_GUESSES
 
     def lines(self) -> tuple[str, ...]:
         """All remarks: a line each for places, then a line for each unused key."""

@@ -6,12 +6,12 @@ this package. Promises that what it writes is one printable line.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
 from mcpx.errors import ConfigError
+from mcpx.text import quoted
 
 _NAME_SHOWN = 60
 """Characters of a name in a message; more would bury the message."""
@@ -20,7 +20,7 @@ _NAME_SHOWN = 60
 def quote(name: str) -> str:
     """The name in double quotes, escaped where it would not print, cut where it is long."""
     cut = name if len(name) <= _NAME_SHOWN else name[: _NAME_SHOWN - 3] + "..."
-    return json.dumps(cut, ensure_ascii=not cut.isprintable())
+    return quoted(cut)
 
 
 def kind_of(value: Any) -> str:

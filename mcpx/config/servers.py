@@ -7,7 +7,6 @@ one `ServerConfig`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from mcpx.config.settings import FOR_EACH_SERVER, TOP_LEVEL, keys, nested_groups
 from mcpx.config.strings import KEYS, Surroundings
 from mcpx.config.transport import TYPE_KEYS, read_transport
 from mcpx.config.values import Flag, Text
+from mcpx.text import holds_controls
 
 DISABLED: Final = "disabled in the configuration"
 
@@ -32,8 +32,6 @@ SWITCHES: Final = {
 
 ENTRY_KEYS: Final = (*KEYS, *TYPE_KEYS, *SWITCHES, *keys(FOR_EACH_SERVER))
 TOP_LEVEL_KEYS: Final = (*FORMS, *keys(TOP_LEVEL))
-
-_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -125,7 +123,7 @@ def _listed(value: Any, at: Place) -> Iterator[Entry]:
 def _check_name(name: str, at: Place) -> None:
     if not name.strip():
         raise at.error("the name of a server cannot be empty")
-    if _UNPRINTABLE.search(name):
+    if holds_controls(name):
         raise at.error("the name of a server cannot hold control characters or line breaks")
 
 

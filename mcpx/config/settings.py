@@ -169,6 +169,12 @@ GENERAL: Final = Group(
             "Results of fewer characters than this go through as they came.",
         ),
         _same(
+            "toon_compression_max_size",
+            Whole(0, _GIB),
+            "Results of more bytes than this go through as they came, and have no structuredContent but the"
+            " server's own: reading them would hold up the others.",
+        ),
+        _same(
             "catalog_token_budget",
             _COUNT,
             "Tokens that the list of servers and tools may take in a description.",

@@ -23,7 +23,7 @@ from mcpx.gateway import inputs, tools
 from mcpx.gateway.askable import StreamCaller, capabilities_of
 from mcpx.gateway.clients import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
-from mcpx.gateway.shaping import Shaper
+from mcpx.gateway.shaping import Shaper, shaper_for
 from mcpx.hub import Hub
 from mcpx.observe.contained import contain
 from mcpx.router import Exec, Read
@@ -219,9 +219,7 @@ class FastLane:
     def _reconfigure(self, config: Config) -> None:
         """The configuration was reloaded: shape answers by the new one."""
         self._config = config
-        self._shaper = Shaper(
-            toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size
-        )
+        self._shaper = shaper_for(config)
 
     def _client_name(self, meta: _Meta | None) -> str | None:
         if meta is not None and meta.client_info is not None:

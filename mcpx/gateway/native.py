@@ -26,7 +26,7 @@ from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import LONGEST, offered_prompt, offered_uri, own_prompt, own_uri
 from mcpx.catalog.suggest import nearest
 from mcpx.catalog.uris import is_offered
-from mcpx.content import read_result, resource_value
+from mcpx.content import read_resource_result, read_result, resource_value
 from mcpx.errors import CallError
 from mcpx.gateway import native_forms as forms
 from mcpx.gateway import slow_lane
@@ -35,6 +35,7 @@ from mcpx.gateway.pages import BadCursorError, page_of
 from mcpx.gateway.subscribers import Subscribers, Target
 from mcpx.hub import Hub
 from mcpx.router import Forward, Read
+from mcpx.text import shown_name
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.requests import Complete, GetPrompt
 
@@ -118,7 +119,7 @@ class Native:
         server = target.upstream.name
 
         def shape(raw: msgspec.Raw) -> JSON:
-            read = read_result(raw, server=server)
+            read = read_resource_result(raw, server=server)
             resource_value(read, uri=target.own, server=server)  # every item has text, or valid base64
             return _UNCACHED | forms.contents(read, target.shown)
 
@@ -209,8 +210,8 @@ class Native:
                 for info in known.prompts
             ],
         )
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise MCPError(INVALID_PARAMS, f"Unknown prompt: {offered}{hint}", {"did_you_mean": near})
+        hint = f"; did you mean {' or '.join(map(shown_name, near))}?" if near else ""
+        raise MCPError(INVALID_PARAMS, f"Unknown prompt: {shown_name(offered)}{hint}", {"did_you_mean": near})
 
     async def _complete(self, ctx: Context, params: mcp_types.CompleteRequestParams) -> JSON:
         ref: JSON = params.ref.model_dump(by_alias=True, mode="json", exclude_none=True)

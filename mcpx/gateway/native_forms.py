@@ -1,7 +1,8 @@
 """Catalogue entries and upstream answers as the native lists and reads show them: pure.
 
 Everything that the upstream gave is there under the protocol's own names; only what names a resource or
-prompt is put into MCPX's namespace.
+prompt is put into MCPX's namespace. Titles and descriptions, which are there to be read, lose what would harm
+a reader (`mcpx.text`); names and values do not.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, present
 from mcpx.catalog.naming import offered_prompt, offered_uri
+from mcpx.text import is_clean, paragraphs
 
 Shown = Callable[[str], str]
 """How the client knows a URI of the server."""
@@ -21,8 +23,8 @@ def resource(info: ResourceInfo) -> JSON:
     return present(
         uri=offered_uri(info.server_name, info.uri),
         name=info.name,
-        title=info.title,
-        description=info.description,
+        title=_clean(info.title),
+        description=_clean(info.description),
         mimeType=info.mime_type,
         size=info.size,
         annotations=info.annotations,
@@ -36,8 +38,8 @@ def template(info: TemplateInfo) -> JSON:
     return present(
         uriTemplate=offered_uri(info.server_name, info.uri_template),
         name=info.name,
-        title=info.title,
-        description=info.description,
+        title=_clean(info.title),
+        description=_clean(info.description),
         mimeType=info.mime_type,
         annotations=info.annotations,
         icons=info.icons,
@@ -49,12 +51,22 @@ def prompt(info: PromptInfo) -> JSON:
     """An entry of `prompts/list`."""
     return present(
         name=offered_prompt(info.server_name, info.name),
-        title=info.title,
-        description=info.description,
-        arguments=info.arguments,
+        title=_clean(info.title),
+        description=_clean(info.description),
+        arguments=None if info.arguments is None else [_clean_argument(one) for one in info.arguments],
         icons=info.icons,
         _meta=info.meta,
     )
+
+
+def _clean(text: str | None) -> str | None:
+    """A title or a description: as it came, unless something in it harms a reader."""
+    return text if text is None or is_clean(text.replace("\r\n", "\n")) else paragraphs(text)
+
+
+def _clean_argument(argument: JSON) -> JSON:
+    said = {name: _clean(argument[name]) for name in ("title", "description") if argument.get(name)}
+    return argument | said if said else argument
 
 
 def contents(read: JSON, shown: Shown) -> JSON:

@@ -20,7 +20,7 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.describe import INSTRUCTIONS, describe
 from mcpx.catalog.model import JSON
 from mcpx.catalog.suggest import nearest
-from mcpx.content import Shaped, read_result, shape_resource
+from mcpx.content import Shaped, read_resource_result, shape_resource
 from mcpx.errors import CallError
 from mcpx.gateway import slow_lane, tools
 from mcpx.gateway.askable import client_of
@@ -126,7 +126,7 @@ class GatewayServer(Server[Any]):
 
     async def _read(self, ctx: Context, server: str, uri: str) -> Shaped | JSON:
         def shape(raw: msgspec.Raw) -> Shaped:
-            return shape_resource(read_result(raw, server=server), uri=uri, server=server)
+            return shape_resource(read_resource_result(raw, server=server), uri=uri, server=server)
 
         return await slow_lane.run(self._hub, ctx, Read(server, uri), shape)
 

@@ -2,7 +2,8 @@
 
 The same rules as `mcpx.content` and `mcpx.gateway.tools`, which do the work whenever a result holds JSON that
 may become TOON. A result that holds none (plain text, images, errors) goes out in the pieces in which it
-came, so that ten megabytes of text are neither parsed nor copied. `stamp` is the `_meta` that results of the
+came, so that ten megabytes of text are neither parsed nor copied; so does one that is too large to be read
+(`mcpx.large_results`). `stamp` is the `_meta` that results of the
 2026-07-28 revision carry, or None for a client of an older one.
 """
 
@@ -13,15 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx import large_results
 from mcpx.catalog.model import JSON
-from mcpx.content import read_result, shape_resource, shape_tool_result
+from mcpx.config import Config
+from mcpx.config.model import TOON_MAX_SIZE
+from mcpx.content import read_resource_result, read_result, shape_resource, shape_tool_result
 from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.gateway import tools
+from mcpx.large_results import is_given, structured_content
 from mcpx.router import Exec, Message, Read
 from mcpx.wire.envelope import Bytes
 
 _NOTHING: Final = msgspec.Raw()
-_OPENING_BRACE: Final = ord("{")
 _LARGE: Final = 16384  # bytes; below, decoding costs less than looking
 _HEAD: Final = 256
 _USUAL_TEXT: Final = re.compile(rb'\s*\{\s*(?:"type"\s*:\s*"text"\s*,\s*)?"text"\s*:\s*"')
@@ -49,15 +53,20 @@ _encode = msgspec.json.Encoder().encode
 class Shaper:
     """Makes the `result` of answers. Settings as in the configuration."""
 
-    def __init__(self, *, toon: bool, toon_min_size: int) -> None:
+    def __init__(self, *, toon: bool, toon_min_size: int, toon_max_size: int = TOON_MAX_SIZE) -> None:
         self._toon = toon
         self._toon_min_size = toon_min_size
+        self._toon_max_size = toon_max_size
 
     def tool(
         self, message: Message, raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
     ) -> list[Bytes]:
         """The result of a tool. Raises CallError `protocol_error` where it is not MCP."""
-        pieces = _passed_through(raw, structured=structured, stamp=stamp)
+        pieces = (
+            large_results.pieces(raw, structured=structured, stamp=stamp, server=message.server_name)
+            if large_results.is_large(raw, self._toon_max_size)
+            else _passed_through(raw, structured=structured, stamp=stamp)
+        )
         if pieces is not None:
             return pieces
         result = read_result(raw, server=message.server_name)
@@ -70,7 +79,13 @@ class Shaper:
         self, message: Read, raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
     ) -> list[Bytes]:
         """The result of the resources tool. Raises CallError `protocol_error` where it is not MCP."""
-        result = read_result(raw, server=message.server_name)
+        if large_results.is_large(raw, self._toon_max_size):
+            pieces = large_results.resource_pieces(
+                raw, uri=message.uri, structured=structured, stamp=stamp, server=message.server_name
+            )
+            if pieces is not None:
+                return pieces
+        result = read_resource_result(raw, server=message.server_name)
         shaped = shape_resource(result, uri=message.uri, server=message.server_name)
         return _encoded(tools.result(shaped, structured=structured), stamp)
 
@@ -91,6 +106,15 @@ class Shaper:
         return self.failure(told, structured=structured, stamp=stamp)
 
 
+def shaper_for(config: Config) -> Shaper:
+    """A shaper with the settings of a configuration."""
+    return Shaper(
+        toon=config.toon_compression_enabled,
+        toon_min_size=config.toon_compression_min_size,
+        toon_max_size=config.toon_compression_max_size,
+    )
+
+
 def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) -> list[Bytes] | None:
     """The result around the upstream's own bytes; None where something in it has to change."""
     try:
@@ -101,31 +125,20 @@ def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) 
             return None
     except (msgspec.DecodeError, RecursionError):
         return None
-    if stamp is not None and _is_given(result.meta):
+    if stamp is not None and is_given(result.meta):
         return None
     pieces: list[Bytes] = [b'{"content":[']
     for block in result.content:
         pieces += [memoryview(block), b","]
     pieces[-1] = b'],"isError":true' if result.is_error else b'],"isError":false'
-    if structured and _is_given(result.structured):
-        pieces += _structured(memoryview(result.structured))
+    if structured and is_given(result.structured):
+        pieces += structured_content(memoryview(result.structured))
     if stamp is not None:
         pieces += [b',"resultType":"complete","_meta":', stamp]
-    elif _is_given(result.meta):
+    elif is_given(result.meta):
         pieces += [b',"_meta":', memoryview(result.meta)]
     pieces.append(b"}")
     return pieces
-
-
-def _is_given(value: msgspec.Raw) -> bool:
-    """Whether there is a value: null counts as absent."""
-    return bytes(memoryview(value)[:5]) not in {b"", b"null"}
-
-
-def _structured(value: memoryview) -> list[Bytes]:
-    if value[0] == _OPENING_BRACE:
-        return [b',"structuredContent":', value]
-    return [b',"structuredContent":{"result":', value, b"}"]
 
 
 def _holds_json(block: memoryview) -> bool:

@@ -17,7 +17,7 @@ import structlog
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.fast_lane import FastLane
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.shaping import Shaper
+from mcpx.gateway.shaping import shaper_for
 from mcpx.hub import Hub
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
@@ -54,8 +54,9 @@ class StreamClient:
 
     def _fast_lane(self, server: GatewayServer) -> FastLane:
         config = self._hub.config
-        shaper = Shaper(toon=config.toon_compression_enabled, toon_min_size=config.toon_compression_min_size)
-        return FastLane(self._hub, self._connection, shaper, msgspec.json.encode(server.server_info_stamp))
+        return FastLane(
+            self._hub, self._connection, shaper_for(config), msgspec.json.encode(server.server_info_stamp)
+        )
 
     async def serve(self, incarnation: Incarnation) -> None:
         """Serve until the client is done, or the supervisor asks to leave."""

@@ -41,13 +41,17 @@ SCHEMAS: Final = {
 
 
 def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
-    """The three tools. Truthfully annotated, so that a host's approval rules work."""
-    reading = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    """The three tools. Truthfully annotated, so that a host's approval rules work.
+
+    A template such as `fetch://{url}` makes reading a resource a way out.
+    """
+    knowing = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    reading = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
     acting = mcp_types.ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
     )
     described = (
-        (INSPECT, "Inspect servers and tools", descriptions.inspect, reading),
+        (INSPECT, "Inspect servers and tools", descriptions.inspect, knowing),
         (EXEC, "Run a tool", descriptions.exec, acting),
         (RESOURCES, "Read a resource", descriptions.resources, reading),
     )

@@ -12,7 +12,8 @@ The notation is TypeScript's, with these additions, all on one line:
   more than once and long. Any other `$ref` is written in place.
 * Double quotes mean JSON: a subschema that has no TypeScript form (`not`, `if`, `contains`, a remote `$ref`,
   an unheard-of `type`, nesting beyond reason) stands as its compact JSON Schema. Where that would tear a
-  local `$ref` from its target, the whole schema does.
+  local `$ref` from its target, the whole schema does; so does one with more than a thousand schemas in it, or
+  of more than `LARGEST` characters. One of more than two megabytes is named and not shown.
 
 `unknown` is written only where the schema accepts anything: `{}`, `true`, an array without `items`, a name
 that is required but has no schema. What JSON Schema leaves open by default (more properties, tuples longer or
@@ -23,12 +24,29 @@ default of an optional property, the bounds of safe integers.
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
-from mcpx.schema_ts.literal import compact_json, one_line
+from mcpx.schema_ts.literal import comment, compact_json, key, one_line
 from mcpx.schema_ts.render import RootOnlyError, render
+from mcpx.schema_ts.weight import outweighs
 
-__all__ = ["SchemaConverter"]
+__all__ = ["LARGEST", "SchemaConverter", "outweighs", "too_large"]
+
+LARGEST: Final = 131_072  # characters of JSON Schema that are converted; real ones have a few thousand
+_LARGEST_JSON: Final = 2_097_152  # characters of JSON Schema that are shown at all
+_NAMES_SHOWN: Final = 50
+_NAMES_LEN: Final = 4000
+
+
+def too_large(schema: Any) -> str:
+    """What stands in the place of a schema that is too large to be shown: the names of its properties."""
+    named = schema.get("properties") if isinstance(schema, dict) else None
+    known = ", ".join(key(name) for name in islice(named, _NAMES_SHOWN)) if isinstance(named, dict) else ""
+    text = "the schema is too large to be shown"
+    if 0 < len(known) <= _NAMES_LEN:
+        text += f"; its properties: {known}" + (", ..." if len(named or ()) > _NAMES_SHOWN else "")
+    return one_line(f"object {comment(text)}")
 
 
 class SchemaConverter:
@@ -41,7 +59,11 @@ class SchemaConverter:
         Each description is cut at `max_description_len` characters with `...`; 0 leaves descriptions out.
         The root's own description stands behind the type, unless it is `tool_description` over again.
         """
+        if outweighs(schema, _LARGEST_JSON):
+            return too_large(schema)
         try:
+            if outweighs(schema, LARGEST):
+                raise RootOnlyError  # noqa: TRY301 - one way out for all that is shown as JSON
             text = render(schema, max(0, max_description_len), tool_description)
         except (RootOnlyError, RecursionError):  # the second: defaults nested too deep, or a deep caller
             text = compact_json(schema)

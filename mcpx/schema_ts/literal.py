@@ -1,7 +1,7 @@
 """JSON values as text on one line: TypeScript literals, property names, comments, compact JSON.
 
 Pure functions over text, called by the rest of this package. None of them raises on JSON, and none of
-them lets a line break, an unpaired quote or the end of a comment through.
+them lets a line break, an unpaired quote, the end of a comment or an invisible character through.
 """
 
 from __future__ import annotations
@@ -10,14 +10,9 @@ import json
 import re
 from typing import Any, Final
 
-_ESCAPED: Final = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_IN_QUOTES: Final = re.compile(r"[\\'\x00-\x1f\x7f-\x9f\u2028\u2029]")
+from mcpx.text import hides, json_escaped
 
-
-def _escape(match: re.Match[str]) -> str:
-    char = match.group()
-    return _ESCAPED.get(char) or f"\\u{ord(char):04x}"
+_IN_QUOTES: Final = re.compile(r"[\\']")
 
 
 def one_line(text: str) -> str:
@@ -27,12 +22,12 @@ def one_line(text: str) -> str:
 
 def quoted(text: str) -> str:
     """A string literal in single quotes, which need no escape inside JSON or TOON."""
-    return f"'{_IN_QUOTES.sub(_escape, text)}'"
+    return "'" + json_escaped(_IN_QUOTES.sub(r"\\\g<0>", text)) + "'"
 
 
 def key(name: str) -> str:
     """A property name, quoted unless it is an identifier."""
-    return name if name.replace("$", "_").isidentifier() else quoted(name)
+    return name if name.replace("$", "_").isidentifier() and not hides(name) else quoted(name)
 
 
 def literal(value: Any) -> str:
@@ -50,19 +45,14 @@ def literal(value: Any) -> str:
             return json.dumps(value)
 
 
-def folded(text: str) -> str:
-    """The text with every run of whitespace as one space; control characters are dropped."""
-    return _UNSAFE.sub("", " ".join(text.split()))
-
-
 def cut(text: str, length: int) -> str:
     """At most `length` characters, and `...` where there were more."""
     return text if len(text) <= length else text[:length].rstrip() + "..."
 
 
 def pattern(text: str) -> str:
-    """A regular expression on one line: line breaks and control characters by their escapes."""
-    return _UNSAFE.sub(_escape, text)
+    """A regular expression on one line: line breaks and what harms a reader by their escapes."""
+    return json_escaped(text)
 
 
 def comment(text: str) -> str:
@@ -76,7 +66,7 @@ def compact_json(value: Any) -> str:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     except RecursionError:
         text = "".join(_deep_json(value))
-    return _UNSAFE.sub(_escape, text)
+    return json_escaped(text)
 
 
 def _deep_json(value: Any) -> list[str]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mcpx.schema_ts.literal import cut, folded, key, literal, pattern
+from mcpx.schema_ts.literal import cut, key, literal, pattern
 from mcpx.schema_ts.shape import Note
+from mcpx.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _SAFE_INTEGER: Final = 2**53 - 1  # generators write this bound for "any integer"
+_LONGEST_WORD: Final = 200  # characters of a format or a media type
+_LOOKED_AT: Final = 4096  # characters of a description
 _FLAGS: Final = {
     "deprecated": "deprecated",
     "readOnly": "read-only",
@@ -57,8 +60,9 @@ def _words(schema: Json, place: Place) -> str:
     """The description, or else the title; nothing where it only repeats the name or what is said already."""
     known = {_bare(place.name), _bare(place.said or "")}
     for word in ("description",) if place.is_root else ("description", "title"):
-        text = schema.get(word)
-        if isinstance(text, str) and (text := folded(text)) and _bare(text) not in known:
+        said = schema.get(word)
+        text = one_line(said[: max(_LOOKED_AT, 8 * place.max_words)]) if isinstance(said, str) else ""
+        if text and _bare(text) not in known:
             return cut(text, place.max_words) if place.max_words else ""
     return ""
 
@@ -72,7 +76,7 @@ def _general(schema: Json) -> Iterator[str]:
     """Facts of any type, in words of their own."""
     yield from (word for flag, word in _FLAGS.items() if schema.get(flag) is True)
     if isinstance(form := schema.get("format"), str) and form:
-        yield folded(form)
+        yield one_line(form, _LONGEST_WORD)
 
 
 def _values(schema: Json, place: Place) -> Iterator[str]:
@@ -108,7 +112,7 @@ def _strings(schema: Json) -> Iterator[str]:
     yield from _range(schema.get("minLength"), schema.get("maxLength"), " chars")
     for word in ("contentEncoding", "contentMediaType"):
         if isinstance(text := schema.get(word), str) and text:
-            yield folded(text)
+            yield one_line(text, _LONGEST_WORD)
     if isinstance(text := schema.get("pattern"), str) and text:
         yield f"pattern {pattern(text)}"
 

@@ -40,9 +40,10 @@ def object_shape(schema: Json, child: Child) -> Shape:
     if not all(isinstance(name, str) for name in required):
         raise Inexpressible
     properties = schema.get("properties", {})
+    needed = frozenset(required)
     unlisted = dict.fromkeys(name for name in required if name not in properties)
     members = [
-        Member(name, child(inner, name, required=name in required).written(), name in required)
+        Member(name, child(inner, name, required=name in needed).written(), name in needed)
         for name, inner in properties.items()
     ]
     if unlisted and schema.get("patternProperties"):  # their type is that of whichever pattern fits

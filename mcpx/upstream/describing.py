@@ -1,4 +1,4 @@
-"""Descriptions for text resources that have none: the first words of their content.
+"""Descriptions for text resources that have none: the first words of their content, in quotes.
 
 Owned by one upstream actor; remembers what it has read over reconnects, so that an unchanged resource is
 not read twice. Runs beside the calls, after the server is ready; reads a few at a time, nothing that is
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from mcpx.catalog.model import Catalogue, ResourceInfo
+from mcpx.text import one_line, quoted
 
 AT_A_TIME: Final = 4
 SHOWN: Final = 100  # characters of content that make a description
@@ -52,8 +53,11 @@ def is_text(mime_type: str | None) -> bool:
 
 
 def first_words(text: str) -> str:
-    """The first `SHOWN` characters, with `...` where there are more."""
-    return text[:SHOWN] + "..." if len(text) > SHOWN else text
+    """`begins: "..."` with the first `SHOWN` characters on one line, and `...` where there are more.
+
+    In quotes, because strangers may have written it: it is what the resource holds, not what it is for.
+    """
+    return "begins: " + quoted(one_line(text[:SHOWN]) + ("..." if len(text) > SHOWN else ""))
 
 
 class Describer:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
+from mcpx.text import paragraphs
 from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.upstream.last_words import shortened
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
@@ -61,13 +62,14 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
-    """Why an incarnation of this server ended: a bounded text without the secrets of its configuration.
+    """Why an incarnation of this server ended: a bounded and clean text without its configured secrets.
 
     Never raises: the supervisor of all servers asks.
     """
     try:
         cause = _explained(error, config)
-        return replace(cause, text=shortened(redactor_of(config)(cause.text), CAUSE_LEN))
+        text = shortened(redactor_of(config)(cause.text), CAUSE_LEN)
+        return replace(cause, text=paragraphs(text))  # it may quote the server
     except Exception as odd:  # noqa: BLE001 - what a server made the SDK raise may be as odd as the server
         contain(odd, "cause", server=config.name)
         return Cause(type(error).__name__, error=error)
@@ -158,8 +160,9 @@ def call_error(
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
     if isinstance(error, NotCarriedOut):
-        text = f"{server} did not take the call ({error}); it was not run"
-        why = {"cause": str(error)}
+        cause = paragraphs(str(error))
+        text = f"{server} did not take the call ({cause}); it was not run"
+        why = {"cause": cause}
         return CallError(Code.SERVER_UNAVAILABLE, text, server=server, tool=tool, details=why)
     if isinstance(error, Dropped):
         return died(str(error), "", server=server, tool=tool)
@@ -170,10 +173,10 @@ def call_error(
         text = f"{server}: {redact(str(error))}; it may have taken effect"
         return CallError(code, text, server=server, tool=tool)
     if isinstance(error, ValidationError):
-        cause = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
-        text = cause.text if cause else str(error)
+        not_mcp = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
+        text = paragraphs(not_mcp.text if not_mcp else str(error))
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
-    text = shortened(redact(f"{server}: {type(error).__name__}: {error}"), CAUSE_LEN)
+    text = paragraphs(shortened(redact(f"{server}: {type(error).__name__}: {error}"), CAUSE_LEN))
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 
@@ -183,13 +186,14 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> Call
     A 429 says that the request was not run. Any other status may come from a proxy that had passed it on:
     so it is told as the server's own failure.
     """
+    said = paragraphs(str(error))
     details: dict[str, Any] = {"http_status": error.status}
     if error.retry_after_s is not None:
         details["retry_after_s"] = error.retry_after_s
     if error.status == httpx2.codes.TOO_MANY_REQUESTS:
-        text = f"{server} is overloaded ({error}); the call was not run, try again later"
+        text = f"{server} is overloaded ({said}); the call was not run, try again later"
         return CallError(Code.OVERLOADED, text, server=server, tool=tool, details=details)
-    return CallError(Code.UPSTREAM_ERROR, f"{server}: {error}", server=server, tool=tool, details=details)
+    return CallError(Code.UPSTREAM_ERROR, f"{server}: {said}", server=server, tool=tool, details=details)
 
 
 def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
@@ -202,6 +206,7 @@ def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
 
 def died(reason: str, stderr: str, *, server: str, tool: str | None) -> CallError:
     """The connection was lost with the call in flight: the action may have happened."""
+    reason, stderr = paragraphs(reason), paragraphs(stderr)
     text = f"{server} was lost while the call was running ({reason}); it may or may not have taken effect"
     if stderr:
         text += f". Its last words:\n{stderr}"

@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from mcpx.catalog.describe.wording import cut, fold
 from mcpx.catalog.model import LeftOut
+from mcpx.text import cut, one_line
 
 log = structlog.get_logger()
 
@@ -33,8 +33,8 @@ class Omissions:
         if len(self._named) >= NAMED_MOST:
             self._others[kind] += count
             return
-        shown = None if name is None else cut(fold(name[:REASON_SHOWN]), NAME_SHOWN)
-        reason = cut(fold(reason[: 4 * REASON_SHOWN]), REASON_SHOWN)
+        shown = None if name is None else cut(one_line(name[:REASON_SHOWN]), NAME_SHOWN)
+        reason = cut(one_line(reason[: 4 * REASON_SHOWN]), REASON_SHOWN)
         self._named.append(LeftOut(kind=kind, name=shown, reason=reason, count=count))
 
     def all(self) -> tuple[LeftOut, ...]:

@@ -14,6 +14,7 @@ from mcpx.catalog.model import ToolInfo
 from mcpx.config.place import kind_of as plain_kind_of
 from mcpx.errors import CallError, Code
 from mcpx.schema_ts import SchemaConverter
+from mcpx.text import shown_name
 from mcpx.validation.bounds import why_too_large
 
 MAX_PROBLEMS: Final = 10  # in one message; a model mends a few at a time
@@ -37,12 +38,11 @@ def invalid_arguments(tool: ToolInfo, problems: list[Problem], schema: str | Non
     """
     if schema is None:
         schema = schema_text(tool.input_schema) if why_too_large(tool.input_schema, CONVERTED) is None else ""
-    takes = (
-        f"It takes: {schema}" if schema else f"inspect({tool.server_name}, {tool.name}) shows what it takes"
-    )
+    shown = shown_name(tool.name)
+    takes = f"It takes: {schema}" if schema else f"inspect({tool.server_name}, {shown}) shows what it takes"
     problems = [_in_brief(problem) for problem in problems[:MAX_PROBLEMS]]
     lines = "\n".join(f"- {problem.path}: {problem.problem}" for problem in problems)
-    name = f"{tool.server_name}.{tool.name}"
+    name = f"{tool.server_name}.{shown}"
     text = f"Invalid arguments for {name}; nothing was sent.\n{lines}\n{takes}"
     details = {"problems": [{"path": p.path, "problem": p.problem} for p in problems], "schema": schema}
     return CallError(Code.INVALID_ARGUMENTS, text, server=tool.server_name, tool=tool.name, details=details)
@@ -50,7 +50,7 @@ def invalid_arguments(tool: ToolInfo, problems: list[Problem], schema: str | Non
 
 def unreadable_arguments(server: str, tool: str, problem: str) -> CallError:
     """The error for arguments that are no JSON, for a tool that need not be known; nothing was sent."""
-    text = f"Invalid arguments for {server}.{tool}; nothing was sent.\n- $: {problem}"
+    text = f"Invalid arguments for {server}.{shown_name(tool)}; nothing was sent.\n- $: {problem}"
     details = {"problems": [{"path": "$", "problem": problem}]}
     return CallError(Code.INVALID_ARGUMENTS, text, server=server, tool=tool, details=details)
 

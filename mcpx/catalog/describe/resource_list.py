@@ -18,8 +18,9 @@ from functools import partial
 from typing import Final
 
 from mcpx.catalog.describe.ladder import Ladder, fit
-from mcpx.catalog.describe.wording import counted, cut, fold, shown_name, shown_uri
+from mcpx.catalog.describe.wording import counted
 from mcpx.catalog.model import ResourceInfo, ServerInfo, TemplateInfo
+from mcpx.text import one_line, shown_server, shown_uri
 
 _SHORT_DESCRIPTION_LEN: Final = 100
 _NAME_LEN: Final = 80
@@ -49,7 +50,14 @@ def _ladder(description: int) -> Ladder:
         partial(_counted, example=True),
         partial(_counted, example=False),
     )
-    return Ladder(rungs=rungs, listing=4, entries=_entries, hint=_HINT, left_out=_left_out)
+    return Ladder(
+        name=("resources", description),
+        rungs=rungs,
+        listing=4,
+        entries=_entries,
+        hint=_HINT,
+        left_out=_left_out,
+    )
 
 
 def _entries(server: ServerInfo) -> int:
@@ -74,7 +82,7 @@ def _uri(item: ResourceInfo | TemplateInfo) -> str:
 
 def _head(server: ServerInfo) -> str:
     """`## name`, with the bare state when not ready: inspect's description has the cause."""
-    return f"## {shown_name(server.name)}" + ("" if server.ready else f" ({server.state})")
+    return f"## {shown_server(server.name)}" + ("" if server.ready else f" ({server.state})")
 
 
 def _whole(server: ServerInfo, *, description: int) -> str:
@@ -97,8 +105,8 @@ def _counted(server: ServerInfo, *, example: bool) -> str:
 def _line(item: ResourceInfo | TemplateInfo, description: int) -> str:
     """`uri (name, type, size): description`, without what is not known."""
     size = item.size if isinstance(item, ResourceInfo) else None
-    facts = [_name(item), fold(item.mime_type or ""), "" if size is None else _size(size)]
-    told = cut(fold(item.description or ""), description) if description else ""
+    facts = [_name(item), one_line(item.mime_type or "", _NAME_LEN), "" if size is None else _size(size)]
+    told = one_line(item.description or "", description) if description else ""
     return f"{_marked(item, facts)}: {told}" if told else _marked(item, facts)
 
 
@@ -109,7 +117,7 @@ def _marked(item: ResourceInfo | TemplateInfo, facts: list[str]) -> str:
 
 def _name(item: ResourceInfo | TemplateInfo) -> str:
     """The name, left out where the URI ends with it and so tells it already."""
-    name = cut(fold(item.name), _NAME_LEN)
+    name = one_line(item.name, _NAME_LEN)
     return "" if _uri(item).endswith(name) else name
 
 

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from mcpx.catalog.describe.ladder import Ladder, fit
-from mcpx.catalog.describe.wording import counted, cut, first_sentence, fold, shown_name
+from mcpx.catalog.describe.wording import counted, first_sentence
 from mcpx.catalog.model import JSON, ServerInfo, State, ToolInfo
+from mcpx.text import one_line, shown_name, shown_server
 
 _SUMMARY_LEN: Final = 100
 _SHORT_INSTRUCTIONS_LEN: Final = 100
+_MOST: Final = 50  # parameters in a signature
 _HINT: Final = "Shortened to fit: inspect(server_name) shows all tools of a server with their parameters."
 
 
@@ -46,7 +49,12 @@ def _ladder(instructions: int) -> Ladder:
         _with_count,
     )
     return Ladder(
-        rungs=rungs, listing=5, entries=lambda server: len(server.tools), hint=_HINT, left_out=_left_out
+        name=("tools", instructions),
+        rungs=rungs,
+        listing=5,
+        entries=lambda server: len(server.tools),
+        hint=_HINT,
+        left_out=_left_out,
     )
 
 
@@ -58,11 +66,11 @@ def _left_out(number: int) -> str:
 
 def _head(server: ServerInfo, instructions: int) -> str:
     """`## name (state): instructions`, the state only when not ready."""
-    head = f"## {shown_name(server.name)}"
+    head = f"## {shown_server(server.name)}"
     if not server.ready:
         head += f" ({server.describe_state_alone()})"
-    told = fold(server.instructions or "") if instructions else ""
-    return f"{head}: {cut(told, instructions)}" if told else head
+    told = one_line(server.instructions or "", instructions) if instructions else ""
+    return f"{head}: {told}" if told else head
 
 
 def _nothing(server: ServerInfo) -> list[str]:
@@ -78,7 +86,7 @@ def _with_summaries(server: ServerInfo, *, instructions: int, summary: int) -> s
 
 
 def _with_parameters(server: ServerInfo, *, instructions: int) -> str:
-    tools = [_signature(tool) for tool in server.tools.values()]
+    tools = [signature(tool) for tool in server.tools.values()]
     return "\n".join([_head(server, instructions), *(tools or _nothing(server))])
 
 
@@ -90,16 +98,21 @@ def _with_names(server: ServerInfo, *, instructions: int) -> str:
 def _with_count(server: ServerInfo) -> str:
     state = "" if server.ready else f" ({server.state})"
     count = "" if server.catalogue is None else f": {counted(len(server.tools), 'tool')}"
-    return f"## {shown_name(server.name)}{state}{count}"
+    return f"## {shown_server(server.name)}{state}{count}"
 
 
 def _line(tool: ToolInfo, summary: int) -> str:
     """`name(params): summary`."""
-    told = first_sentence(tool.description or tool.title or "", summary)
-    return f"{_signature(tool)}: {told}" if told else _signature(tool)
+    shown, told = line_parts(tool, summary)
+    return f"{shown}: {told}" if told else shown
 
 
-def _signature(tool: ToolInfo) -> str:
+def line_parts(tool: ToolInfo, summary: int) -> tuple[str, str]:
+    """The signature of a tool, and the first sentence of its description in at most `summary` characters."""
+    return signature(tool), first_sentence(tool.description or tool.title or "", summary)
+
+
+def signature(tool: ToolInfo) -> str:
     """`read_file(path, head?, tail?)`; `(...)` where the schema does not name its parameters outright."""
     return f"{shown_name(tool.name)}({_parameters(tool.input_schema)})"
 
@@ -111,4 +124,5 @@ def _parameters(schema: JSON) -> str:
         return "..." if hidden else ""
     required = schema.get("required")
     needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    return ", ".join(shown_name(name) if name in needed else f"{shown_name(name)}?" for name in named)
+    shown = [shown_name(name) if name in needed else f"{shown_name(name)}?" for name in islice(named, _MOST)]
+    return ", ".join([*shown, "..."] if len(named) > _MOST else shown)

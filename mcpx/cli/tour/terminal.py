@@ -1,6 +1,7 @@
 """The demonstration for people: colours on a terminal, plain text elsewhere, 80 to 100 cells wide.
 
-Writes to standard output only. Text from servers is printed as it is, never read as markup.
+Writes to standard output only. Text from servers is never read as markup, and what would harm a terminal is
+printed as its escape.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from mcpx import __version__
 from mcpx.cli.tour.scene import Ending, Failure, Scene, Share, Tokens, fewer_percent
+from mcpx.text import escaped
 
 WIDEST: Final = 100  # longer lines are hard to read
 PLAIN_WIDTH: Final = 80  # a pipe has no width of its own
@@ -100,7 +102,7 @@ class Terminal:
 
     def _line(self, text: str, style: str = "", *, indent: int = 0) -> None:
         """Print text, wrapped to the width. Lines are cut here, because the console would pad them."""
-        for line in Text(text, style=style).wrap(self._console, self._width - indent):
+        for line in Text(escaped(text), style=style).wrap(self._console, self._width - indent):
             line.rstrip()
             self._console.print(Text(" " * indent) + line if line else line, soft_wrap=True)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 from itertools import pairwise
 
 import pytest
@@ -97,6 +98,41 @@ def test_two_thousand_servers_are_cut_with_a_count_that_is_right():
 def test_one_server_with_more_tools_than_tokens_is_shown_as_a_count():
     text = describe_tools([server("big", *(tool(f"t{i}") for i in range(5000)))], budget=1000)
     assert text.endswith("## big: 5,000 tools")
+
+
+@pytest.mark.parametrize("tools", [300, 700, 800, 900, 2000, 9000])
+def test_a_server_with_very_many_tools_steps_down_alone(tools):
+    others = [server(f"s{i}", *(tool(f"a_{i}_{j}", "Does it", "a") for j in range(5))) for i in range(12)]
+    big = server("big", *(tool(f"one_of_many_tools_{i}", "Does it") for i in range(tools)))
+    text = describe_tools([*others[:6], big, *others[6:]], budget=4000)
+    assert {rung(text, one.name) for one in others} == {0}
+    assert rung(text, "big") == (5 if tools > 400 else 1)
+
+
+def test_a_server_with_a_monstrous_name_steps_down_alone():
+    others = [server(f"s{i}", tool(f"a_{i}", "Does it", "a")) for i in range(5)]
+    text = describe_tools([server("evil", tool("x" * 200_000)), *others], budget=4000)
+    assert {rung(text, one.name) for one in others} == {0}
+    assert "\n## evil: 1 tool\n" in text
+
+
+def test_a_server_with_monstrous_resources_steps_down_alone():
+    docs = server("docs", resource("f:///guide", "Guide", description="How to start"))
+    evil = server("evil", *(resource(f"f:///{i}" + "x" * 300) for i in range(5000)))
+    text = describe_resources([evil, docs], budget=1000)
+    assert "\n## evil: 5,000 resources\n" in text
+    assert text.endswith("\nf:///guide (Guide): How to start")
+
+
+def test_the_work_of_a_listing_follows_the_budget_and_not_the_catalogue():
+    words = "word " * 20_000
+    huge = [
+        server(f"h{i}", *(tool(f"tool_{j}", words) for j in range(10_000)), instructions=words)
+        for i in range(5)
+    ]
+    started = time.perf_counter()
+    describe(huge, budget=4000)
+    assert time.perf_counter() - started < 2  # generous: it takes some 20 ms; reading all takes a minute
 
 
 def test_a_count_keeps_the_state_but_not_the_cause():

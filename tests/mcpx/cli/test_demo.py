@@ -140,7 +140,7 @@ def test_what_it_tells_programs_is_true(home):
     assert facts["catalogue"]["tools"] == 13
     assert len(facts["exec"]["structured_content"]["orders"]) == 12
     assert facts["resource"]["resource"]["size"] == len(facts["resource"]["text"].encode())
-    assert facts["resource"]["resource"]["description"].startswith("高血压")
+    assert facts["resource"]["resource"]["description"].startswith('begins: "高血压')
     assert facts["change"]["answer"] == "Hello from greet_the_reader"
     assert told["processes"] == 4
     assert processes_of(home) == []

@@ -42,9 +42,9 @@ async def all_described(watch) -> None:
 async def test_text_gets_its_first_hundred_characters_and_nothing_else_is_read(ears):
     async with one_server(ears, resources=DOCUMENTS) as watch:
         await all_described(watch)
-        assert described(watch, "long") == LONG[:100] + "..."
-        assert described(watch, "exact") == LONG[:100]
-        assert described(watch, "short") == "{}"
+        assert described(watch, "long") == f'begins: "{LONG[:100]}..."'
+        assert described(watch, "exact") == f'begins: "{LONG[:100]}"'
+        assert described(watch, "short") == 'begins: "{}"'
         assert described(watch, "told") == "as the server says"
         assert described(watch, "image") is None
         assert described(watch, "large") is None
@@ -58,7 +58,7 @@ async def test_nothing_is_read_again_after_a_reconnect(ears):
         os.kill(watch.hub.upstreams["s"].pid, signal.SIGKILL)
         await watch.leaves(State.READY)
         await watch.becomes(State.READY)
-        assert described(watch, "long") == LONG[:100] + "..."
+        assert described(watch, "long") == f'begins: "{LONG[:100]}..."'
         await watch.text("echo", {"text": "whatever was to be read has been asked for before this"})
         assert len(ears.of("started")) == 2
         assert len(ears.of("read")) == 3

@@ -1,0 +1,85 @@
+"""What the commands print of what servers said: on a terminal escaped, into a pipe as it is."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EVIL = "a\x1b[2J\x1b]0;owned\x07b\u202ec\u200bd\U000e0041e\x9bf\tg\nh"
+SHOWN = "a\\x1b[2J\\x1b]0;owned\\x07b\\u202ec\\u200bd\\U000e0041e\\x9bf\tg\nh"
+PRINTS = f"from mcpx.cli.printing import echo; echo({EVIL!r})"
+FAILS = f"""
+import sys
+from mcpx.cli import main
+from mcpx.errors import MCPXError
+import mcpx.config
+def refuse(*_given):
+    raise MCPXError({EVIL!r})
+mcpx.config.load = refuse
+main.cli(["check", "x.json"])
+"""
+
+
+def on_terminal(*command):
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, *command], stdin=theirs, stdout=theirs, stderr=theirs) as running:
+        os.close(theirs)
+        parts = []
+        try:
+            while part := os.read(ours, 65536):
+                parts.append(part)
+        except OSError:  # how Linux says that the other side is closed
+            pass
+        running.wait(20)
+    os.close(ours)
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+def in_pipe(*command):
+    return subprocess.run([sys.executable, *command], capture_output=True, timeout=20, check=True).stdout
+
+
+@pytest.fixture
+def log(tmp_path) -> Path:
+    path = tmp_path / "server.log"
+    path.write_text(EVIL + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_terminal_gets_escapes_and_a_pipe_the_text():
+    assert on_terminal("-c", PRINTS) == SHOWN + "\n"
+    assert in_pipe("-c", PRINTS).decode() == EVIL + "\n"
+
+
+def test_half_a_character_can_be_printed_into_a_pipe():
+    assert in_pipe("-c", "from mcpx.cli.printing import echo; echo('a\\ud800b')") == b"a\\ud800b\n"
+
+
+def test_the_end_of_a_log_is_escaped_on_a_terminal_too(log):
+    shows = (
+        "from pathlib import Path; from mcpx.cli.tail import show;"
+        f" show(Path({str(log)!r}), lines=9, follow=False)"
+    )
+    assert on_terminal("-c", shows) == SHOWN + "\n"
+    assert in_pipe("-c", shows) == log.read_bytes()
+
+
+def test_a_letter_that_comes_in_two_pieces_is_one_letter():
+    script = (
+        "from mcpx.cli.printing import RawOutput; o = RawOutput();"
+        " [o.write(bytes([byte])) for byte in 'é高'.encode()]"
+    )
+    assert on_terminal("-c", script) == "é高"
+
+
+def test_an_error_that_ends_a_command_is_escaped(tmp_path):
+    text = on_terminal("-c", FAILS)
+    assert "a\\x1b[2J" in text
+    assert "\\u202e" in text
+    assert "\x1b[2J" not in text
