@@ -8,6 +8,7 @@ the total deadline, ends it at once, children included. Returns the exit code; n
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import anyio
 import structlog
 
 from mcpx.config import Config
+from mcpx.descriptors import raise_limit
 from mcpx.gateway.clients import Clients
 from mcpx.gateway.http import HttpDoor, listen
 from mcpx.gateway.server import GatewayServer
@@ -29,20 +31,23 @@ from mcpx.hub import TEARDOWN_S, Hub
 from mcpx.meeting import Meeting, check_state_folder
 from mcpx.notify import Notifier
 from mcpx.observe.own_log import OwnLog
+from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.summons import LARGEST_LOG
 from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
 
 log = structlog.get_logger()
+PATIENCE: Final = Patience()
 MARGIN_S: Final = 2.0  # beyond every grace time of the parts
 
 
-async def serve_stdio(config: Config) -> int:
+async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
     """Serve one client on standard input and output until it leaves.
 
     Raises:
         MeetingError: Others may change the state folder.
     """
     check_state_folder()
+    raise_limit()
     hub = Hub(config)
     clients = Clients(hub)
     door = StdioDoor(hub, GatewayServer(hub, clients))
@@ -54,7 +59,7 @@ async def serve_stdio(config: Config) -> int:
         shutdown=Shutdown(grace=config.shutdown_grace + 1.0),
         significant=True,
     )
-    return await _run(hub, clients, gateway)
+    return await _run(hub, clients, gateway, patience=patience)
 
 
 async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
@@ -66,13 +71,14 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
         TokenError: There is no usable token.
     """
     check_state_folder()
+    raise_limit()
     with _http(config, host=host, port=port, auth=auth) as open_door:
         hub = Hub(config)
         clients = Clients(hub)
-        return await _run(hub, clients, open_door(hub, clients))
+        return await _run(hub, clients, open_door(hub, clients), patience=PATIENCE)
 
 
-async def serve_daemon(config: Config, place: Meeting) -> int:
+async def serve_daemon(config: Config, place: Meeting, *, patience: Patience = PATIENCE) -> int:
     """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
 
     The caller holds the seat of `place`.
@@ -82,6 +88,7 @@ async def serve_daemon(config: Config, place: Meeting) -> int:
         BindError: HTTP's address cannot be listened on.
         TokenError: There is no usable token.
     """
+    raise_limit()
     with ExitStack() as stack:
         http = stack.enter_context(_http(config)) if config.http_served else None
         listener = stack.enter_context(listen_on_socket(place))
@@ -95,7 +102,7 @@ async def serve_daemon(config: Config, place: Meeting) -> int:
         parts.append(ChildSpec(name="gateway", run=door.run, shutdown=shutdown))
         if http is not None:
             parts.append(http(hub, clients))
-        return await _run(hub, clients, *parts)
+        return await _run(hub, clients, *parts, patience=patience)
 
 
 @contextmanager
@@ -115,7 +122,7 @@ def _http(
         yield open_door
 
 
-async def _run(hub: Hub, clients: Clients, *parts: ChildSpec) -> int:
+async def _run(hub: Hub, clients: Clients, *parts: ChildSpec, patience: Patience) -> int:
     notifier = Notifier()
     hub.around_reload = notifier.reloading
     hub.root.add(ChildSpec(name="clients", run=clients.run))
@@ -124,11 +131,14 @@ async def _run(hub: Hub, clients: Clients, *parts: ChildSpec) -> int:
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in hub.config.notices:
         log.info("config.notice", notice=notice)
+    gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
+    standing = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_obey_signals, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
-            await hub.run()
+            with standing:
+                await hub.run()
         except SupervisorError as failure:
             log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400
             return 1

@@ -101,7 +101,7 @@ class Executor:
         tool = self._registry.tool(server_name, tool_name)
         checked, raw = read_raw_arguments(arguments, tool)
         call = CallTool(tool_name, raw, safe=_is_safe(tool), origin=origin)
-        if checked is not None and self._checker.accepts(tool, checked, len(memoryview(raw))):
+        if checked is not None and self._checker.accepts(tool, checked, len(raw)):
             self._registry.session(server_name, origin.client).submit(call, reply)
         else:
             self._check_apart(tool, call, reply)

@@ -28,6 +28,9 @@ POLL_S: Final = 0.02  # between two looks for something that is on its way
 CONTROL: Final = b'{"mcpx"'
 """How a connection begins that asks the daemon something, instead of being an MCP client's."""
 
+LIMIT_KEY: Final = "max_message_bytes"
+"""In what the daemon answers to a shim that greets it: the longest line that it takes."""
+
 
 class MeetingError(MCPXError):
     """The daemon cannot be reached, started, or be one; the text says what to do."""

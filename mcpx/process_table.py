@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 PROC: Final = Path("/proc")
 _PS: Final = "/bin/ps"  # not by PATH, which is somebody's choice
+_PS_S: Final = 5.0  # it answers in milliseconds
 _DEAD: Final = frozenset({"Z", "X"})  # proc(5): a zombie, and dead
 
 
@@ -93,6 +94,10 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _start_time_by_ps(pid: int) -> str | None:
-    """Where there is no /proc (macOS)."""
-    done = subprocess.run([_PS, "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    """Where there is no /proc (macOS); None where that does not answer."""
+    command = [_PS, "-o", "lstart=", "-p", str(pid)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PS_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     return done.stdout.strip() or None

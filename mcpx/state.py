@@ -70,8 +70,8 @@ def ensure_folder(path: Path) -> Path:
 def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) -> bool:
     """Whether what lies in this folder may be other users' work: it is theirs, or they may write to it.
 
-    In a sticky folder (/tmp) others can add things, but not touch ours: that is enough
-    where each thing's own owner is looked at (`sticky_is_safe`).
+    In a sticky folder (/tmp) others can add things, but not touch ours: that will do where the owner of each
+    thing is looked at (`sticky_is_safe`).
     """
     open_to_others = bool(found.st_mode & 0o022)
     if sticky_is_safe and found.st_mode & stat.S_ISVTX:

@@ -23,12 +23,17 @@ if TYPE_CHECKING:
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The MCPX process. `clients` are those connected now."""
+    """The MCPX process. `clients` are those connected now.
+
+    `dropped` counts the log and progress messages that clients went without because they did not read; it is
+    left out where there are none.
+    """
 
     pid: int
     version: str
     uptime_s: float
     clients: int
+    dropped: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +93,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
+        dropped=hub.audience.dropped or msgspec.UNSET,
     )
     return Status(daemon=daemon, servers=[_server(upstream) for upstream in hub.upstreams.values()])
 

@@ -9,7 +9,7 @@ Otherwise messages queue, up to the size. Everything here is for one event loop,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from supervisors.errors import MailboxClosed, MailboxFull
@@ -36,6 +36,10 @@ class Mailbox(Generic[M]):
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    def __iter__(self) -> Iterator[M]:
+        """What waits now, in order."""
+        return iter(tuple(self._messages))
 
     def put(self, message: M) -> None:
         """Have `message` consumed now, or put it at the end.

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.wire.envelope import RequestId, answer, encode, failure
+from mcpx.wire.envelope import Bytes, RequestId, answer, decode_envelope, encode, failure
+from mcpx.wire.lines import TooLong
+from mcpx.wire.unreadable import problem, refusal
 
 CONNECTION_CLOSED: Final = -32000
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -18,6 +20,25 @@ LOST: Final = (
     "The MCPX daemon went away while this was on its way: it may have been done, or not."
     " MCPX starts a new one by itself; look before you try again."
 )
+
+
+HEAVY: Final = 16384  # bytes of a call's parameters that are not kept while it is open
+
+
+class _Names(msgspec.Struct, gc=False, omit_defaults=True):
+    server_name: Any = None
+    tool_name: Any = None
+
+
+class _Version(msgspec.Struct, gc=False, omit_defaults=True, rename={"version": VERSION_KEY}):
+    version: Any = None
+
+
+class _Named(msgspec.Struct, gc=False, omit_defaults=True):
+    """What is named of a call when it is refused."""
+
+    arguments: _Names | None = None
+    meta: _Version | None = msgspec.field(name="_meta", default=None)
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +57,35 @@ def unavailable(request_id: RequestId, asked: Asked, cause: str) -> bytes:
     """The answer to a request that was sent to nobody."""
     text = f"There is no MCPX daemon, and none can be had: {cause}. Nothing was sent; trying again is safe."
     return _refuse(request_id, asked, text, code="server_unavailable", outcome="not_sent")
+
+
+def unreadable(line: bytes) -> list[bytes]:
+    """The answer to a line that is no message, as the daemon has it; nothing for one that is a message."""
+    try:
+        decode_envelope(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return _joined(refusal(problem(line, error)))
+    return []
+
+
+def too_long(line: TooLong) -> list[bytes]:
+    """The answer to a request that is longer than the daemon takes."""
+    return _joined(refusal(problem(line)))
+
+
+def _joined(pieces: list[Bytes]) -> list[bytes]:
+    return [b"".join(pieces)] if pieces else []
+
+
+def light(asked: Asked) -> Asked:
+    """A call without what makes it heavy: with no more of its parameters than an answer here needs."""
+    if asked.method != "tools/call" or len(asked.params) <= HEAVY:
+        return asked
+    try:
+        named = msgspec.json.decode(asked.params, type=_Named)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return Asked(asked.method, msgspec.Raw(b"{}"))
+    return Asked(asked.method, msgspec.Raw(encode(named)))
 
 
 def _refuse(request_id: RequestId, asked: Asked, text: str, **why: str) -> bytes:

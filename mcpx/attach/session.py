@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.attach.refusals import Asked, decode_object, lost, unavailable
+from mcpx.attach.refusals import Asked, decode_object, light, lost, unavailable, unreadable
 from mcpx.wire import envelope
 from mcpx.wire.envelope import Envelope, RequestId
 
@@ -72,7 +72,7 @@ class Session:
         if message.method is None:
             return self._answer_of_client(message)
         if message.id is not None:
-            self._open[message.id] = Asked(message.method, message.params)
+            self._open[message.id] = light(Asked(message.method, message.params))
         elif message.method == "notifications/initialized":
             self._initialized = line
         elif message.method == "notifications/cancelled":
@@ -236,12 +236,15 @@ class Session:
 
     def refuse(self, lines: Iterable[bytes], cause: str) -> list[bytes]:
         """No daemon can be had: the answers to the requests in `lines`, and to what is open."""
+        told: list[bytes] = []
         for line in lines:
             message = _read(line)
-            if message is not None and message.id is not None and message.method is not None:
+            if message is None:
+                told += unreadable(line)
+            elif message.id is not None and message.method is not None:
                 self._open.setdefault(message.id, Asked(message.method, message.params))
         streams = {key: asked for key, asked in self._open.items() if asked.method == LISTEN}
-        told = [unavailable(key, asked, cause) for key, asked in self._open.items() if key not in streams]
+        told += [unavailable(key, asked, cause) for key, asked in self._open.items() if key not in streams]
         self._open = streams
         return told
 

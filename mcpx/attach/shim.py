@@ -20,13 +20,15 @@ from contextlib import suppress
 from typing import Final
 
 from mcpx.attach.outbox import Outbox, read
+from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.session import Session
-from mcpx.meeting import POLL_S, Meeting, MeetingError, connect
+from mcpx.meeting import LIMIT_KEY, POLL_S, Meeting, MeetingError, connect
 from mcpx.summons import Summons
 from mcpx.wire.lines import LineSplitter, TooLong
 
 HIGH_WATER: Final = 1 << 20  # bytes that wait for one side until the other is read no more
-LONGEST: Final = 1 << 30  # bytes of a line; the daemon has a limit of its own, and says so
+LONGEST: Final = 1 << 30  # bytes of a line of the daemon, which has a limit of its own
+LONGEST_OF_CLIENT: Final = 64 << 20  # bytes of a line, until a daemon has said what it takes
 REST_S: Final = 1.0  # between two looks, while resting, for a daemon that others have started
 COOL_S: Final = 2.0  # after a call that failed, until the next is made
 ATTEMPTS: Final = 4  # daemons in a row that go away before they have answered anything
@@ -44,7 +46,7 @@ class Shim:
         self._stdin = stdin
         self._stdout = stdout
         self._session = Session()
-        self._from_client = LineSplitter(LONGEST)
+        self._from_client = LineSplitter(LONGEST_OF_CLIENT)
         self._from_daemon = LineSplitter(LONGEST)
         self._to_client = Outbox()
         self._to_daemon = Outbox()
@@ -110,9 +112,11 @@ class Shim:
             return
         if not chunk:
             self._input_over = True
-        lines = [line for line in self._from_client.feed(chunk) if not isinstance(line, TooLong)]
-        passed = [self._session.from_client(line) for line in lines]
-        self._to_daemon.put([line for line in passed if line is not None])
+        for line in self._from_client.feed(chunk):
+            if isinstance(line, TooLong):
+                self._to_client.put(too_long(line))
+            elif (passed := self._session.from_client(line)) is not None:
+                self._to_daemon.put([passed])
         self._write_link()
 
     def _use_link(self, ready: int) -> None:
@@ -134,6 +138,7 @@ class Shim:
                 self._failures = 0
                 self._to_client.put(self._session.from_daemon(line))
             else:
+                self._from_client.set_limit(_limit_in(line))
                 self._open_session()
         if self._session.to_daemon:
             self._send_own()
@@ -249,3 +254,9 @@ class Shim:
     def _refuse(self) -> None:
         self._to_client.put(self._session.refuse(self._to_daemon.not_begun(), self._cause))
         self._to_client.flush(self._stdout)
+
+
+def _limit_in(greeting: bytes) -> int:
+    """The longest line that the daemon takes, out of its answer to the greeting."""
+    limit = decode_object(greeting).get(LIMIT_KEY)
+    return limit if isinstance(limit, int) else LONGEST_OF_CLIENT

@@ -83,22 +83,32 @@ def read_arguments(words: tuple[str, ...]) -> JSON:
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         try:
             loaded: JSON = json.loads(words[0])
-        except ValueError as error:
-            raise click.BadParameter(f"not JSON: {error}", param_hint="ARGUMENTS") from None
-        return loaded
+        except (ValueError, RecursionError) as error:
+            raise click.BadParameter(f"not JSON that can be read: {error}", param_hint="ARGUMENTS") from None
+        return _sayable(loaded)
     given: JSON = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise click.BadParameter(f"{word!r} is neither JSON nor key=value", param_hint="ARGUMENTS")
         given[key] = _value(value)
-    return given
+    return _sayable(given)
+
+
+def _sayable(arguments: JSON) -> JSON:
+    """The arguments, if JSON has a word for each of their numbers. Raises click.BadParameter."""
+    from mcpx.validation.bounds import holds_no_number
+
+    if holds_no_number(arguments):
+        problem = "a number is beyond what JSON can say; write it as text, or smaller"
+        raise click.BadParameter(problem, param_hint="ARGUMENTS")
+    return arguments
 
 
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

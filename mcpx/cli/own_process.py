@@ -13,6 +13,7 @@ from rich.console import Console
 from mcpx.config import Config, load
 from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub, open_hub
+from mcpx.meeting import check_state_folder
 from mcpx.observe.log import configure
 
 
@@ -21,9 +22,11 @@ def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, A
 
     Raises:
         ConfigError: The configuration cannot be used.
+        MeetingError: Others may change the state folder.
         CallError: What `perform` raises.
     """
     configure("error")  # what fails is told by the command itself
+    check_state_folder()
     request = msgspec.convert(asked, Asked)
     return anyio.run(_perform, _only(load(config_path), request.server), request)
 

@@ -13,7 +13,16 @@ import click
 @click.option("--host", help="Address to listen on (http).  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (http).  [default: 8765]")
 @click.option("--no-auth", is_flag=True, help="Ask HTTP clients for no token.")
-def serve(config: str | None, transport: str, host: str | None, port: int | None, no_auth: bool) -> None:  # noqa: FBT001 - click passes it by name
+@click.option("--yes-everybody", is_flag=True, help="Ask for none on an address that others reach, too.")
+def serve(
+    *,
+    config: str | None,
+    transport: str,
+    host: str | None,
+    port: int | None,
+    no_auth: bool,
+    yes_everybody: bool,
+) -> None:
     """Serve the servers of CONFIG in the foreground, until the client leaves or a signal comes.
 
     \b
@@ -26,16 +35,23 @@ def serve(config: str | None, transport: str, host: str | None, port: int | None
     import anyio
 
     from mcpx.config import load
+    from mcpx.config.loopback import is_loopback
     from mcpx.observe.log import configure
 
     configure()
     loaded = load(config)
+    address = host or loaded.http.host
+    if transport == "http" and no_auth and not yes_everybody and not is_loopback(address):
+        raise click.UsageError(
+            f"--no-auth on {address} lets everybody who reaches that address run every tool;"
+            " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
+        )
     from mcpx import daemon
 
     if transport == "http":
         run = partial(daemon.serve_http, loaded, host=host, port=port, auth=not no_auth)
     else:
-        if host or port is not None or no_auth:
-            raise click.UsageError("--host, --port and --no-auth go with --transport http")
+        if host or port is not None or no_auth or yes_everybody:
+            raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
         run = partial(daemon.serve_stdio, loaded)
     sys.exit(anyio.run(run))

@@ -74,13 +74,15 @@ class Redactor:
 
     def data(self, value: Any) -> Any:
         """The same for plain JSON; what holds no secret comes back as it is."""
+        if not self._forms:
+            return value
         written = msgspec.json.encode(value).decode()
         shown = self(written)
         if shown == written:
             return value
         try:
             return msgspec.json.decode(shown)
-        except msgspec.DecodeError:  # a name that is no plain word
+        except msgspec.DecodeError:  # it is in more than one string, or has a name with a quote in it
             return shown
 
     def __repr__(self) -> str:

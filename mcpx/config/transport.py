@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from mcpx.config.document import Members
+from mcpx.config.loopback import is_loopback
 from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
 from mcpx.config.notices import Notices, plain, similar
 from mcpx.config.place import Place, quote
@@ -61,6 +62,8 @@ def read_transport(
     for key in (key for key in unfit if key in entry):
         notices.say(at.key(key), f"has no effect on a server that is reached by {reached_by}")
     transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, around)
+    if isinstance(transport, Http | Sse) and transport.headers and _is_read_on_the_way(transport.url):
+        notices.say(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
     return transport, tuple(dict.fromkeys(strings.reasons)), variables
 
@@ -132,6 +135,11 @@ def _bad_url(url: str) -> str | None:
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         return "the URL holds a space or a control character"
     return None if _host(url) else "the host or the port of the URL cannot be read"
+
+
+def _is_read_on_the_way(url: str) -> bool:
+    """Whether what is sent there goes over a network, as it is."""
+    return url[:5].lower() == "http:" and not is_loopback(_host(url) or "")
 
 
 def _host(url: str) -> str | None:

@@ -17,6 +17,7 @@ from mcp.shared.dispatcher import CallOptions
 from mcp_types import LOG_LEVEL_META_KEY, ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.gateway.backlog import size_of
 from mcpx.gateway.caller import caller, connection_of
 from mcpx.hub import Hub
 from mcpx.upstream.audience import LOG, Audience
@@ -25,8 +26,8 @@ from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 
 Delivery = Callable[[], Awaitable[None]]
-Outbox = Callable[[Delivery], None]
-"""Takes a delivery to be made soon, after those before it. Drops it when nobody listens any more."""
+Outbox = Callable[[Delivery, int], None]
+"""Takes a delivery of so many bytes to be made soon, after those before it. Drops it where nobody listens."""
 
 
 class Post(Protocol):
@@ -122,7 +123,7 @@ class StreamCaller:
 
     def log(self, params: JSON) -> None:
         if self._open:
-            self._wire.channel.write(*envelope.notification(LOG, envelope.encode(params)))
+            self._wire.tell(LOG, envelope.encode(params))
 
     def close(self) -> None:
         """One of its requests was answered: at 2026-07-28 nothing may be sent for it any more."""
@@ -156,7 +157,7 @@ class RequestCaller:
         return member.log_level if member is not None else None
 
     def log(self, params: JSON) -> None:
-        self._outbox(partial(self._channel.notify, LOG, params))
+        self._outbox(partial(self._channel.notify, LOG, params), size_of(params))
 
     async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
         return await self._channel.send_raw_request(method, params, options(on_progress))

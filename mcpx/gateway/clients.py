@@ -59,7 +59,7 @@ class Clients:
         self.bus = InMemorySubscriptionBus()
         self.subscribers = Subscribers(self.bus)
         self._hub = hub
-        self.post = PostOffice()
+        self.post = PostOffice(hub.audience)
         self._sessions: dict[Connection, ServerSession] = {}
         self._changed = anyio.Event()
         self._due: dict[ServerEvent, None] = {}

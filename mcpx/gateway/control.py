@@ -29,9 +29,13 @@ from mcpx.config import load
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.gateway.operations import Asked, perform
 from mcpx.hub import Hub
+from mcpx.meeting import LIMIT_KEY
 from mcpx.observe.contained import contain
 from mcpx.status import snapshot
+from mcpx.validation.arguments import unreadable
+from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
+from mcpx.wire.shallow import shallow
 
 STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
 OPERATIONS: Final = ("inspect", "exec", "resources")
@@ -51,7 +55,7 @@ class Control:
         try:
             return _line(await self._obey(_read(line)))
         except (msgspec.DecodeError, RecursionError) as error:
-            told: JSON = {"error": f"not a control request: {error}", "usage": True}
+            told: JSON = _not_read(line, error)
         except CallError as error:
             told = error.to_dict()
         except MCPXError as error:
@@ -78,7 +82,8 @@ class Control:
             case "environment":
                 return {"path": os.environ.get("PATH", "")}
             case "attach":
-                return {"attached": os.getpid(), "version": __version__}
+                limit = self._hub.config.max_message_bytes
+                return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:
                 await self._hub.settled(STARTING_S)
                 return await perform(self._hub, asked)
@@ -88,6 +93,25 @@ class Control:
 def _read(line: bytes) -> Asked:
     """The request. Raises msgspec.DecodeError, or RecursionError for one that is nested too deeply."""
     return msgspec.json.decode(line, type=Asked)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What a request names, without its arguments."""
+
+    mcpx: str
+    server: str = ""
+    tool: str = ""
+
+
+def _not_read(line: bytes, error: Exception) -> JSON:
+    """The answer to a line that cannot be read: as a call's, where only its arguments cannot."""
+    try:
+        named = msgspec.json.decode(shallow(line) or b"", type=_Named)
+    except msgspec.DecodeError:
+        return {"error": f"not a control request: {error}", "usage": True}
+    if named.mcpx != "exec":
+        return {"error": f"not a control request: {error}", "usage": True}
+    return unreadable_arguments(named.server, named.tool, unreadable(error)).to_dict()
 
 
 def _line(told: JSON) -> bytes:

@@ -123,7 +123,7 @@ class FastLane:
         """Refuse arguments that cannot be read, for the SDK could not say so; false where they can."""
         given = params.arguments
         try:
-            if len(memoryview(given.arguments)) <= INLINE:
+            if len(given.arguments) <= INLINE:
                 msgspec.json.decode(given.arguments or b"null")
         except (msgspec.DecodeError, RecursionError) as error:
             self._refuse(wire, request_id, params, unreadable(error))
@@ -186,7 +186,7 @@ class FastLane:
         def progressed(progress: float, total: float | None, message: str | None) -> None:
             told = {"progressToken": token, "progress": progress, "total": total, "message": message}
             params = envelope.encode({key: value for key, value in told.items() if value is not None})
-            wire.channel.write(*envelope.notification("notifications/progress", params))
+            wire.tell("notifications/progress", params)
 
         return progressed
 

@@ -1,14 +1,12 @@
 """The HTTP door: Streamable HTTP on loopback, with a bearer token and checks of Host and Origin.
 
-Protocol, sessions and all checks are the SDK's; uvicorn serves. The socket is bound before anything else, so
-that a port in use is a clear error. Signals are not uvicorn's here: the daemon owns them.
+Protocol, sessions and all checks are the SDK's; uvicorn serves, within the bounds of `http_server` and
+`http_connection`. The socket is bound before anything else, so that a port in use is a clear error.
 """
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Iterator
 
 import anyio
 import structlog
@@ -23,14 +21,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from mcpx.config import HttpGateway
+from mcpx.config.loopback import is_loopback
 from mcpx.errors import MCPXError
+from mcpx.gateway.http_connection import Shared
+from mcpx.gateway.http_server import BACKLOG, HttpServer
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.token import OneToken, token_file
 from supervisors import Incarnation
 
 log = structlog.get_logger()
 PATH = "/mcp"
-BACKLOG = 2048  # as uvicorn has it
 GRACEFUL_S = 1  # for open event streams, which would never end by themselves
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -88,15 +88,28 @@ class HttpDoor:
             lifespan="on",
             timeout_graceful_shutdown=GRACEFUL_S,
             server_header=False,
+            ws="none",
+            backlog=BACKLOG,
         )
-        served = _Uvicorn(config)
+        served = HttpServer(config, Shared(2 * self._limit, self._server.count_dropped))
         incarnation.ready()
         log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
+        self._warn_of_others()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_leave_when_asked, incarnation, served)
             # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
             await served.serve([self._listener.dup()])
             tasks.cancel_scope.cancel()
+
+    def _warn_of_others(self) -> None:
+        """What is said over plain HTTP can be read on the way, the token among it."""
+        host = self._listener.getsockname()[0]
+        if is_loopback(host):
+            return
+        if self._token is None:
+            log.warning("http.open_to_everybody", host=host, hint="whoever reaches it runs every tool")
+        else:
+            log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
 
     def _app(self) -> ASGIApp:
         manager = StreamableHTTPSessionManager(
@@ -125,14 +138,6 @@ class HttpDoor:
             allowed_origins=[f"http://{name}:{port}" for name in names]
             + list(self._settings.allowed_origins),
         )
-
-
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without its signal handlers."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def _leave_when_asked(incarnation: Incarnation, served: uvicorn.Server) -> None:

@@ -19,6 +19,7 @@ from mcpx.config.place import kind_of
 from mcpx.content import InputRequired
 from mcpx.errors import CallError, Code
 from mcpx.router import Exec, Forward, Read
+from mcpx.upstream.asking import MOST_OPEN
 from mcpx.upstream.between_eras import for_handshake
 from mcpx.upstream.caller import JSON, QUESTIONS, Caller, InputAnswers
 
@@ -36,6 +37,9 @@ def check(need: InputRequired, caller: Caller) -> dict[str, JSON]:
         CallError: One of them is none, or the client did not declare it.
     """
     asked = need.result.get("inputRequests") or {}
+    if isinstance(asked, dict) and len(asked) > MOST_OPEN:
+        text = f"{need.server} asks {len(asked)} questions in one result; {MOST_OPEN} are passed on at most"
+        raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
     for each in asked.values() if isinstance(asked, dict) else [{}]:
         method = each.get("method") if isinstance(each, dict) else None
         if not isinstance(each, dict) or not isinstance(method, str) or method not in QUESTIONS:

@@ -1,12 +1,11 @@
 """Notifications to clients outside any request, each client's in order, none holding up another.
 
-Runs inside the task of whoever owns it. Before `run`, and for a client that is `MOST` behind, what is sent
+Runs inside the task of whoever owns it. Before `run`, and for a client whose backlog is full, what is sent
 is dropped; so is what a client does not take within `DELIVERY_S`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 import anyio
@@ -14,20 +13,22 @@ import anyio.abc
 import structlog
 from mcp.server.connection import Connection
 
+from mcpx.gateway.backlog import Backlog, size_of
 from mcpx.observe.contained import contain
+from mcpx.upstream.audience import Audience
 from mcpx.upstream.caller import JSON
 
 log = structlog.get_logger()
 DELIVERY_S: Final = 5.0
-MOST: Final = 1000
 
 
 class PostOffice:
-    """One for all clients."""
+    """One for all clients. What they go without is counted in the audience."""
 
-    def __init__(self) -> None:
+    def __init__(self, audience: Audience) -> None:
+        self._audience = audience
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._waiting: dict[Connection, deque[tuple[str, JSON]]] = {}
+        self._waiting: dict[Connection, Backlog[tuple[str, JSON]]] = {}
 
     async def run(self) -> None:
         """Deliver, until cancelled."""
@@ -44,14 +45,15 @@ class PostOffice:
             return
         queue = self._waiting.get(connection)
         if queue is None:
-            queue = self._waiting[connection] = deque(maxlen=MOST)
+            queue = self._waiting[connection] = Backlog()
             self._tasks.start_soon(self._deliver, connection, queue)
-        queue.append((method, params))
+        if not queue.put((method, params), size_of(params)):
+            self._audience.dropped += 1
 
-    async def _deliver(self, connection: Connection, queue: deque[tuple[str, JSON]]) -> None:
+    async def _deliver(self, connection: Connection, queue: Backlog[tuple[str, JSON]]) -> None:
         """Empty one client's queue."""
         while queue:
-            method, params = queue.popleft()
+            method, params = queue.take()
             with anyio.move_on_after(DELIVERY_S) as scope:
                 try:
                     await connection.outbound.notify(method, params)
@@ -60,6 +62,7 @@ class PostOffice:
                 except Exception as error:  # noqa: BLE001 - a server chose the words: they must not end the post
                     contain(error, "notification", method=method)
             if scope.cancelled_caught:
-                log.warning("client.deaf", waited_s=DELIVERY_S, dropped=len(queue) + 1)
-                queue.clear()
+                dropped = queue.clear() + 1
+                self._audience.dropped += dropped
+                log.warning("client.deaf", waited_s=DELIVERY_S, dropped=dropped)
         del self._waiting[connection]

@@ -139,6 +139,10 @@ class GatewayServer(Server[Any]):
 
     # --- the clients
 
+    def count_dropped(self) -> None:
+        """A client goes without a log or progress message, because it does not read."""
+        self._hub.audience.dropped += 1
+
     async def _set_level(
         self, ctx: Context, params: mcp_types.SetLevelRequestParams
     ) -> mcp_types.EmptyResult:

@@ -5,7 +5,6 @@ The fast lane does the same for streams without the SDK; what the two answer is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -24,6 +23,7 @@ from mcpx.content import InputRequired
 from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.gateway import inputs
 from mcpx.gateway.askable import Delivery, Outbox, RequestCaller
+from mcpx.gateway.backlog import Backlog
 from mcpx.hub import Hub
 from mcpx.observe.contained import contain
 from mcpx.router import Exec, Forward, Read
@@ -41,7 +41,7 @@ async def run(hub: Hub, ctx: Context, message: Message, shape: Callable[[msgspec
     Raises:
         CallError: The request failed, or `shape` says that it did.
     """
-    telling = _Telling()
+    telling = _Telling(hub)
     caller = RequestCaller(ctx, hub, telling.put)
     if caller.modern:
         hub.audience.pass_by(caller.log_level)
@@ -98,29 +98,39 @@ def _answers(ctx: Context) -> InputAnswers | None:
 
 
 def _to_client(ctx: Context, put: Outbox) -> Callable[[float, float | None, str | None], None]:
-    return lambda *told: put(partial(ctx.session.report_progress, *told))
+    return lambda *told: put(partial(ctx.session.report_progress, *told), len(told[2] or ""))
 
 
 class _Telling:
-    """What is told to the client during its request, in order."""
+    """What is told to the client during its request, in order; one that does not take it goes without."""
 
-    def __init__(self) -> None:
-        self._send, self._receive = anyio.create_memory_object_stream[Delivery](math.inf)
+    def __init__(self, hub: Hub) -> None:
+        self._audience = hub.audience
+        self._waiting: Backlog[Delivery] = Backlog()
+        self._news = anyio.Event()
+        self._closed = False
 
-    def put(self, delivery: Delivery) -> None:
+    def put(self, delivery: Delivery, size: int) -> None:
         """To be told soon; after the request it is dropped."""
-        try:
-            self._send.send_nowait(delivery)
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+        if self._closed:
             return
+        if self._waiting.put(delivery, size):
+            self._news.set()
+        else:
+            self._audience.dropped += 1
 
     def close(self) -> None:
         """Nothing more will come."""
-        self._send.close()
+        self._closed = True
+        self._news.set()
 
     async def run(self) -> None:
         """Tell, until it is closed and all is told."""
-        async with self._receive:
-            async for deliver in self._receive:
-                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await deliver()
+        while len(self._waiting) or not self._closed:
+            if not len(self._waiting):
+                self._news = anyio.Event()
+                await self._news.wait()
+                continue
+            deliver = self._waiting.take()
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                await deliver()

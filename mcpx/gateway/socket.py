@@ -2,7 +2,9 @@
 
 The socket is 0600 in a folder of ours alone, and a peer of another user is refused: it gets no byte. A
 connection is one MCP client, unless it begins as `mcpx.gateway.control` says. Nothing is set up for a
-connection before its first byte, so that those who connect and vanish cost a task for an instant.
+connection before its first byte, so that those who connect and vanish cost a task for an instant. Of those
+who connect and stay silent, or say half a control request, the oldest are dropped when they become too many;
+whoever asks something is heard, also when there is no place for another client.
 """
 
 from __future__ import annotations
@@ -12,18 +14,21 @@ import socket
 import stat
 import struct
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import anyio
 import anyio.abc
 import structlog
 
+from mcpx.descriptors import share
 from mcpx.gateway.control import Control, asks_to
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.stream import StreamClient
 from mcpx.hub import Hub
 from mcpx.meeting import CONTROL, Meeting, MeetingError, address, claim_folder, connect
+from mcpx.observe.throttle import Throttle
 from mcpx.wire.channel import Channel
 from supervisors import Incarnation
 
@@ -31,6 +36,11 @@ log = structlog.get_logger()
 LINUX: Final = sys.platform.startswith("linux")
 BACKLOG: Final = 512
 LONGEST_CONTROL: Final = 1 << 24  # bytes of a control request: the arguments of a call may be long
+MOST_SILENT: Final = 256  # connections that have not said yet what they want
+MOST_HALF: Final = 64 << 20  # bytes of control requests that have not arrived whole, all together
+MOST_CLIENTS: Final = 16384
+PART_SILENT: Final = 0.125  # of all descriptors
+PART_CLIENTS: Final = 0.25
 CONTROL_S: Final = 5.0  # for a control request to arrive whole, and for its answer to be read
 BREATH_S: Final = 0.1  # after accepting failed: most likely there are no descriptors left
 
@@ -92,6 +102,11 @@ class SocketDoor:
         self._place = place
         self._control = Control(hub, place.config, lambda: self.clients)
         self._asked_to_stop = False
+        self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
+        self._half = 0  # bytes of control requests that have not arrived whole
+        self._most_silent = share(PART_SILENT, MOST_SILENT)
+        self._most_clients = share(PART_CLIENTS, MOST_CLIENTS)
+        self._full = Throttle()
         self.clients = 0
 
     async def run(self, incarnation: Incarnation) -> None:
@@ -117,7 +132,8 @@ class SocketDoor:
             except BlockingIOError:
                 continue
             except OSError as error:
-                log.warning("socket.not_accepted", reason=error.strerror)
+                if self._full.lets_through():
+                    log.warning("socket.not_accepted", reason=error.strerror)
                 await anyio.sleep(BREATH_S)
                 continue
             joined.setblocking(False)  # noqa: FBT003 - the standard library's signature
@@ -130,9 +146,13 @@ class SocketDoor:
                 if (uid := peer_uid(joined)) != os.getuid():
                     log.warning("socket.refused", uid=uid)
                     return
-                await incarnation.while_wanted(lambda: anyio.wait_readable(joined))
-                first = joined.recv(len(CONTROL), socket.MSG_PEEK)
-                is_client = await self._obey(joined) if first == CONTROL else bool(first)
+                first, line = b"", b""
+                with self._silence(joined):
+                    await incarnation.while_wanted(lambda: anyio.wait_readable(joined))
+                    first = joined.recv(len(CONTROL), socket.MSG_PEEK)
+                    if first == CONTROL:
+                        line = await self._request(joined)
+                is_client = await self._obey(joined, line) if line else first not in {b"", CONTROL}
                 if is_client:
                     await self._serve(joined, incarnation)
             except OSError as error:  # gone already, or asked to leave before it said anything
@@ -140,7 +160,46 @@ class SocketDoor:
             except Exception:
                 log.exception("client.failed")
 
+    @contextmanager
+    def _silence(self, joined: socket.socket) -> Iterator[None]:
+        """While it is not known what a connection wants; left at once where others need its place."""
+        with anyio.CancelScope() as scope:
+            self._silent[joined] = scope
+            try:
+                if len(self._silent) > self._most_silent:
+                    self._drop_oldest()
+                yield
+            finally:
+                self._silent.pop(joined, None)
+
+    def _drop_oldest(self) -> None:
+        oldest = next(iter(self._silent))
+        self._silent.pop(oldest).cancel()
+        if self._full.lets_through():
+            log.warning("socket.full", reason="many connections say nothing; the oldest are dropped")
+
+    async def _request(self, joined: socket.socket) -> bytes:
+        """A control request; as much of it as came in time."""
+        line = bytearray()
+        try:
+            with anyio.move_on_after(CONTROL_S):
+                while not line.endswith(b"\n") and len(line) < LONGEST_CONTROL:
+                    await anyio.wait_readable(joined)
+                    if not (chunk := joined.recv(65536)):
+                        break
+                    line += chunk
+                    self._half += len(chunk)
+                    if self._half > MOST_HALF:
+                        self._drop_oldest()
+        finally:
+            self._half -= len(line)
+        return bytes(line)
+
     async def _serve(self, joined: socket.socket, incarnation: Incarnation) -> None:
+        if self.clients >= self._most_clients:
+            if self._full.lets_through():
+                log.warning("socket.full", reason=f"{self.clients} clients are connected")
+            return
         channel = Channel(joined.fileno(), joined.fileno())
         self.clients += 1
         log.info("client.joined", clients=self.clients)
@@ -153,11 +212,9 @@ class SocketDoor:
             self.clients -= 1
             log.info("client.left", clients=self.clients)
 
-    async def _obey(self, joined: socket.socket) -> bool:
+    async def _obey(self, joined: socket.socket, line: bytes) -> bool:
         """Answer one control request; give up when its sender does. Whether an MCP client follows."""
-        line, answer = b"", b""
-        with anyio.move_on_after(CONTROL_S):
-            line = await _line(joined)
+        answer = b""
         async with anyio.create_task_group() as tasks:  # as long as it takes: a call has its own deadlines
             tasks.start_soon(_cancel_when_gone, joined, tasks.cancel_scope)
             answer = await self._control.answer(line)
@@ -169,17 +226,6 @@ class SocketDoor:
             self._asked_to_stop = True
             self._hub.stop()
         return asks_to("attach", line)
-
-
-async def _line(joined: socket.socket) -> bytes:
-    """The request, without its end; as much of it as there is where the sender closes first."""
-    line = bytearray()
-    while not line.endswith(b"\n") and len(line) < LONGEST_CONTROL:
-        await anyio.wait_readable(joined)
-        if not (chunk := joined.recv(65536)):
-            break
-        line += chunk
-    return bytes(line)
 
 
 async def _say(joined: socket.socket, answer: bytes) -> None:

@@ -36,6 +36,8 @@ class Audience:
         """By the client, as callers name it."""
         self.roots_version = 0
         """Counts the times that some client's roots have changed."""
+        self.dropped = 0
+        """Log and progress messages that clients went without, because they did not read."""
         self._passing_by: str | None = None  # the most verbose level that a request of its own asked for
         self._strangers = False
         self._news = anyio.Event()

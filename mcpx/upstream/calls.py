@@ -109,7 +109,13 @@ class Calls:
     def open(self) -> None:
         """Take requests from now on, those that wait first."""
         self._open = True
+        self._sender.on_drained(self._take_on)
         self._mailbox.attach(self._take)
+
+    def _take_on(self) -> None:
+        """The server reads again: what has waited for that can go."""
+        if self._open and len(self._in_flight) < self._most:
+            self._mailbox.attach(self._take)
 
     async def drain(self) -> None:
         """Take no more, and wait until what is running is done."""
@@ -187,6 +193,8 @@ class Calls:
         a call to a dead one is unread, and goes to the next.
         """
         link = self._link
+        if self._sender.congested():
+            return False  # `_take_on` comes when it has read
         if not TELLS_UNREAD or link.pid is None or (alone and self._is_rested()):
             return link.alive() and not link.doomed()
         return not link.lost.is_set()
@@ -243,8 +251,7 @@ class Calls:
             self._put_back(replace(request, safe=False), call.reply, told)
         else:
             return False
-        if len(self._in_flight) < self._most:
-            self._mailbox.attach(self._take)
+        self._take_on()
         return True
 
     def _release(self, call: InFlight) -> bool:
@@ -260,8 +267,8 @@ class Calls:
         self._counters.in_flight -= 1
         if not len(self._in_flight):
             self._idle.set()
-        if self._open and len(self._in_flight) == self._most - 1:
-            self._mailbox.attach(self._take)
+        if len(self._in_flight) == self._most - 1:
+            self._take_on()
 
     def _progressed(self, call: InFlight, progress: float, total: float | None, message: str | None) -> None:
         """Progress starts the call's timeout anew, and goes to whoever asked."""

@@ -26,6 +26,7 @@ from supervisors import Cause
 
 CLOSED: Final = "Connection closed"  # in the SDK's words
 PERMISSION_STATUSES = frozenset({401, 403})
+_NO_SECRETS = Redactor()
 CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
 
 
@@ -143,7 +144,7 @@ def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
 
 
 def call_error(
-    error: Exception, *, server: str, tool: str | None, redact: Redactor | None = None
+    error: Exception, *, server: str, tool: str | None, redact: Redactor = _NO_SECRETS
 ) -> CallError:
     """What the caller of a call that raised `error` is told. A lost connection is told by `died`.
 
@@ -152,10 +153,9 @@ def call_error(
     if isinstance(error, CallError):
         return error
     if isinstance(error, MCPError):
-        said: dict[str, Any] = {"code": error.code, "message": error.message}
-        said = said if error.data is None else {**said, "data": error.data}
-        said = said if redact is None else redact.data(said)
-        text, details = str(said["message"]), {"upstream": said}
+        text = redact(error.message)
+        said = {"code": error.code, "message": text}
+        details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
     if isinstance(error, NotCarriedOut):
         text = f"{server} did not take the call ({error}); it was not run"
@@ -165,17 +165,15 @@ def call_error(
         return died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
         return _refused_by_status(error, server=server, tool=tool)
-    if isinstance(error, ResponseTooLarge):
-        text = f"{server}: {error}; it may have taken effect"
-        return CallError(Code.RESPONSE_TOO_LARGE, text, server=server, tool=tool)
-    if isinstance(error, Unreadable):
-        text = f"{server}: {error}; it may have taken effect"
-        return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
+    if isinstance(error, ResponseTooLarge | Unreadable):
+        code = Code.RESPONSE_TOO_LARGE if isinstance(error, ResponseTooLarge) else Code.PROTOCOL_ERROR
+        text = f"{server}: {redact(str(error))}; it may have taken effect"
+        return CallError(code, text, server=server, tool=tool)
     if isinstance(error, ValidationError):
         cause = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
         text = cause.text if cause else str(error)
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
-    text = shortened(f"{server}: {type(error).__name__}: {error}", CAUSE_LEN)
+    text = shortened(redact(f"{server}: {type(error).__name__}: {error}"), CAUSE_LEN)
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 

@@ -23,6 +23,7 @@ ENCODINGS: Final = "gzip"  # what is asked for; servers do not agree on what `de
 BEGINNING_BYTES: Final = 65536  # of a body that only explains, or that nobody needs
 BEGINNING_S: Final = 2.0  # to read them
 _OF_ONE_HOP: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+CHUNKS_A_TURN: Final = 32  # of one body, before others have their turn: 1 to 3 ms
 SHOWN: Final = 200  # characters of what a server says in its own words
 _STEP: Final = 65536  # bytes that come out of the decompressor at a time
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS  # gzip or zlib, whichever it is
@@ -30,7 +31,19 @@ _LINE_BREAK: Final = re.compile(rb"\r\n|\n|\r")
 
 
 async def inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """The body without its Content-Encoding. Raises Unreadable."""
+    """The body without its Content-Encoding. Raises Unreadable.
+
+    Others have their turn now and then: thousands of chunks may come in one read.
+    """
+    taken = 0
+    async for chunk in _inflated(body, encoding):
+        taken += 1
+        if taken % CHUNKS_A_TURN == 0:
+            await anyio.lowlevel.checkpoint()
+        yield chunk
+
+
+async def _inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
     encoding = encoding.strip().lower()
     if encoding in {"", "identity"}:
         async for chunk in body:
@@ -47,8 +60,6 @@ async def inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[b
             except zlib.error as error:
                 raise Unreadable(f"the answer's compression is broken: {error}") from error
             rest = inflate.unconsumed_tail
-            if rest:  # a small chunk can hold a thousand such steps: others have their turn in between
-                await anyio.lowlevel.checkpoint()
         if inflate.eof:
             return  # what follows would only be kept
     yield inflate.flush()

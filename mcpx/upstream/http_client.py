@@ -15,10 +15,13 @@ no answer) by 64 KiB: the SDK, which reads them whole, is given none. Whatever i
 
 from __future__ import annotations
 
+import functools
 import math
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from http.cookiejar import CookieJar
 from typing import Any, Final
 
 import anyio
@@ -89,10 +92,12 @@ class GuardedClient(httpx2.AsyncClient):
             timeout=httpx2.Timeout(None, connect=CONNECT_S, write=WRITE_S),
             limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, keepalive_expiry=KEEP_S),
             max_redirects=MOST_REDIRECTS,
+            verify=certificates(),
+            cookies=_FewCookies(),
         )
         self.told: Told | None = None
         self.apart: Apart | None = None
-        self.notifier = Notifier(self._send)
+        self.notifier = Notifier(super().send)
         self.event_stream: EventBody | None = None
         """The stream that was opened first, before there was a link: that of the older transport."""
         self._limit = limit
@@ -104,7 +109,7 @@ class GuardedClient(httpx2.AsyncClient):
         options["stream"] = True
         await request.aread()  # the request that follows a redirect has its body as a stream
         if self.told is None:
-            return await self._first_stream(await self._send(request, options))
+            return await self._first_stream(await super().send(request, **options))
         match request.method:
             case "POST":
                 return await self._post(self.told, request, options)
@@ -112,13 +117,6 @@ class GuardedClient(httpx2.AsyncClient):
                 return await self._get(self.told, request, options)
             case _:
                 return await self._leave(self.told, request, options)
-
-    async def _send(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
-        """Send it, and wait for the head of the answer. Raises httpx2.HTTPError."""
-        response = await super().send(request, **options)
-        if len(self.cookies) > MOST_COOKIES:
-            self.cookies.clear()
-        return response
 
     # --- requests
 
@@ -149,7 +147,7 @@ class GuardedClient(httpx2.AsyncClient):
         """Send it, and wait for the head of the answer."""
         request.extensions = {**request.extensions, "trace": exchange.trace}
         try:
-            response = await exchange.within(self._send(request, options))
+            response = await exchange.within(super().send(request, **options))
         except _UNREACHABLE as error:
             told.trouble, told.curable = f"the server cannot be reached: {self._words(error)}", True
             if told.established:
@@ -228,7 +226,7 @@ class GuardedClient(httpx2.AsyncClient):
         headers = {name: value for name, value in request.headers.items() if name != "content-length"}
         ping = self.build_request("POST", request.url, headers=headers, json=_PING)
         with anyio.move_on_after(LOOK_S), suppress(httpx2.HTTPError):
-            response = await self._send(ping, {"stream": True})
+            response = await super().send(ping, stream=True)
             await response.aclose()
             return response.status_code not in {_FORGOTTEN, httpx2.codes.BAD_REQUEST}
         return True
@@ -250,11 +248,11 @@ class GuardedClient(httpx2.AsyncClient):
     async def _get(self, told: Told, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         exchange = CURRENT.get()
         if exchange is None:
-            opening = partial(self._send, request, options)
+            opening = partial(super().send, request, **options)
             return await self._listening.open(told, self._limit, opening, self._redact)
         if exchange.over:  # a stream to be taken up again that nobody waits for
             return httpx2.Response(httpx2.codes.GONE, request=request)
-        response = await exchange.within(self._send(request, options))
+        response = await exchange.within(super().send(request, **options))
         if response is None:
             return httpx2.Response(httpx2.codes.GONE, request=request)
         if not _is_event_stream(response):
@@ -274,8 +272,24 @@ class GuardedClient(httpx2.AsyncClient):
         if not told.lost.is_set():
             with anyio.move_on_after(LEAVE_S):
                 with suppress(httpx2.HTTPError):
-                    await (await self._send(request, options)).aclose()
+                    await (await super().send(request, **options)).aclose()
         return httpx2.Response(httpx2.codes.NO_CONTENT, request=request)
+
+
+class _FewCookies(CookieJar):
+    """Keeps the few cookies that a load balancer sets, and none of a server that sets very many."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        if len(response.info().get_all("Set-Cookie", [])) <= MOST_COOKIES:
+            super().extract_cookies(response, request)
+        if len(self) > MOST_COOKIES:
+            self.clear()
+
+
+@functools.cache
+def certificates() -> ssl.SSLContext:
+    """Those that are trusted, read once for all: it takes 20 ms."""
+    return httpx2.create_ssl_context()
 
 
 def _is_event_stream(response: httpx2.Response) -> bool:

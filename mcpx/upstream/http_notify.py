@@ -22,7 +22,8 @@ NOTIFY_S: Final = 5.0  # for the answer to a notification, which says nothing
 MOST_NOTIFYING: Final = 64  # messages on their way
 
 Options = dict[str, Any]
-Send = Callable[[httpx2.Request, Options], Awaitable[httpx2.Response]]
+Send = Callable[..., Awaitable[httpx2.Response]]
+"""Sends a request, with the options of any such client."""
 Spawn = Callable[[Callable[[], Coroutine[object, object, object]]], object]
 """Runs something beside, for as long as the session lives."""
 
@@ -51,7 +52,7 @@ class Notifier:
         self._on_their_way += 1
         try:
             with anyio.move_on_after(NOTIFY_S):
-                response = await self._send(request, options)
+                response = await self._send(request, **options)
                 if next_request_within_origin(response) is not None:
                     return await without_body(response)
                 await response.aclose()

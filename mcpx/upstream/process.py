@@ -21,6 +21,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 
 from mcpx.config import Stdio
+from mcpx.descriptors import restore_for
 from mcpx.environment import CHILD_MARK
 from mcpx.upstream.last_words import LastWords
 from mcpx.wire.channel import Channel
@@ -235,6 +236,7 @@ async def running(
         cwd=stdio.cwd,
         start_new_session=True,
     )
+    restore_for(popen.pid)
     child = ChildProcess(popen, on_stderr, redact, mark)  # no await up to here: else it could be lost
     try:
         yield child

@@ -9,7 +9,7 @@ it was not sent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -19,10 +19,12 @@ from mcpx.config import ServerConfig
 from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.expiry import Expiry
-from mcpx.upstream.requests import Request, tool_of
+from mcpx.upstream.requests import Request, size_of, tool_of
 from supervisors import ActorRef, Envelope, MailboxClosed, MailboxFull, Phase, Reply, State, Supervisor
 
 RawReply = Reply[msgspec.Raw]
+LARGE: Final = 65536  # bytes of a request; smaller ones are bounded well enough by their number
+MOST_BYTES: Final = 64 << 20  # of the requests that wait for one server
 _OVER = frozenset({Phase.STOPPING, Phase.DONE})
 _HELD_BACK = frozenset({Phase.WAITING, Phase.PARKED})
 
@@ -83,7 +85,13 @@ class CallQueue:
         except MailboxClosed:
             raise self.unavailable(request) from None
         if len(self.ref.mailbox):  # it stands at the end of a queue: it was not taken
+            if size_of(request) > LARGE and self._waiting_bytes() > MOST_BYTES:
+                self.ref.mailbox.discard(envelope)
+                raise self._overloaded(request, f"calls of {MOST_BYTES >> 20} MB are waiting")
             self._expiry.add(_Waiting(envelope, None))
+
+    def _waiting_bytes(self) -> int:
+        return sum(size_of(envelope.message) for envelope in self.ref.mailbox)
 
     def put_back(self, request: Request, reply: RawReply, error: CallError | None) -> None:
         """Queue a request at the head that was lost; it fails with `error` if it must wait too long."""
@@ -160,7 +168,7 @@ class CallQueue:
 
     def _expired(self, request: Request) -> CallError:
         if self.lifecycle_phase() is Phase.UP:
-            return self._overloaded(request, f"{self._config.limits.max_concurrency} calls are running")
+            return self._overloaded(request, f"{self._counters.in_flight} calls are running")
         return self.unavailable(request)
 
     def _overloaded(self, request: Request, why: str) -> CallError:

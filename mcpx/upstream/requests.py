@@ -119,6 +119,11 @@ class Unsubscribe(_AboutResource, frozen=True, gc=False):
 Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe
 
 
+def size_of(request: Request) -> int:
+    """Bytes of what the caller gave with it."""
+    return len(request.arguments) if isinstance(request, CallTool | GetPrompt) else 0
+
+
 def tool_of(request: Request) -> str | None:
     """The name of the tool, for error messages; None for anything that is not a call."""
     return request.name if isinstance(request, CallTool) else None

@@ -6,6 +6,7 @@ error. What they give back is the request on its way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import anyio
@@ -76,6 +77,14 @@ class Sender(Protocol):
         """Where the next request begins in what is sent; None where that is not known."""
         ...
 
+    def congested(self) -> bool:
+        """Whether the server does not read what it was sent already."""
+        ...
+
+    def on_drained(self, told: Callable[[], None]) -> None:
+        """Have `told` called whenever the server reads again."""
+        ...
+
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
         """Start a request. `on_answer` may be called before this returns.
 
@@ -95,6 +104,7 @@ class WireSender:
         client: mcp_types.Implementation,
         telling: Telling,
     ) -> None:
+        self._wire = wire
         self._channel = wire.channel
         self._outgoing = wire.outgoing
         self._telling = telling
@@ -102,6 +112,12 @@ class WireSender:
 
     def position(self) -> int | None:
         return self._channel.position
+
+    def congested(self) -> bool:
+        return self._channel.congested
+
+    def on_drained(self, told: Callable[[], None]) -> None:
+        self._wire.on_drained = told
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
         outgoing, caller = self._outgoing, request.origin.caller
@@ -169,6 +185,12 @@ class SessionSender:
 
     def position(self) -> int | None:
         return None
+
+    def congested(self) -> bool:
+        return False  # each request has a connection of its own, and waits for it
+
+    def on_drained(self, told: Callable[[], None]) -> None:
+        """It never was congested."""
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
         scope = anyio.CancelScope()

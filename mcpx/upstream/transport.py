@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
+import anyio.to_thread
 import httpx2
 import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
@@ -26,8 +27,9 @@ from mcp_types import JSONRPCError
 from mcpx.config import Http, Sse, Stdio, Transport
 from mcpx.upstream.flag import Flag
 from mcpx.upstream.http_answers import Redact
-from mcpx.upstream.http_client import GuardedClient
+from mcpx.upstream.http_client import GuardedClient, certificates
 from mcpx.upstream.process import ChildProcess, running
+from mcpx.wire.channel import PeerNotReading
 from mcpx.wire.dispatcher import Rubbish, WireDispatcher
 
 EXIT_CODE_WAIT_S = 0.03  # after the output ended: the exit code makes a better message than "output closed"
@@ -156,6 +158,7 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks, redact: Redact) -> Asyn
         link.doomed = child.doomed
         link.kill = child.kill
         link.first_unread = child.channel.first_unread
+        child.channel.on_broken = lambda error: _give_up_if_not_reading(link, error)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_await_end_of_output, child, link, wire, output_ended)
             tasks.start_soon(_await_exit, child, link, wire)
@@ -163,6 +166,12 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks, redact: Redact) -> Asyn
                 yield link
             finally:
                 tasks.cancel_scope.cancel()
+
+
+def _give_up_if_not_reading(link: Link, error: OSError) -> None:
+    """One that is gone tells so itself; one that lives and reads nothing would have to be kept in memory."""
+    if isinstance(error, PeerNotReading):
+        link.give_up(f"the server does not read its standard input: {error.strerror}")
 
 
 async def _await_end_of_output(
@@ -191,6 +200,7 @@ def _end(child: ChildProcess, link: Link, wire: WireDispatcher) -> None:
 
 @asynccontextmanager
 async def _http(http: Http, limit: int, redact: Redact) -> AsyncIterator[Link]:
+    await anyio.to_thread.run_sync(certificates)  # for the first time; others have their turn meanwhile
     async with (
         GuardedClient(limit, http.headers, redact=redact) as client,
         # the client bounds each event, and knows what an event that is too large is the answer to
@@ -208,6 +218,7 @@ async def _http(http: Http, limit: int, redact: Redact) -> AsyncIterator[Link]:
 @asynccontextmanager
 async def _sse(sse: Sse, limit: int, redact: Redact) -> AsyncIterator[Link]:
     client: GuardedClient | None = None
+    await anyio.to_thread.run_sync(certificates)
 
     def factory(
         headers: dict[str, str] | None = None,

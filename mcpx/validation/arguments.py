@@ -30,7 +30,7 @@ def read_raw_arguments(raw: msgspec.Raw | bytes, tool: ToolInfo) -> tuple[JSON |
     """
     if not raw:
         return {}, EMPTY
-    if len(memoryview(raw)) > INLINE:
+    if len(raw) > INLINE:
         return _large(raw, tool)
     try:
         value = msgspec.json.decode(raw)
@@ -90,7 +90,7 @@ def _large(raw: msgspec.Raw | bytes, tool: ToolInfo) -> tuple[None, bytes | msgs
         return None, raw
     if first != b'"':
         raise _no_object(tool, [] if first == b"[" else 0)
-    if len(memoryview(raw)) > TEXT_HELD:
+    if len(raw) > TEXT_HELD:
         raise _refusal(tool, f"a string of over {TEXT_HELD} bytes is not looked into; send the object itself")
     try:
         text = msgspec.json.decode(raw, type=str).encode()

@@ -61,7 +61,7 @@ class ArgumentChecker:
         or else as soon as one has been started.
         """
         known = self._know(tool)
-        size = len(memoryview(arguments))
+        size = len(arguments)
         if size > CHECKED:
             self._note(known, f"they are over {CHECKED} bytes")
         if size > CHECKED or known.unchecked is not None:

@@ -27,7 +27,9 @@ from mcpx.wire.channel import Channel
 
 WORKERS: Final = 2
 WAITING: Final = 64  # jobs; more are not taken
+WAITING_BYTES: Final = 16 << 20  # of those jobs; the one that exceeds it is taken
 STARTING_S: Final = 5.0  # for a process to be ready: 0.2 s on a quiet machine
+SLOW_S: Final = 0.05  # of one job, after which another process is made ready for the other servers
 IDLE_S: Final = 60.0  # without a job, after which a process gives its 25 MB back
 AGAIN_S: Final = 10.0  # after a process could not be started
 REAP_POLL_S: Final = 0.01  # a killed process is gone within a turn or two
@@ -91,7 +93,7 @@ class CheckPool:
         pending = Pending(server, encode_job(job), done)
         loop = asyncio.get_running_loop()
         self._waiting = deque(each for each in self._waiting if each.done is not None)
-        if self._closed or len(self._waiting) >= WAITING or loop.time() < self._not_before:
+        if self._closed or self._is_full() or loop.time() < self._not_before:
             loop.call_soon(pending.finish, Unjudged("no process was free to check them"))
             return pending
         self._waiting.append(pending)
@@ -101,6 +103,10 @@ class CheckPool:
         pending.timer = loop.call_later(patience, pending.finish, late)
         self._hand_out()
         return pending
+
+    def _is_full(self) -> bool:
+        held = sum(len(each.frame) for each in self._waiting)
+        return len(self._waiting) >= WAITING or held > WAITING_BYTES
 
     def close(self) -> None:
         """End the processes, and wait until they have ended."""
@@ -158,6 +164,11 @@ class CheckPool:
 
     # --- for the workers
 
+    def keep_one_ready(self) -> None:
+        """A job takes long: have a process for those that come meanwhile."""
+        if all(worker.job is not None for worker in self._workers) and len(self._workers) < WORKERS:
+            self._start()
+
     def freed(self) -> None:
         """A process is ready for another job."""
         self._hand_out()
@@ -177,8 +188,10 @@ class CheckPool:
             return
         if never_ready:
             self._fail(reason)
-        else:
-            self._hand_out()
+            return
+        self._hand_out()
+        if worker.job is not None:
+            self.keep_one_ready()
 
     def _reap(self) -> None:
         self._dying = [popen for popen in self._dying if popen.poll() is None]
@@ -205,11 +218,13 @@ class _Worker:
         self._channel.start_reading()
         late = f"no process was ready in {STARTING_S:g} s"
         self._timer = self._loop.call_later(STARTING_S, pool.end, self, late)
+        self._slow: asyncio.TimerHandle | None = None
 
     def take(self, pending: Pending) -> None:
         """Work on that job."""
         self.job = pending
         self._rest(DEADLINE_S, f"checking them took over {DEADLINE_S:g} s")
+        self._slow = self._loop.call_later(SLOW_S, self._pool.keep_one_ready)
         if pending.timer is not None:
             pending.timer.cancel()
         self._channel.write(len(pending.frame).to_bytes(LENGTH), pending.frame)
@@ -234,6 +249,8 @@ class _Worker:
     def _answered(self, frame: bytes) -> None:
         job, self.job = self.job, None
         self.is_ready = True
+        if self._slow is not None:
+            self._slow.cancel()
         self._rest(IDLE_S, "it was idle")
         if job is not None:
             try:
@@ -247,6 +264,8 @@ class _Worker:
     def kill(self) -> None:
         """End it, and let go of its pipes."""
         self._timer.cancel()
+        if self._slow is not None:
+            self._slow.cancel()
         self._channel.close()
         self.popen.kill()
         for stream in (self.popen.stdin, self.popen.stdout):

@@ -1,15 +1,17 @@
 """A pair of file descriptors on the event loop: bytes in by callback, bytes out in few writes.
 
 Used for a child's pipes and for this process's standard streams. What is written in one turn of the loop
-goes out in one system call. Nothing here waits: a peer that does not read makes `congested` true, and the
-owner stops whatever feeds it. A descriptor that cannot be waited for (a file, /dev/null) is read turn by
-turn. The descriptors stay the owner's: `close` only lets go of them.
+goes out in one system call. Nothing here waits: a peer that does not read makes the channel `congested`, and
+the owner stops whatever feeds it. One that leaves more than `MOST_UNSENT` unread is given up. A descriptor
+that cannot be waited for (a file, /dev/null) is read turn by turn. The descriptors stay the owner's: `close`
+only lets go of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import select
@@ -25,21 +27,31 @@ JOINED: Final = 131072  # bytes up to which pieces are copied together; beyond, 
 PIECES: Final = 512  # at most in one gathered write; below every system's IOV_MAX
 HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
 LOW_WATER: Final = 1 << 18
+MOST_UNSENT: Final = 64 << 20  # bytes that a peer may leave unread, and one message more
 TELLS_UNREAD: Final = sys.platform.startswith("linux")  # whether a pipe tells what its reader has not read
 PIPE_SIZE: Final = 1 << 20  # bytes a pipe is asked to hold: a large message takes fewer turns to and fro
+
+
+class PeerNotReading(OSError):  # noqa: N818 - a condition
+    """The peer left more than `MOST_UNSENT` bytes unread."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ENOBUFS, f"it leaves more than {MOST_UNSENT >> 20} MB unread")
 
 
 class Channel:
     """Bytes both ways. `on_data` gets each chunk; `on_end` is called once, when no more will come.
 
-    `on_broken` is called once when the peer takes no more. `on_drained` is called when a channel that was
-    congested is free again. Callbacks must not raise.
+    `on_broken` is called once when the peer takes no more: it is gone, or reads nothing (`PeerNotReading`).
+    `on_congested` is called when more than `HIGH_WATER` waits, `on_drained` when it is at `LOW_WATER` again.
+    Callbacks must not raise.
     """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self.on_data: Callable[[bytes], None] = lambda _data: None
         self.on_end: Callable[[], None] = _nothing
         self.on_broken: Callable[[OSError], None] = lambda _error: None
+        self.on_congested: Callable[[], None] = _nothing
         self.on_drained: Callable[[], None] = _nothing
         self.congested = False
         self._loop = asyncio.get_running_loop()
@@ -133,7 +145,15 @@ class Channel:
             if len(_DIRTY) == 1:
                 self._loop.call_soon(flush_all)
         if self._waiting > HIGH_WATER:
+            self._congest(sum(map(len, pieces)))
+
+    def _congest(self, added: int) -> None:
+        """More waits than should, the last message of `added` bytes included, which always has its place."""
+        if self._waiting - added > MOST_UNSENT:
+            self._break(PeerNotReading())
+        elif not self.congested:
             self.congested = True
+            self.on_congested()
 
     def flush(self) -> None:
         """Write what is queued, as far as the peer takes it now."""
@@ -182,6 +202,7 @@ class Channel:
             self._writer_armed = False
 
     def _break(self, error: OSError) -> None:
+        self._arm_writer(wanted=False)
         self._broken = True
         self._out.clear()
         self._waiting = 0

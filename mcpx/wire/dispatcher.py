@@ -32,29 +32,26 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
 
 from mcpx.observe.contained import contain
-from mcpx.wire import envelope
+from mcpx.wire import envelope, unreadable
 from mcpx.wire.channel import Channel, flush_all
 from mcpx.wire.context import WireContext
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import KEPT, TooLong
+from mcpx.wire.lines import TooLong
 from mcpx.wire.mending import may_have_halves, mend_halves, mend_numbers
-from mcpx.wire.outgoing import (
-    OnProgress,
-    Outgoing,
-    ResponseTooLarge,
-    TooDeep,
-    Unreadable,
-    readable,
-)
+from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadable, readable
 from mcpx.wire.shallow import shallow
 from mcpx.wire.turns import Lines, Turns
+from mcpx.wire.unreadable import Problem
 
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
 Fast = Callable[["WireDispatcher", RequestId, str, msgspec.Raw], bool]
 """Offered each request before the SDK; true if it is dealt with. If it raises, the request is failed."""
 
-_NO_JSON: Final = Unreadable("the answer is not JSON")
+LOSSY: Final = frozenset({"notifications/message", "notifications/progress"})
+"""Notifications that a peer goes without while it does not read what it is sent."""
+UPDATED: Final = "notifications/resources/updated"
+MOST_SERVED: Final = 1024  # requests of one peer that the SDK serves at a time; each is a task
 SHOWN: Final = 200  # bytes of a bad line that are worth showing
 INLINE: Final = "initialize"  # what follows it may depend on its outcome
 STANDING: Final = "subscriptions/listen"  # answered when the connection ends
@@ -75,8 +72,12 @@ class WireDispatcher(Dispatcher[TransportContext]):
         on_end: Callable[[], None] | None = None,
         mends: bool = False,
         aside_limit: int | None = None,
+        refuses: bool = False,
     ) -> None:
-        """`aside_limit` is the most bytes of the peer's own requests and notifications, if not `limit`."""
+        """`aside_limit` is the most bytes of the peer's own requests and notifications, if not `limit`.
+
+        `refuses`: what is no message is answered with an error, as servers do and clients do not.
+        """
         self.channel = channel
         self.outgoing = Outgoing(channel)
         self.fast: Fast | None = None
@@ -84,6 +85,12 @@ class WireDispatcher(Dispatcher[TransportContext]):
         """Offered each request that is nested too deeply to be read, without its depths."""
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """What to do when the peer cancels a request that the fast hook took, by its id."""
+        self.on_drained: Callable[[], None] = lambda: None
+        """Called when the peer reads again. Must not raise."""
+        self.on_dropped: Callable[[], None] = lambda: None
+        """Called for each log or progress message that the peer goes without, because it does not read."""
+        self._refuses = refuses
+        self._writable: anyio.Event | None = None  # somebody waits for the peer to read
         self._turns = Turns(channel, limit, self._take_few)
         self._aside_limit = aside_limit
         self._on_rubbish = on_rubbish
@@ -94,6 +101,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._ended = anyio.Event()
         channel.on_data = self._turns.feed
         channel.on_end = on_end or self.end
+        channel.on_drained = self._drained
 
     @property
     def behind(self) -> bool:
@@ -149,9 +157,35 @@ class WireDispatcher(Dispatcher[TransportContext]):
         params: Mapping[str, Any] | None,
         opts: CallOptions | None = None,  # noqa: ARG002 - the protocol's signature; a stream needs none
     ) -> None:
-        """Send a notification; after the end it is dropped."""
+        """Send a notification; after the end it is dropped.
+
+        A peer that does not read goes without the lossy ones, and is waited for with those that tell it of
+        one resource after another: their sender keeps what is new meanwhile.
+        """
         encoded = None if params is None else envelope.encode(params)
+        if method in LOSSY:
+            self.tell(method, encoded)
+            return
+        while method == UPDATED and self.channel.congested and not self._ended.is_set():
+            self._writable = self._writable or anyio.Event()
+            await self._writable.wait()
         self.channel.write(*envelope.notification(method, encoded))
+
+    def tell(self, method: str, params: Bytes | None) -> None:
+        """Send a notification that a peer goes without if it does not read: progress, a log message."""
+        if self.channel.congested:
+            self.on_dropped()
+        else:
+            self.channel.write(*envelope.notification(method, params))
+
+    def _drained(self) -> None:
+        self._wake_waiting()
+        self.on_drained()
+
+    def _wake_waiting(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None:
+            writable.set()
 
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
         """Run a coroutine function for as long as the connection lives; what it raises is logged."""
@@ -188,6 +222,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def end(self) -> None:
         """No more messages will come."""
         self._ended.set()
+        self._wake_waiting()
 
     def _close(self) -> None:
         self._turns.stop()
@@ -204,18 +239,18 @@ class WireDispatcher(Dispatcher[TransportContext]):
                 self._take_or_park(line)
             except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
                 contain(error, "message")
+                self._refuse(unreadable.problem(line))
         flush_all()  # the end of this turn, without another round of the loop
 
     def _take_or_park(self, line: bytes | TooLong) -> None:
         if self._parked is not None:
             self._parked.append(line)
-        else:
+        elif not self._turned_away(line):
             self._take(line)
 
     def _take(self, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):
-            too_large = ResponseTooLarge(f"the answer is over {line.limit} bytes")
-            self._skip(line.head, line.tail, f"a line over {line.limit} bytes", too_large)
+            self._skip(unreadable.problem(line))
             return
         try:
             if not line.isascii():
@@ -227,9 +262,10 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self._take_unreadable(line, error)
             return
         if message.method is None:
-            self.outgoing.answered(message)
+            if not self.outgoing.answered(message) and not (message.result or message.error):
+                self._refuse(unreadable.invalid(line, unreadable.NEITHER))
         elif message.id is None:
-            self._take_notification(message.method, message.params)
+            self._take_notification(message.method, message.params, line)
         else:
             try:
                 if self.fast is not None and self.fast(self, message.id, message.method, message.params):
@@ -240,7 +276,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
                 self.channel.write(*envelope.failure(message.id, _FAILED))
 
     def _is_refused_whole(self, line: bytes) -> bool:
-        """Whether it was a request that whoever knows such has answered."""
+        """Whether a line that is too deep was a request that whoever knows such has answered."""
         if self.too_deep is None or (rest := shallow(line)) is None:
             return False
         try:
@@ -252,29 +288,35 @@ class WireDispatcher(Dispatcher[TransportContext]):
         return self.too_deep(self, message.id, message.method, message.params)
 
     def _take_unreadable(self, line: bytes, error: Exception) -> None:
-        """A line that strict readers refuse: mend it, or skip it."""
-        head, tail = line[:KEPT], line[-KEPT:]
-        if isinstance(error, UnicodeDecodeError):
-            self._skip(head, tail, "not UTF-8", Unreadable("the answer is not UTF-8"))
-        elif isinstance(error, RecursionError):
-            if not self._is_refused_whole(line):
-                self._skip(head, tail, "nested too deeply", TooDeep(line))
-        elif self._mends and (mended := mend_numbers(line)) != line:
+        """A line that strict readers refuse: mend it, refuse it whole, or skip it."""
+        if isinstance(error, RecursionError) and self._is_refused_whole(line):
+            return
+        if self._mends and isinstance(error, msgspec.DecodeError) and (mended := mend_numbers(line)) != line:
             self._take(mended)
-        else:
-            self._skip(head, tail, "not a JSON-RPC message", _NO_JSON)
+            return
+        self._skip(unreadable.problem(line, error))
 
-    def _skip(self, head: bytes, tail: bytes, problem: str, error: Exception) -> None:
-        """A line that cannot be read costs the request that it answers, and no more."""
-        self.outgoing.skipped(head, tail, error)
-        self._on_rubbish(head[:SHOWN], problem)
+    def _skip(self, problem: Problem) -> None:
+        """A line that cannot be read costs the request that it answers, or that it is, and no more."""
+        is_request = self._refuses and unreadable.is_request(problem)
+        if is_request or not self.outgoing.skipped(problem.head, problem.tail, problem.error):
+            self._refuse(problem)
+        self._on_rubbish(problem.head[:SHOWN], problem.text)
 
-    def _take_notification(self, method: str, raw: msgspec.Raw) -> None:
+    def _refuse(self, problem: Problem) -> None:
+        """Answer what may have been a request of the peer's, if that is our part."""
+        if self._refuses:
+            self.channel.write(*unreadable.refusal(problem))
+
+    def _take_notification(self, method: str, raw: msgspec.Raw, line: bytes) -> None:
+        if self._refuses and unreadable.has_null_id(line):
+            self._refuse(unreadable.invalid(line, unreadable.NULL_ID))
+            return
         if method == "notifications/progress":
             self.outgoing.progressed(raw)
         elif method == "notifications/cancelled":
             self._cancelled_by_peer(raw)
-        if self._tasks is None or self._is_too_large(method, raw):
+        if self._tasks is None or self._is_too_large(raw):
             return
         try:
             params = _object(raw)
@@ -295,11 +337,19 @@ class WireDispatcher(Dispatcher[TransportContext]):
             context.cancel_requested.set()
             scope.cancel()
 
-    def _is_too_large(self, method: str, raw: msgspec.Raw) -> bool:
-        """Whether it would take too long to read what the peer was not asked for; told as rubbish."""
-        if self._aside_limit is None or len(raw) <= self._aside_limit:
+    def _is_too_large(self, raw: msgspec.Raw) -> bool:
+        return self._aside_limit is not None and len(raw) > self._aside_limit
+
+    def _turned_away(self, line: bytes | TooLong) -> bool:
+        """Whether a large line is no answer: reading what the peer was not asked for would take too long."""
+        if self._aside_limit is None or isinstance(line, TooLong) or len(line) <= self._aside_limit:
             return False
-        self._on_rubbish(method[:SHOWN].encode(), f"a message of its own over {self._aside_limit} bytes")
+        own = envelope.split_own(line)
+        if own is None:
+            return False
+        if own.id is not None:
+            self.channel.write(*envelope.failure(own.id, _TOO_LARGE))
+        self._on_rubbish(line[:SHOWN], f"a request or notification over {self._aside_limit} bytes")
         return True
 
     # --- requests of the peer, for the SDK
@@ -307,13 +357,16 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _take_request(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
         if self._tasks is None:
             return
-        if self._is_too_large(method, raw):
+        if self._is_too_large(raw):
             self.channel.write(*envelope.failure(request_id, _TOO_LARGE))
             return
         try:
             params = _object(raw)
         except (msgspec.DecodeError, RecursionError):
             self.channel.write(*envelope.failure(request_id, _UNREADABLE))
+            return
+        if len(self._serving) >= MOST_SERVED:
+            self.channel.write(*envelope.failure(request_id, _TOO_MANY))
             return
         context = WireContext(self, request_id, params)
         context.standing = method == STANDING
@@ -383,6 +436,12 @@ def _encoded(error: ErrorData) -> bytes:
 
 
 _UNREADABLE: Final = _encoded(ErrorData(code=PARSE_ERROR, message="The parameters cannot be read"))
+_TOO_MANY: Final = _encoded(
+    ErrorData(
+        code=CONNECTION_CLOSED,  # -32000, the first of those that are a server's own
+        message=f"Overloaded: {MOST_SERVED} requests are open; nothing was done, try again later",
+    )
+)
 _TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
 _FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))

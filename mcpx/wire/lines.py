@@ -30,6 +30,10 @@ class LineSplitter:
         self._skipped: bytes | None = None
         self._tail = b""
 
+    def set_limit(self, limit: int) -> None:
+        """Take lines of so many bytes from now on."""
+        self._limit = limit
+
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
         """The lines that `chunk` completes, in order."""
         first, *others = chunk.split(b"\n")

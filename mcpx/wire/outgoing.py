@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +21,9 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel
 from mcpx.wire.envelope import Bytes, Envelope, RequestId
+from mcpx.wire.unreadable import ResponseTooLarge, TooDeep, Unreadable, find_id
+
+__all__ = ["OnAnswer", "OnProgress", "Outgoing", "ResponseTooLarge", "TooDeep", "Unreadable"]
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 """Called once with the raw result or the error. Must not raise."""
@@ -29,25 +31,6 @@ OnProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
 _NULL: Final = b"null"  # in the place of an error: there is none
-_ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")(?=\s*[,}])'
-_ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
-_ID_LAST: Final = re.compile(rb",\s*" + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-
-
-class ResponseTooLarge(Exception):  # noqa: N818 - a condition
-    """The answer was longer than a message may be, and was skipped."""
-
-
-class Unreadable(Exception):  # noqa: N818 - a condition
-    """The answer was no JSON, or no UTF-8."""
-
-
-class TooDeep(Unreadable):
-    """The answer is nested too deeply to be read. `line` is the whole of it."""
-
-    def __init__(self, line: bytes) -> None:
-        super().__init__("the answer is nested too deeply")
-        self.line = line
 
 
 class _Open:
@@ -139,17 +122,18 @@ class Outgoing:
 
     # --- what comes back
 
-    def answered(self, message: Envelope) -> None:
-        """An answer has come; one that nobody waits for (any more) is dropped."""
+    def answered(self, message: Envelope) -> bool:
+        """An answer has come; one that nobody waits for (any more) is dropped. Whether somebody did."""
         if message.id is None:
-            return
+            return False
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
-            return
+            return False
         if message.error and bytes(message.error) != _NULL:
             waiting.on_answer(None, _error(message.error))
         else:
             waiting.on_answer(message.result, None)
+        return True
 
     def progressed(self, raw: msgspec.Raw) -> None:
         """A progress notification has come."""
@@ -161,15 +145,16 @@ class Outgoing:
         if waiting is not None and waiting.on_progress is not None:
             waiting.on_progress(progress.progress, progress.total, progress.message)
 
-    def skipped(self, head: bytes, tail: bytes, error: Exception) -> None:
-        """A line was not read: fail the request that it answered, if it can be told which.
+    def skipped(self, head: bytes, tail: bytes, error: Exception) -> bool:
+        """A line was not read: fail the request that it answered. Whether it can be told which.
 
         `head` and `tail` are the line's ends.
         """
-        found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
-        key = _id_of(found[1]) if found else None
-        if key is not None and (waiting := self._open.pop(key, None)) is not None:
-            waiting.on_answer(None, error)
+        found = find_id(head, tail)
+        if found is None or (waiting := self._open.pop(coerce_request_id(found), None)) is None:
+            return False
+        waiting.on_answer(None, error)
+        return True
 
     def close(self) -> None:
         """No more answers will come: fail what is open."""
@@ -198,14 +183,6 @@ def readable(raw: msgspec.Raw) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise MCPError(INTERNAL_ERROR, "the peer's answer is not an object")
     return result
-
-
-def _id_of(raw: bytes) -> RequestId | None:
-    """The id that JSON holds; None for one that is none of ours, which are short."""
-    try:
-        return coerce_request_id(msgspec.json.decode(raw, type=int | str))
-    except msgspec.DecodeError:
-        return None
 
 
 def _into(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:

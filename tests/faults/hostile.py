@@ -245,11 +245,17 @@ class Hostile:
 
     @asynccontextmanager
     async def serving(
-        self, *, memory_mb: float | None = None, settings: dict[str, Any] | None = None, **servers: Any
+        self,
+        *,
+        memory_mb: float | None = None,
+        settings: dict[str, Any] | None = None,
+        may_leave: bool = False,
+        **servers: Any,
     ) -> AsyncIterator[tuple[Client, int]]:
         """An MCPX over standard streams with these servers: its client, and its process id.
 
-        Its memory is judged as the daemon's is. It is killed at the end.
+        Its memory is judged as the daemon's is. It is killed at the end. One that `may_leave` may have ended
+        in order: its client is taken to have left.
         """
         folder = self.mcpx.server_folder("serving")
         folder.mkdir()
@@ -266,7 +272,8 @@ class Hostile:
             await client.hello()
             memory = Memory(process.pid)
             yield client, process.pid
-            self.check(process.returncode is None, "MCPX over standard streams has ended")
+            right = {None, 0} if may_leave else {None}
+            self.check(process.returncode in right, "MCPX over standard streams has ended")
             if process.returncode is None:
                 self._judge_memory(memory.risen_mb(), memory_mb)
         finally:

@@ -5,6 +5,4 @@ from __future__ import annotations
 from tests.faults import rows_odd_clients, rows_odd_schemas, rows_odd_servers
 from tests.faults.hostile import HostileFaults
 
-faults = HostileFaults(
-    {**rows_odd_schemas.faults, **rows_odd_servers.faults, **rows_odd_clients.faults}
-)
+faults = HostileFaults({**rows_odd_schemas.faults, **rows_odd_servers.faults, **rows_odd_clients.faults})

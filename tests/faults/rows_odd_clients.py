@@ -51,7 +51,9 @@ async def odd_hellos(on: Hostile) -> None:
             await client.send("tools/list", id=5)
             on.check(await ended(client, 5), f"tools/list after {str(hello)[:80]} was not answered")
     async with on.client(greeted=False) as client:
-        for n, method in enumerate(("tools/list", "tools/call", "resources/read", "ping", "logging/setLevel")):
+        for n, method in enumerate(
+            ("tools/list", "tools/call", "resources/read", "ping", "logging/setLevel")
+        ):
             await client.send(method, {}, id=n)
             on.check(await ended(client, n), f"{method} before initialize was not answered")
     on.saw("each is answered")
@@ -209,7 +211,9 @@ async def foreign_cancellations(on: Hostile) -> None:
         odd = [77, "77", None, {}, [], 1.5, True, -1, 10**30, "x" * 1_000_000]
         for request_id in odd:
             await attacker.send("notifications/cancelled", {"requestId": request_id, "reason": 5})
-            await victim.send("notifications/cancelled", {"requestId": request_id if request_id != 77 else 78})
+            await victim.send(
+                "notifications/cancelled", {"requestId": request_id if request_id != 77 else 78}
+            )
         on.answered(await victim.answer(77), "slow by")
 
 
@@ -298,7 +302,9 @@ async def fleeting(on: Hostile) -> None:
         async with await anyio.connect_unix(path) as stream:
             if n % 3:
                 with suppress(anyio.BrokenResourceError):
-                    await stream.send(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n'[: n % 60])
+                    await stream.send(
+                        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n'[: n % 60]
+                    )
     on.saw("nothing: they are gone")
 
 
@@ -323,7 +329,9 @@ HTTP_BODIES: list[bytes] = [
 
 @faults.row("HTTP: bodies that are no requests", memory_mb=64, log_lines=100)
 async def odd_bodies(on: Hostile) -> None:
-    await on.add(s=on.stdio(tools=[{"name": "echo", "inputSchema": {"type": "object", "properties": {"b": {}}}}]))
+    await on.add(
+        s=on.stdio(tools=[{"name": "echo", "inputSchema": {"type": "object", "properties": {"b": {}}}}])
+    )
     client = await on.http_client()
     for body in HTTP_BODIES:
         for _ in range(4):

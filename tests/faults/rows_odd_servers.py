@@ -40,7 +40,10 @@ async def odd_handshakes(on: Hostile) -> None:
         servers = {}
         for n, about in enumerate(ABOUT):
             method = "server_discover" if modern else "initialize"
-            good: dict[str, Any] = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+            good: dict[str, Any] = {
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "x", "version": "1"},
+            }
             good |= {"supportedVersions": ["2026-07-28"]} if modern else {"protocolVersion": "2025-11-25"}
             code = f"""
                 def on_{method}(request_id, params):
@@ -314,7 +317,17 @@ async def million_blocks(on: Hostile) -> None:
         on.saw((await client.exec("s", "echo", within_s=30.0)).in_words)
 
 
-ODD_IDS = [b"[]", b"{}", b"1e400", b"true", b"null", b"1.5", b'"\\ud800"', b'"' + b"x" * 1_000_000 + b'"', b"9" * 5000]
+ODD_IDS = [
+    b"[]",
+    b"{}",
+    b"1e400",
+    b"true",
+    b"null",
+    b"1.5",
+    b'"\\ud800"',
+    b'"' + b"x" * 1_000_000 + b'"',
+    b"9" * 5000,
+]
 
 
 @faults.row("answers with odd, foreign and doubled ids")
@@ -372,10 +385,21 @@ async def monstrous_uris(on: Hostile) -> None:
     """  # fmt: skip
     await on.add(s=on.stdio(code=code, capabilities=EVERYTHING))
     async with on.client() as client:
-        for uri in ("x:4999", "x:" + "a" * 100_000, "x:" + "a/" * 9_999 + "b", "", "a" * 1000, "{a}", "x:" + "aa" * 3000):
+        for uri in (
+            "x:4999",
+            "x:" + "a" * 100_000,
+            "x:" + "a/" * 9_999 + "b",
+            "",
+            "a" * 1000,
+            "{a}",
+            "x:" + "aa" * 3000,
+        ):
             on.saw((await client.tool("resources", server_name="s", uri=uri)).in_words)
             on.saw((await client.request("resources/read", {"uri": uri})).in_words)
-            ref = {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "a", "value": "x" * 1000}}
+            ref = {
+                "ref": {"type": "ref/resource", "uri": uri},
+                "argument": {"name": "a", "value": "x" * 1000},
+            }
             await client.request("completion/complete", ref)
         for method in ("resources/list", "resources/templates/list", "tools/list"):
             await client.request(method)
@@ -408,7 +432,9 @@ async def odd_natives(on: Hostile) -> None:
     async with on.client() as client:
         listed = await client.request("prompts/list")
         prompts = [each["name"] for each in listed.result.get("prompts", [])]
-        resources = [each["uri"] for each in (await client.request("resources/list")).result.get("resources", [])]
+        resources = [
+            each["uri"] for each in (await client.request("resources/list")).result.get("resources", [])
+        ]
         on.check(prompts, "no prompt is listed")
         for _ in range(len(odd)):
             await every_native(client, resources[0] if resources else "x:1", prompts[0] if prompts else "p")

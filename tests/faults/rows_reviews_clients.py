@@ -97,7 +97,7 @@ async def unread_answers(on: Hostile) -> None:
 
 @faults.row("stdio: 600 calls of 1 MB whose answers nobody reads", memory_mb=HELD_MB)
 async def unread_answers_on_stdio(on: Hostile) -> None:
-    async with on.serving(s=on.stdio(code=LARGE)) as (deaf, _pid):
+    async with on.serving(may_leave=True, s=on.stdio(code=LARGE)) as (deaf, _pid):
         await deaf.exec("s", "echo")
         await unread_calls(on, deaf)
 

@@ -91,6 +91,8 @@ class Served:
         self._last_id = 0
         self._replies: dict[Any, dict[str, Any]] = {}
         self.notifications: list[dict[str, Any]] = []
+        self.refusals: list[dict[str, Any]] = []
+        """Errors without an id: the answers to what could not be read."""
 
     # --- its log
 
@@ -123,6 +125,13 @@ class Served:
                     if all(line.get(key) == value for key, value in wanted.items()):
                         return line
                 await self._news.wait()
+
+    async def said(self, part: str) -> str:
+        """The first line of standard error that is not of the JSON log and holds that; waits for it."""
+        with anyio.fail_after(PATIENCE_S):
+            while not (found := [line for line in self.other_stderr if part in line]):
+                await self._news.wait()
+        return found[0]
 
     # --- talking
 
@@ -167,7 +176,9 @@ class Served:
     def _take(self, line: bytes) -> None:
         message = json.loads(line)
         assert message["jsonrpc"] == "2.0", line
-        if "id" in message and "method" not in message:
+        if "error" in message and message["id"] is None:
+            self.refusals.append(message)
+        elif "id" in message and "method" not in message:
             assert message["id"] not in self._replies, line
             self._replies[message["id"]] = message
         else:

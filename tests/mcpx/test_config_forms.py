@@ -215,3 +215,21 @@ def test_values_that_may_be_secret_are_not_in_the_repr() -> None:
     assert "s3cret" not in repr(config)
     assert "TOKEN" in repr(config)
     assert repr(config).count("Authorization") == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://box.example/mcp", True),
+        ("HTTP://192.0.2.1:8000/sse", True),
+        ("https://box.example/mcp", False),
+        ("http://127.0.0.1:8000/mcp", False),
+        ("http://localhost/mcp", False),
+        ("http://[::1]:9/mcp", False),
+    ],
+)
+def test_headers_that_go_unencrypted_to_another_machine_are_remarked_on(url, told):
+    entry = {"url": url, "headers": {"Authorization": "Bearer secret"}}
+    notices = parse(json.dumps({"mcpServers": {"a": entry}}), where="test").notices
+    assert any("sent unencrypted" in notice for notice in notices) is told
+    assert "secret," not in " ".join(notices)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.compression import decode
-from mcpx.content import Shaped, resource_value, shape_resource, shape_tool_result
+from mcpx.content import InputRequired, Shaped, read_result, resource_value, shape_resource, shape_tool_result
 from mcpx.errors import CallError, Code, Outcome
 
 USERS = [{"id": n, "name": f"user {n}", "active": True} for n in range(5)]
@@ -293,3 +293,28 @@ def test_an_item_with_neither_text_nor_blob_is_a_protocol_error(item):
 def test_contents_that_are_no_list_of_objects_are_a_protocol_error(raw):
     with pytest.raises(CallError, match="`contents`"):
         resource_value(raw, server="library")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"requestState": 5},
+        {"requestState": {}},
+        {"inputRequests": 5},
+        {"inputRequests": []},
+        {"inputRequests": "x"},
+    ],
+)
+def test_questions_of_odd_types_are_not_the_protocol(odd):
+    with pytest.raises(CallError) as caught:
+        read_result(json.dumps({"resultType": "input_required", **odd}).encode(), server="s")
+    assert (caught.value.code, caught.value.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "good", [{}, {"requestState": "x"}, {"inputRequests": {"a": {"method": "x" * 1000}}}]
+)
+def test_questions_of_the_right_types_are_asked(good):
+    with pytest.raises(InputRequired) as caught:
+        read_result(json.dumps({"resultType": "input_required", **good}).encode(), server="s")
+    assert len(str(caught.value)) < 300

@@ -140,3 +140,12 @@ def test_arguments_from_words(words, given):
 def test_words_that_are_no_arguments(words):
     with pytest.raises(click.BadParameter):
         read_arguments(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [('{"a": 1e400}',), ("a=1e400",), ("a=[NaN]",), ('{"a": ' + "9" * 5000 + "}",), ("{" + '"a":{' * 5000,)],
+)
+def test_numbers_and_depths_that_json_cannot_carry_are_refused(words):
+    with pytest.raises(click.BadParameter):
+        read_arguments(words)

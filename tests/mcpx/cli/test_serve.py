@@ -223,7 +223,13 @@ def test_standard_input_that_is_empty_ends_it_well(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [["serve"], ["serve", "--transport", "http", "--port", "0"], ["daemon", "run", "--config"]]
+    "command",
+    [
+        ["serve"],
+        ["serve", "--transport", "http", "--port", "0"],
+        ["daemon", "run", "--config"],
+        ["inspect", "s", "--config"],
+    ],
 )
 @pytest.mark.parametrize("whose", ["everybody's", pytest.param("another user's", marks=as_root)])
 def test_a_state_folder_that_others_may_change_is_refused_in_the_daemons_words(tmp_path, command, whose):

@@ -135,6 +135,68 @@ async def test_many_clients_at_once_each_get_their_own_answers(tmp_path, config)
         assert got == {str(number): str(number) for number in range(8)}
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "box.example"])
+def test_no_auth_where_others_reach_it_wants_a_second_word(tmp_path, config, host):
+    serve = ("serve", config, "--transport", "http", "--port", "0", "--host", host, "--no-auth")
+    done = run_cli(tmp_path, *serve)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--yes-everybody" in done.stderr
+    assert host in done.stderr
+
+
+def test_so_it_does_where_the_configuration_names_the_address(tmp_path):
+    config = write_config(tmp_path, {"s": entry()}, http={"host": "0.0.0.0"})
+    done = run_cli(tmp_path, "serve", config, "--transport", "http", "--port", "0", "--no-auth")
+    assert done.returncode == 2
+    assert "--yes-everybody" in done.stderr
+
+
+def own_address() -> str:
+    """An address of this machine that is not loopback; no packet is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has loopback only")
+        return str(asking.getsockname()[0])
+
+
+async def test_with_both_words_it_is_open_and_says_so_but_loopback_is_not_believed_from_afar(
+    tmp_path, config
+):
+    here = own_address()
+    options = ("--host", "0.0.0.0", "--no-auth", "--yes-everybody")
+    async with http(tmp_path, config, *options) as (mcpx, url):
+        await mcpx.logged("http.open_to_everybody")
+        port = urlsplit(url).port
+        assert (await post(f"http://127.0.0.1:{port}/mcp")).status_code == 200
+        for claimed in ("127.0.0.1", "localhost", "LOCALHOST", "[::1]"):
+            answer = await post(f"http://{here}:{port}/mcp", Host=f"{claimed}:{port}")
+            assert answer.status_code == 421, claimed
+
+
+async def test_with_a_token_plain_http_beyond_this_machine_is_warned_of(tmp_path, config):
+    async with http(tmp_path, config, "--host", "0.0.0.0") as (mcpx, _):
+        await mcpx.logged("http.unencrypted")
+        assert not [line for line in mcpx.log if line["event"] == "http.open_to_everybody"]
+
+
+async def test_what_a_client_puts_into_a_header_reaches_the_log_harmless(tmp_path, config):
+    async with serving(
+        tmp_path, "serve", config, "--transport", "http", "--port", "0", "--no-auth", MCPX_LOG_FORMAT=""
+    ) as mcpx:
+        listening = await mcpx.said("http.listening")
+        port = int(listening.partition("127.0.0.1:")[2].partition("/")[0])
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            head = "POST /mcp HTTP/1.1\r\nHost: a\x1b[31mb\x9bc\r\nContent-Length: 2\r\n"
+            await stream.send((head + "Content-Type: application/json\r\n\r\n{}").encode("latin-1"))
+            assert b"421" in (await stream.receive())[:20]
+        told = await mcpx.said("Invalid Host header")
+        assert "\x1b" not in told
+        assert "\\x1b[31m" in told
+        assert "\\x9b" in told
+
+
 def test_a_port_in_use_is_one_clear_line(tmp_path, config):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

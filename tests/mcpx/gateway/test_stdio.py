@@ -38,7 +38,10 @@ async def test_initialize_is_answered_before_any_server_is_up(tmp_path):
         tools = (await mcpx.request("tools/list"))["tools"]
         assert [tool["name"] for tool in tools] == NAMES
         assert "starting" in tools[0]["description"]
-        assert "command not found: there-is-no-such-command" in tools[0]["description"]
+        assert "## none (parked)" in tools[0]["description"]
+        inspect = {"name": "inspect", "arguments": {"server_name": "none"}}
+        told = (await mcpx.request("tools/call", inspect))["content"][0]["text"]
+        assert "command not found: there-is-no-such-command" in told
         await mcpx.close_input()
         assert await mcpx.exit_code() == 0
 
@@ -110,6 +113,8 @@ async def test_rubbish_on_standard_input_is_survived(tmp_path, config):
         for line in rubbish:
             await mcpx.send_bytes(line + b"\n")
         assert await mcpx.request("ping") is not None
+        codes = [refusal["error"]["code"] for refusal in mcpx.refusals]
+        assert codes == [-32700, -32700, -32600, -32700, -32700, -32600, -32600]
         assert text(await mcpx.call("exec", server_name="s", tool_name="count")) == "nothing"
 
 
@@ -118,6 +123,9 @@ async def test_a_line_over_the_limit_is_skipped(tmp_path, ears):
     async with serving(tmp_path, "serve", config) as mcpx:
         await mcpx.initialize()
         await mcpx.send("ping", {"_meta": {"filler": "x" * 1_000_000}}, id="too long")
+        refused = await mcpx.answer("too long")
+        assert refused["error"]["code"] == -32600
+        assert "a line over 100000 bytes" in refused["error"]["message"]
         assert await mcpx.request("ping") is not None
         await mcpx.close_input()
         assert await mcpx.exit_code() == 0

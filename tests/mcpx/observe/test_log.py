@@ -73,3 +73,37 @@ def test_for_people_a_traceback_is_plain(tmp_path):
     assert "ValueError: inner" in said
     assert "locals" not in said
     assert "told elsewhere" not in said
+
+
+REPEATING = """
+import logging, structlog
+from mcpx.observe.log import configure
+configure()
+library = logging.getLogger("a.library")
+for number in range(1000):
+    library.warning("again \\x1b[31m %s", number)
+library.warning("something else")
+for number in range(20):
+    structlog.get_logger().warning("own.event", number=number, given="a\\x1b[31mb\\u202e")
+try:
+    raise ValueError("\\x1b[2J")
+except ValueError:
+    structlog.get_logger().exception("own.failure")
+"""
+
+
+def test_what_a_library_repeats_is_said_a_few_times_and_nothing_reaches_a_terminal_raw(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", REPEATING],
+        env=environment(tmp_path, MCPX_LOG_FORMAT=""),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert 10 <= done.stderr.count("again") <= 20  # twice as many where a minute ends just then
+    assert "something else" in done.stderr
+    assert done.stderr.count("own.event") == 20
+    assert "\x1b" not in done.stderr
+    assert "\u202e" not in done.stderr
+    assert "\\x1b[2J" in done.stderr

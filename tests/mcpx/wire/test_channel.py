@@ -8,7 +8,7 @@ import os
 import anyio
 import pytest
 
-from mcpx.wire.channel import HIGH_WATER, Channel, flush_all
+from mcpx.wire.channel import HIGH_WATER, MOST_UNSENT, Channel, PeerNotReading, flush_all
 
 
 class Pipes:
@@ -137,3 +137,20 @@ async def test_a_regular_file_can_be_read_like_a_pipe(tmp_path):
     channel.close()
     os.close(fd)
     assert len(got) == 200_000
+
+
+@pytest.mark.anyio
+async def test_a_peer_that_reads_nothing_is_given_up_but_one_message_has_its_place_however_large():
+    with Pipes() as pipes:
+        congested = []
+        pipes.channel.on_congested = lambda: congested.append(True)
+        whole = bytes(MOST_UNSENT + (1 << 20))
+        pipes.channel.write(whole)
+        flush_all()
+        assert not pipes.broken
+        assert congested == [True]
+        pipes.channel.write(b"one more")
+        assert isinstance(pipes.broken[0], PeerNotReading)
+        assert pipes.channel.unsent == 0
+        pipes.channel.write(b"and another")
+        assert len(pipes.broken) == 1

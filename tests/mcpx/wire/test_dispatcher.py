@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 from contextlib import asynccontextmanager
 
 import anyio
@@ -12,8 +13,8 @@ import pytest
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
-from mcpx.wire.channel import Channel, flush_all
-from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.channel import HIGH_WATER, Channel, flush_all
+from mcpx.wire.dispatcher import MOST_SERVED, WireDispatcher
 from mcpx.wire.outgoing import ResponseTooLarge
 
 
@@ -245,3 +246,82 @@ async def test_a_large_answer_is_the_same_however_it_is_spelt(spelling):
         flush_all()
         await until(lambda: outcomes)
         assert bytes(outcomes["it"][0]).decode() == result
+
+
+@asynccontextmanager
+async def unread():
+    """A running dispatcher whose peer reads nothing, and the end from which it could be read."""
+    fds = [*os.pipe(), *os.pipe()]
+    for fd in fds:
+        os.set_blocking(fd, False)
+    near = Peer(fds[0], fds[3])
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(near.wire.run, near.on_request, near.on_notify)
+            with anyio.fail_after(20):
+                yield near, fds[2]
+            near.wire.end()
+    finally:
+        near.channel.close()
+        for fd in fds:
+            os.close(fd)
+
+
+async def drain(fd, channel):
+    """Read what there is until nothing waits; the lines."""
+    data = bytearray()
+    while channel.unsent or select.select([fd], [], [], 0)[0]:
+        await anyio.wait_readable(fd)
+        data += os.read(fd, 1 << 20)
+    return [json.loads(line) for line in data.splitlines()]
+
+
+@pytest.mark.anyio
+async def test_a_peer_that_does_not_read_goes_without_what_can_be_lost():
+    async with unread() as (near, far):
+        dropped = []
+        near.wire.on_dropped = lambda: dropped.append(True)
+        filler = {"data": "x" * HIGH_WATER}
+        await near.wire.notify("notifications/message", filler)
+        await near.wire.notify("notifications/message", {"data": "more"})
+        await near.wire.notify("notifications/progress", {"progressToken": 1, "progress": 1})
+        await near.wire.notify("notifications/tools/list_changed", None)
+        assert len(dropped) == 2
+        methods = [line["method"] for line in await drain(far, near.channel)]
+        assert methods == ["notifications/message", "notifications/tools/list_changed"]
+        await near.wire.notify("notifications/message", {"data": "heard"})
+        assert [line["params"]["data"] for line in await drain(far, near.channel)] == ["heard"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ends", [False, True])
+async def test_it_is_waited_for_with_what_its_sender_keeps(ends):
+    async with unread() as (near, far):
+        told = anyio.Event()
+        await near.wire.notify("notifications/message", {"data": "x" * HIGH_WATER})
+
+        async def tell():
+            await near.wire.notify("notifications/resources/updated", {"uri": "a:b"})
+            told.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tell)
+            await anyio.lowlevel.checkpoint()
+            assert not told.is_set()
+            if ends:
+                near.wire.end()
+            else:
+                await drain(far, near.channel)
+            await told.wait()
+
+
+@pytest.mark.anyio
+async def test_a_peer_that_asks_for_too_much_at_a_time_is_refused():
+    async with pair() as (near, far):
+        lines = [b'{"jsonrpc":"2.0","id":%d,"method":"hang"}\n' % number for number in range(MOST_SERVED + 1)]
+        refused = anyio.Event()
+        near.channel.on_data = lambda data: refused.set() if b"Overloaded" in data else None
+        for line in lines:
+            near.channel.write(line)
+        await refused.wait()
+        assert len(far.wire._serving) == MOST_SERVED

@@ -1,0 +1,157 @@
+"""Lines that are no messages: whose request it was, and the error that answers it. Pure.
+
+JSON-RPC wants such a request answered, with its id where that can be found and else with null. The search is
+linear in what it looks at, and looks at no more than the two ends of a line. Imported by `mcpx attach`, so
+standard library and msgspec only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from mcpx.wire import envelope
+from mcpx.wire.envelope import Bytes, RequestId
+from mcpx.wire.lines import KEPT, TooLong
+
+PARSE_ERROR: Final = -32700  # as JSON-RPC has them
+INVALID_REQUEST: Final = -32600
+INTERNAL_ERROR: Final = -32603
+LOOKED_AT: Final = 65536  # bytes at the start of a line in which its id is looked for
+BATCH: Final = "batches are not supported; send one message a line"
+NULL_ID: Final = "the id of a request is a string or an integer"
+NEITHER: Final = "neither a request nor an answer"
+FAILED: Final = "it cannot be taken apart"
+_MARK: Final = re.compile(rb'["{}\[\]]')
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_COLON: Final = re.compile(rb"\s*:\s*")
+_VALUE: Final = re.compile(rb'(-?\d{1,40}(?=\s*[,}])|"[^"\\]*")')
+_LAST: Final = re.compile(
+    rb',\s*"id"\s*:\s*(-?\d{1,40}|"[^"\\]*")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
+)
+
+
+class ResponseTooLarge(Exception):  # noqa: N818 - a condition
+    """The answer was longer than a message may be, and was skipped."""
+
+
+class Unreadable(Exception):  # noqa: N818 - a condition
+    """The answer was no JSON, or no UTF-8."""
+
+
+class TooDeep(Unreadable):
+    """The answer is nested too deeply to be read. `line` is the whole of it."""
+
+    def __init__(self, line: bytes) -> None:
+        super().__init__("the answer is nested too deeply")
+        self.line = line
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What is wrong with a line, in words; and what a request fails with that it would have answered.
+
+    `head` and `tail` are its start and end, as much as is looked at; `code` is JSON-RPC's.
+    """
+
+    head: bytes
+    tail: bytes
+    text: str
+    code: int
+    error: Exception
+
+
+def problem(line: bytes | TooLong, error: Exception | None = None) -> Problem:
+    """Why a line could not be read, given what its decoding raised."""
+    if isinstance(line, TooLong):
+        too_large = ResponseTooLarge(f"the answer is over {line.limit} bytes")
+        text = f"a line over {line.limit} bytes"
+        return Problem(line.head, line.tail, text, INVALID_REQUEST, too_large)
+    text, code, failure = _cause(line, error)
+    tail = line[-KEPT:] if len(line) > LOOKED_AT else b""
+    return Problem(line[:LOOKED_AT], tail, text, code, failure)
+
+
+def _cause(line: bytes, error: Exception | None) -> tuple[str, int, Exception]:
+    match error:
+        case UnicodeDecodeError():
+            return "not UTF-8", PARSE_ERROR, Unreadable("the answer is not UTF-8")
+        case RecursionError():
+            return "nested too deeply", PARSE_ERROR, TooDeep(line)
+        case msgspec.ValidationError():
+            text = BATCH if line[:1] == b"[" else f"not a JSON-RPC message ({error})"
+            return text, INVALID_REQUEST, Unreadable("the answer is not JSON")
+        case None:
+            return FAILED, INTERNAL_ERROR, Unreadable("the answer cannot be taken apart")
+        case _:
+            return f"not JSON ({error})", PARSE_ERROR, Unreadable("the answer is not JSON")
+
+
+def invalid(line: bytes, text: str) -> Problem:
+    """A line that was read, and is no request."""
+    return Problem(line[:LOOKED_AT], line[-KEPT:], text, INVALID_REQUEST, Unreadable(text))
+
+
+def find_id(head: bytes, tail: bytes = b"") -> RequestId | None:
+    """The id of a message that cannot be read; None where it has none, or none that could be found.
+
+    `head` is the start of its line, `tail` the end, where that is not part of the head.
+    """
+    found = _first(head[:LOOKED_AT])
+    return found if found is not None else _decoded(_LAST.search(tail))
+
+
+def _first(line: bytes) -> RequestId | None:
+    """The value of the first `id` that is a member of the outermost object."""
+    depth = at = 0
+    if line.lstrip()[:1] != b"{":
+        return None
+    while (mark := _MARK.search(line, at)) is not None:
+        at = mark.end()
+        if mark[0] in b"{[":
+            depth += 1
+        elif mark[0] in b"}]":
+            depth -= 1
+        elif (text := _STRING.match(line, mark.start())) is None:
+            return None
+        else:
+            at = text.end()
+            if depth == 1 and text[0] == b'"id"' and (colon := _COLON.match(line, at)):
+                return _decoded(_VALUE.match(line, colon.end()))
+    return None
+
+
+def _decoded(found: re.Match[bytes] | None) -> RequestId | None:
+    try:
+        return msgspec.json.decode(found[1], type=RequestId) if found else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def has_null_id(line: bytes) -> bool:
+    """Whether a message that was read without an id has one all the same: null, which is no id."""
+    if b'"id"' not in line:
+        return False
+    return _decode_given_id(line).id is not msgspec.UNSET
+
+
+class _GivenId(msgspec.Struct, gc=False):
+    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_decode_given_id = msgspec.json.Decoder(_GivenId).decode
+
+
+def is_request(problem: Problem) -> bool:
+    """Whether it seems to be a request rather than an answer."""
+    return b'"method"' in problem.head
+
+
+def refusal(problem: Problem) -> list[Bytes]:
+    """The answer to a line that may have been a request; nothing for one that seems to be an answer."""
+    if not is_request(problem) and (b'"result"' in problem.head or b'"error"' in problem.head):
+        return []
+    text = f"MCPX cannot read this message: {problem.text}; nothing was done"
+    found = find_id(problem.head, problem.tail)
+    return envelope.failure(found, envelope.encode({"code": problem.code, "message": text}))

@@ -1,0 +1,23 @@
+"""`mcpx daemon run CONFIG`, with little patience for its event loop, which SIGUSR1 makes stand for good."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from functools import partial
+
+import anyio
+
+from mcpx.config import load
+from mcpx.daemon import serve_daemon
+from mcpx.meeting import meeting, take_seat
+from mcpx.observe.log import configure
+from mcpx.observe.watchdog import Patience
+
+if __name__ == "__main__":
+    configure()
+    place = meeting(sys.argv[1])
+    seat = take_seat(place)
+    signal.signal(signal.SIGUSR1, lambda *_: time.sleep(1000))
+    sys.exit(anyio.run(partial(serve_daemon, load(place.config), place, patience=Patience(0.3, 1.0, 0.1))))

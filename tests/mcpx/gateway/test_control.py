@@ -1,0 +1,29 @@
+"""A control request whose arguments cannot be read is refused as any client's call."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mcpx.gateway.control import Control, asks_to
+from tests.mcpx.scripted import one_server
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("arguments", ['{"a":1e400}', '{"a":%s}' % ("9" * 5000), "[" * 50_000 + "]" * 50_000])
+async def test_unreadable_arguments(arguments):
+    line = b'{"mcpx":"exec","server":"s","tool":"echo","arguments":%s}' % arguments.encode()
+    async with one_server() as watch:
+        told = json.loads(await Control(watch.hub, "config.json", lambda: 0).answer(line))
+    assert (told["code"], told["outcome"], told["tool"]) == ("invalid_arguments", "not_sent", "echo")
+    assert not asks_to("stop", line)
+
+
+@pytest.mark.parametrize("line", [b"{", b"[" * 50_000, b'{"mcpx":5}', b'{"mcpx":"status","arguments":1e400}'])
+async def test_what_is_no_request(line):
+    async with one_server() as watch:
+        told = json.loads(await Control(watch.hub, "config.json", lambda: 0).answer(line))
+    assert told["usage"]
+    assert "not a control request" in told["error"]
