@@ -51,7 +51,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     failed last, whether it is well again or not. `calls` were sent to it; `errors` are requests that ended
     without its answer or with a protocol error of its own, sent or not. `sessions` is given for a server with
     a session for each client, and counts those that are open; then state and pid are those of the session
-    that belongs to nobody, and the numbers are of all together.
+    that belongs to nobody, and the numbers are of all together. `left_out` counts what the server offers and
+    MCPX leaves out or cuts, where there is such; `inspect` names it.
     """
 
     name: str
@@ -74,6 +75,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     errors: int
     latency_ms: Latency
     sessions: int | msgspec.UnsetType = msgspec.UNSET
+    left_out: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +124,7 @@ def _server(upstream: Upstream) -> ServerStatus:
         latency_ms=Latency(
             p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
         ),
+        left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
     )
 

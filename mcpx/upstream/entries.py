@@ -27,11 +27,10 @@ ENTRY_VALUES_MOST: Final = 200_000  # JSON values in an entry
 DEPTH_MOST: Final = 250  # levels of JSON in an entry; the Python SDK takes no more
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\[\s\S])*+"')
+_CUT: Final = ("description", "title")
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _THEMES: Final = frozenset({"light", "dark"})
 _ROLES: Final = frozenset({"user", "assistant"})
-
-Info = ToolInfo | ResourceInfo | TemplateInfo | PromptInfo
 
 
 class Odd(ValueError):  # noqa: N818 - a condition
@@ -40,6 +39,8 @@ class Odd(ValueError):  # noqa: N818 - a condition
 
 def decoded(entry: bytes) -> JSON:
     """The entry. Raises Odd."""
+    if len(entry) > ENTRY_MOST and _size_without_texts(entry) > ENTRY_MOST:
+        raise Odd(f"it has {len(entry):,} bytes; MCPX takes {ENTRY_MOST:,}")
     if values_in(entry) > ENTRY_VALUES_MOST:
         raise Odd(f"it has over {ENTRY_VALUES_MOST:,} JSON values in it")
     try:
@@ -90,6 +91,15 @@ def _is_deep(value: JSON) -> bool:
 def _inside(outer: Any) -> Iterator[Any]:
     values = outer.values() if isinstance(outer, dict) else outer
     return (value for value in values if isinstance(value, dict | list) and value)
+
+
+def _size_without_texts(entry: bytes) -> int:
+    """Its size in bytes but for the texts that are going to be cut."""
+    try:
+        members = msgspec.json.decode(entry, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return len(entry)
+    return len(entry) - sum(len(memoryview(members[key])) for key in _CUT if key in members)
 
 
 class _Named(msgspec.Struct):
@@ -231,12 +241,6 @@ def prompt(server: str, read: Reader) -> PromptInfo:
         icons=read.icons(),
         meta=read.meta(),
     )
-
-
-def within_size(info: Info, entry: bytes) -> None:
-    """Check that a large entry was large by the texts that were cut. Raises Odd."""
-    if len(entry) > ENTRY_MOST and len(msgspec.json.encode(info)) > ENTRY_MOST:
-        raise Odd(f"it has {len(entry):,} bytes; MCPX takes {ENTRY_MOST:,}")
 
 
 def _arguments(value: Any, cuts: list[str]) -> list[JSON] | None:

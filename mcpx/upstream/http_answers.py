@@ -17,6 +17,7 @@ from mcpx.upstream.exchange import Refused
 from mcpx.upstream.http_body import SHOWN
 from mcpx.wire import envelope
 from mcpx.wire.envelope import RequestId, RPCError
+from mcpx.wire.mending import may_have_halves, mend_halves
 from mcpx.wire.outgoing import Unreadable
 
 SESSION: Final = "mcp-session-id"  # the header
@@ -59,7 +60,12 @@ def message_in(data: bytes) -> JSONRPCMessage:
 
 
 def answer_in(data: bytes, asked: Asked) -> bytes:
-    """The answer to that request, under its id: an error may come without one. Raises Unreadable."""
+    """The answer to that request, under its id: an error may come without one. Raises Unreadable.
+
+    Half a surrogate pair in it, which some clients take, is replaced.
+    """
+    if may_have_halves(data):
+        data = mend_halves(data)
     message = message_in(data)
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
         raise Unreadable("the answer is a message of another kind")

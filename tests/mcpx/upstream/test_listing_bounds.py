@@ -8,6 +8,7 @@ import time
 import pytest
 
 from mcpx.catalog.model import State
+from mcpx.status import snapshot
 from mcpx.upstream.entries import TEXT_MOST
 from mcpx.upstream.pages import ENTRIES_MOST
 from tests.mcpx.upstream.raw import ECHO, OBJECT, heard, initialize, raw_server, result, tools
@@ -112,6 +113,7 @@ async def test_what_is_named_is_bounded_too(tmp_path):
         left_out = watch.hub.upstreams["s"].info().left_out
         assert len(left_out) == 21
         assert sum(each.count for each in left_out) == 500
+        assert snapshot(watch.hub, clients=0).servers[0].left_out == 500
 
 
 async def test_a_server_that_never_ends_its_pages_keeps_what_it_has_listed(tmp_path):
