@@ -16,6 +16,7 @@ import click
 
 from mcpx.attach.command import USAGE
 from mcpx.catalog.describe.descriptions import INSTRUCTIONS, describe
+from mcpx.catalog.model import State
 from mcpx.cli.main import cli
 from mcpx.cli.unit_texts import launchd_agent, systemd_unit
 from mcpx.config import json_schema
@@ -73,6 +74,17 @@ ERRORS: Final = {
 """For each code: when it occurs, and what to do."""
 
 
+STATES: Final = {
+    State.STARTING: "Its process or connection is being set up, or its tools are being listed.",
+    State.READY: "Calls are sent to it.",
+    State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
+    State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
+    State.STOPPED: "MCPX is shutting down, or the server was removed.",
+    State.DISABLED: "The configuration says so, or a variable that it needs is not set. It is never started.",
+}
+"""For each state of a server: what it means."""
+
+
 def tables() -> dict[str, str]:
     """Every generated region by its name."""
     return {
@@ -80,6 +92,7 @@ def tables() -> dict[str, str]:
         "server-keys": server_keys(),
         "transport-types": transport_types(),
         "errors": errors(),
+        "states": _table(("state", "meaning"), [(f"`{state}`", STATES[state]) for state in State]),
         "commands": commands(),
         "command-reference": command_reference(),
         "text-types": ", ".join(f"`{each}`" for each in ("text/*", "*+json", "*+xml", *sorted(TEXT_TYPES))),
