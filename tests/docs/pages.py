@@ -20,7 +20,12 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).parents[2]
-PATHS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "supervisors" / "README.md")
+PATHS = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "supervisors" / "README.md",
+)
 KINDS = {
     "json config",
     "json client",

@@ -94,5 +94,8 @@ def test_the_readme_counts_the_faults_that_are_played():
     assert f"{len(ROWS)} faults" in pages.read(pages.ROOT / "README.md")
 
 
-def test_every_folder_of_the_supervisors_example_is_named():
-    assert (pages.ROOT / "supervisors" / "README.md").exists()
+@pytest.mark.skipif(not (pages.ROOT / "mcpx" / "core").exists(), reason="the packages are about to be moved")
+def test_the_packages_are_those_of_the_source():
+    folders = {f"`{path.parent.name}/`" for path in (pages.ROOT / "mcpx").glob("*/__init__.py")}
+    rows = pages.table(DOCS / "architecture.md", "folder in `mcpx/`", "holds")
+    assert {row[0] for row in rows} == folders
