@@ -14,10 +14,16 @@ from scripts.documentation.tables import tables
 
 @click.command()
 @click.option("--check", is_flag=True, help="Change nothing; fail if something is out of date.")
-@click.option("--insert", metavar="NAME", help="Put standard input into the measured region of that name.")
-def main(*, check: bool, insert: str | None) -> None:
+@click.option(
+    "--insert",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Put a table of standard input into the measured region of that name; may be given several times.",
+)
+def main(*, check: bool, names: tuple[str, ...]) -> None:
     """Write the parts of the documentation that come from the code."""
-    outdated = _inserted(insert, sys.stdin.read()) if insert else _generated()
+    outdated = inserted(names, sys.stdin.read()) if names else outdated_parts()
     if not check:
         for path, text in outdated.items():
             path.write_text(text, "utf-8")
@@ -28,7 +34,7 @@ def main(*, check: bool, insert: str | None) -> None:
         sys.exit(1)
 
 
-def _generated() -> dict[Path, str]:
+def outdated_parts() -> dict[Path, str]:
     """The files that differ from what the code says, with the text that they should have."""
     bodies = tables()
     wanted = {page: rewritten(page.read_text("utf-8"), bodies, kind="generated") for page in pages()}
@@ -38,13 +44,18 @@ def _generated() -> dict[Path, str]:
     }
 
 
-def _inserted(name: str, body: str) -> dict[Path, str]:
-    """The page with a measured region of that name, with this body."""
-    for page in pages():
-        text = page.read_text("utf-8")
-        if any(kind == "measured" and each == name for kind, each, _ in regions(text)):
-            return {page: rewritten(text, {name: body}, kind="measured")}
-    raise click.UsageError(f"no page has a measured region {name!r}")
+def inserted(names: tuple[str, ...], printed: str) -> dict[Path, str]:
+    """The pages with these measured regions; `printed` has a table for each, with an empty line between."""
+    bodies = [each for each in printed.split("\n\n") if each.strip()]
+    if len(bodies) != len(names):
+        raise click.UsageError(f"{len(bodies)} tables for {len(names)} regions")
+    texts = {page: page.read_text("utf-8") for page in pages()}
+    there = {name for text in texts.values() for kind, name, _ in regions(text) if kind == "measured"}
+    if missing := set(names) - there:
+        raise click.UsageError(f"no page has a measured region {', '.join(sorted(missing))}")
+    found = dict(zip(names, bodies, strict=True))
+    wanted = {page: rewritten(text, found, kind="measured") for page, text in texts.items()}
+    return {page: text for page, text in wanted.items() if text != texts[page]}
 
 
 if __name__ == "__main__":

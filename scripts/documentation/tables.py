@@ -34,7 +34,7 @@ ERRORS: Final = {
     ),
     Code.UNKNOWN_TOOL: (
         "The server has no tool of this name.",
-        "The error names the nearest ones and lists the server's tools. Correct and repeat.",
+        "The error names the nearest ones, and other servers that have it. Correct and repeat.",
     ),
     Code.UNKNOWN_RESOURCE: (
         "The server offers no such resource, or the URI is refused.",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import click
 import pytest
 
 import mcpx
 from mcpx.cli.main import cli
 from mcpx.errors import CallError, Code
+from scripts.documentation.__main__ import inserted
 from scripts.documentation.drawings import DRAWINGS
 from scripts.documentation.regions import regions, rewritten
 from scripts.documentation.tables import tables
@@ -92,6 +94,31 @@ def test_the_table_of_faults_has_a_row_for_each_fault_that_is_played():
 
 def test_the_readme_counts_the_faults_that_are_played():
     assert f"{len(ROWS)} faults" in pages.read(pages.ROOT / "README.md")
+
+
+def test_the_fields_of_errors_are_fields_that_the_program_writes():
+    rows = pages.table(DOCS / "errors.md", "field", "with", "content")
+    fields = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert len(fields) > 10
+    assert {name for name in fields if not re.search(rf"\b{name}(\"|=)", "\n".join(SOURCES))} == set()
+    codes = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
+    assert codes <= set(map(str, Code))
+
+
+def test_measured_tables_go_into_their_regions_and_nowhere_else():
+    page = DOCS / "faults.md"
+    ((path, text),) = inserted(("hostile",), "| a |\n|---|\n").items()
+    assert path == page
+    assert text == pages.read(page).replace(
+        "<!-- measured: hostile -->\n" + REGIONS[pages.name(page), "measured", "hostile"],
+        "<!-- measured: hostile -->\n| a |\n|---|\n",
+    )
+
+
+@pytest.mark.parametrize("names", [("hostile",), ("hostile", "no-such")])
+def test_tables_without_a_region_are_refused(names):
+    with pytest.raises(click.UsageError):
+        inserted(names, "one\n\ntwo\n")
 
 
 @pytest.mark.skipif(not (pages.ROOT / "mcpx" / "core").exists(), reason="the packages are about to be moved")
