@@ -6,6 +6,8 @@ import os
 import re
 import tomllib
 
+import pytest
+
 from mcpx.gateway.tools import SCHEMAS
 from tests.docs import pages
 
@@ -53,3 +55,15 @@ def test_the_licence_is_that_of_the_project():
     licence = pages.read(pages.ROOT / "LICENSE")
     assert licence.startswith(f"{PROJECT['license']} License\n\nCopyright (c) 2026 The MCPX contributors")
     assert PROJECT["license-files"] == ["LICENSE"]
+
+
+@pytest.mark.parametrize("figure", ["Tokens", "Speed", "Conformance"])
+def test_a_figure_stands_on_the_page_that_it_links_to(figure):
+    (text,) = [
+        text for name, text in pages.table(pages.ROOT / "README.md", "", "") if name == f"**{figure}**"
+    ]
+    (target,) = re.findall(r"\]\(([^)#]+)", text)
+    page = pages.read(pages.ROOT / target)
+    numbers = re.findall(r"\d[\d,.]*\d|\d", text.partition("](")[0])
+    assert len(numbers) > 1
+    assert [number for number in numbers if number not in page] == []
