@@ -28,47 +28,51 @@ from mcpx.upstream.describing import _TEXT_TYPES as TEXT_TYPES
 
 FORMS: Final = ("mcpServers", "servers", "mcp", "mcp_servers")
 ERRORS: Final = {
-    Code.UNKNOWN_SERVER: (
+    "unknown_server": (
         "No server has this name.",
         "The error names the nearest ones. Correct and repeat.",
     ),
-    Code.UNKNOWN_TOOL: (
+    "unknown_tool": (
         "The server has no tool of this name.",
         "The error names the nearest ones, and other servers that have it. Correct and repeat.",
     ),
-    Code.UNKNOWN_RESOURCE: (
+    "unknown_resource": (
         "The server offers no such resource, or the URI is refused.",
         "The error says which. Correct and repeat.",
     ),
-    Code.INVALID_ARGUMENTS: (
+    "invalid_arguments": (
         "The arguments do not fit the tool's input schema.",
         "The error names each offending path and shows the schema. Correct and repeat.",
     ),
-    Code.SERVER_UNAVAILABLE: (
+    "server_unavailable": (
         "The server was not ready within `queue_timeout`, or it is parked or disabled.",
         "The error gives the cause and the time of the next attempt. Repeat later.",
     ),
-    Code.OVERLOADED: (
+    "overloaded": (
         "`queue_size` calls wait already, or no place of `max_concurrency` became free, or HTTP 429.",
         "Repeat later; `retry_after_s` says when, if the server said so.",
     ),
-    Code.SERVER_DIED: (
+    "server_died": (
         "The connection was lost while the call was in flight.",
         "The error gives the exit code or signal and the last lines of stderr. Check before repeating.",
     ),
-    Code.TIMEOUT: ("No response and no progress within `call_timeout`.", "Check before repeating."),
-    Code.CANCELLED: ("The client cancelled the call.", "Check before repeating."),
-    Code.UPSTREAM_ERROR: (
+    "timeout": ("No response and no progress within `call_timeout`.", "Check before repeating."),
+    "cancelled": ("The client cancelled the call.", "Check before repeating."),
+    "upstream_error": (
         "The server responded with a JSON-RPC error, or with an HTTP status in place of a response.",
         "Its code, message and data are in `upstream`, unaltered; an HTTP status is in `http_status`.",
     ),
-    Code.RESPONSE_TOO_LARGE: (
+    "response_too_large": (
         "The response exceeded `max_message_bytes`.",
         "Ask for less, or raise the limit.",
     ),
-    Code.PROTOCOL_ERROR: (
+    "protocol_error": (
         "The response was not valid MCP.",
         "The server has a defect. Check before repeating.",
+    ),
+    "internal_error": (
+        "A defect of MCPX itself, contained in this request. The outcome is `not_sent` if nothing was sent.",
+        "The log says more. Please report it.",
     ),
 }
 """For each code: when it occurs, and what to do."""
@@ -165,10 +169,7 @@ def transport_types() -> str:
 
 def errors() -> str:
     """Every error code, its outcome, when it occurs and what to do."""
-    rows = [
-        (f"`{code}`", f"`{CallError(code, '', server='').outcome}`", *ERRORS[code])
-        for code in sorted(Code, key=lambda code: list(Code).index(code))
-    ]
+    rows = [(f"`{code}`", f"`{CallError(code, '', server='').outcome}`", *ERRORS[str(code)]) for code in Code]
     return _table(("code", "outcome", "when", "what to do"), rows)
 
 
@@ -179,8 +180,7 @@ def commands() -> str:
     """Every command in one line."""
     rows = []
     for path, command in _walk(cli, ("mcpx",)):
-        text = command.get_short_help_str(200)
-        rows.append((f"`{' '.join((*path, *_arguments(command)))}`", text))
+        rows.append((f"`{' '.join((*path, *_arguments(command)))}`", _first_sentence(command.help or "")))
     return _table(("command", "does"), rows)
 
 
@@ -190,6 +190,11 @@ def command_reference() -> str:
         _attach() if path[-1] == "attach" else _reference(path, command)
         for path, command in _walk(cli, ("mcpx",))
     )
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
+    return f"{paragraph.partition('. ')[0].rstrip('.')}."
 
 
 def _walk(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
