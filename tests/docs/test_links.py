@@ -51,7 +51,7 @@ def test_a_picture_is_an_svg_that_loads_nothing(image):
 
 
 @pytest.mark.parametrize("path", pages.PATHS, ids=pages.name)
-def test_a_page_begins_with_its_only_title_and_holds_no_long_dash_of_a_draft(path):
+def test_a_page_begins_with_its_only_title_and_holds_no_mark_of_a_draft(path):
     titles = re.findall(r"^# .+$", pages.prose(path), re.MULTILINE)
     assert pages.read(path).startswith(titles[0])
     assert len(titles) == 1
