@@ -64,6 +64,6 @@ def test_the_rows_are_named_and_a_wrong_name_is_told():
     assert "no fault's name contains 'no such fault'; --list names them" in done.stderr
 
 
-def test_the_readme_shows_every_row():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert [fault for fault in ROWS if f"| {fault} |" not in readme] == []
+def test_the_documentation_shows_every_row():
+    page = (ROOT / "docs" / "faults.md").read_text("utf-8")
+    assert [fault for fault in ROWS if f"| {fault} |" not in page] == []

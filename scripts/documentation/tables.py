@@ -1,0 +1,312 @@
+"""The tables of the documentation that come from the code, as Markdown: one function for each region.
+
+What the code does not say (when an error occurs, what to do about it) stands here, keyed by the code's own
+values, so that a value without a text is an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from mcpx.attach.command import USAGE
+from mcpx.catalog.describe.descriptions import INSTRUCTIONS, describe
+from mcpx.catalog.model import State
+from mcpx.cli.main import cli
+from mcpx.cli.unit_texts import launchd_agent, systemd_unit
+from mcpx.config import json_schema
+from mcpx.config.transport import TYPES
+from mcpx.errors import CallError, Code
+from mcpx.gateway.clients import FEEDS_STRUCTURED_CONTENT
+from mcpx.gateway.tools import tools
+from mcpx.upstream.describing import _TEXT_TYPES as TEXT_TYPES
+
+FORMS: Final = ("mcpServers", "servers", "mcp", "mcp_servers")
+ERRORS: Final = {
+    "unknown_server": (
+        "No server has this name.",
+        "The error names the nearest ones. Correct and repeat.",
+    ),
+    "unknown_tool": (
+        "The server has no tool of this name.",
+        "The error names the nearest ones, and other servers that have it. Correct and repeat.",
+    ),
+    "unknown_resource": (
+        "The server offers no such resource, or the URI is refused.",
+        "The error says which. Correct and repeat.",
+    ),
+    "invalid_arguments": (
+        "The arguments do not fit the tool's input schema.",
+        "The error names each offending path and shows the schema. Correct and repeat.",
+    ),
+    "server_unavailable": (
+        "The server was not ready within `queue_timeout`, or it is parked or disabled.",
+        "The error gives the cause and the time of the next attempt. Repeat later.",
+    ),
+    "overloaded": (
+        "`queue_size` calls wait already, or no place of `max_concurrency` became free, or HTTP 429.",
+        "Repeat later; `retry_after_s` says when, if the server said so.",
+    ),
+    "server_died": (
+        "The connection was lost while the call was in flight.",
+        "The error gives the exit code or signal and the last lines of stderr. Check before repeating.",
+    ),
+    "timeout": ("No response and no progress within `call_timeout`.", "Check before repeating."),
+    "cancelled": ("The client cancelled the call.", "Check before repeating."),
+    "upstream_error": (
+        "The server responded with a JSON-RPC error, or with an HTTP status in place of a response.",
+        "Its code, message and data are in `upstream`, unaltered; an HTTP status is in `http_status`.",
+    ),
+    "response_too_large": (
+        "The response exceeded `max_message_bytes`.",
+        "Ask for less, or raise the limit.",
+    ),
+    "protocol_error": (
+        "The response was not valid MCP.",
+        "The server has a defect. Check before repeating.",
+    ),
+    "internal_error": (
+        "A defect of MCPX itself, contained in this request. The outcome is `not_sent` if nothing was sent.",
+        "The log says more. Please report it.",
+    ),
+}
+"""For each code: when it occurs, and what to do."""
+
+
+STATES: Final = {
+    State.STARTING: "Its process or connection is being set up, or its tools are being listed.",
+    State.READY: "Calls are sent to it.",
+    State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
+    State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
+    State.STOPPED: "MCPX is shutting down, or the server was removed.",
+    State.DISABLED: "The configuration says so, or a variable that it needs is not set. It is never started.",
+}
+"""For each state of a server: what it means."""
+
+
+def tables() -> dict[str, str]:
+    """Every generated region by its name."""
+    return {
+        "settings": settings(),
+        "server-keys": server_keys(),
+        "transport-types": transport_types(),
+        "errors": errors(),
+        "states": _table(("state", "meaning"), [(f"`{state}`", STATES[state]) for state in State]),
+        "commands": commands(),
+        "command-reference": command_reference(),
+        "text-types": ", ".join(f"`{each}`" for each in ("text/*", "*+json", "*+xml", *sorted(TEXT_TYPES))),
+        "three-tools": three_tools(),
+        "instructions": f"> {INSTRUCTIONS}",
+        "structured-content-clients": ", ".join(f"`{each}`" for each in FEEDS_STRUCTURED_CONTENT),
+        "systemd-unit": systemd(),
+        "launchd-agent": launchd(),
+    }
+
+
+# --- configuration
+
+
+def settings() -> str:
+    """Every setting, with its default and whether one server can have its own."""
+    schema = json_schema()
+    for_one = schema["$defs"]["server"]["properties"]
+    rows = []
+    for key, value in schema["properties"].items():
+        if key in FORMS:
+            continue
+        nested = {f"{key}.{name}": one for name, one in value.get("properties", {}).items()}
+        for name, one in (nested or {key: value}).items():
+            default = json.dumps(one["default"])
+            rows.append((f"`{name}`", f"`{default}`", "yes" if key in for_one else "", one["description"]))
+    return _table(("setting", "default", "per server", "meaning"), rows)
+
+
+def server_keys() -> str:
+    """The keys of a server's entry that are not settings."""
+    schema = json_schema()
+    entry = schema["$defs"]["server"]["properties"]
+    rows = [
+        (f"`{key}`", _type(rule), rule["description"])
+        for key, rule in entry.items()
+        if key not in schema["properties"]
+    ]
+    return _table(("key", "value", "meaning"), rows)
+
+
+def _type(rule: dict[str, Any]) -> str:
+    match rule.get("type"):
+        case "array":
+            return "list of strings"
+        case "object":
+            return "object of strings"
+        case None:
+            return "string"
+        case single:
+            return str(single)
+
+
+def transport_types() -> str:
+    """The values of `type`, by the transport that they mean."""
+    named = {
+        "stdio": "a command, over stdio",
+        "http": "Streamable HTTP",
+        "sse": "the older HTTP+SSE transport",
+    }
+    rows = [
+        (", ".join(f"`{word}`" for word, kind in TYPES.items() if kind == each), meaning)
+        for each, meaning in named.items()
+    ]
+    return _table(("`type`", "transport"), rows)
+
+
+# --- errors
+
+
+def errors() -> str:
+    """Every error code, its outcome, when it occurs and what to do."""
+    rows = [(f"`{code}`", f"`{CallError(code, '', server='').outcome}`", *ERRORS[str(code)]) for code in Code]
+    return _table(("code", "outcome", "when", "what to do"), rows)
+
+
+# --- commands
+
+
+def commands() -> str:
+    """Every command in one line."""
+    rows = []
+    for path, command in _walk(cli, ("mcpx",)):
+        rows.append((f"`{' '.join((*path, *_arguments(command)))}`", _first_sentence(command.help or "")))
+    return _table(("command", "does"), rows)
+
+
+def command_reference() -> str:
+    """Every command with its help, its arguments and its options."""
+    return "\n\n".join(
+        _attach() if path[-1] == "attach" else _reference(path, command)
+        for path, command in _walk(cli, ("mcpx",))
+    )
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
+    return f"{paragraph.partition('. ')[0].rstrip('.')}."
+
+
+def _walk(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _walk(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def _arguments(command: click.Command) -> list[str]:
+    """The arguments as a usage line has them."""
+    if command.name == "attach":
+        return []
+    found = []
+    for each in command.params:
+        if isinstance(each, click.Argument):
+            name = (each.name or "").upper() + ("..." if each.nargs == -1 else "")
+            found.append(name if each.required else f"[{name}]")
+    return found
+
+
+def _reference(path: tuple[str, ...], command: click.Command) -> str:
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    usage = " ".join((*path, *(["[OPTIONS]"] if options else []), *_arguments(command)))
+    parts = [f"### {' '.join(path)}", f"```text\n{usage}\n```", *_paragraphs(command.help or "")]
+    if options:
+        rows = [(_names(each), _meaning(each)) for each in options]
+        parts.append(_table(("option", "meaning"), rows))
+    return "\n\n".join(parts)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """The help of a command as Markdown; click's verbatim paragraphs become code."""
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        stripped = paragraph.strip("\n")
+        if stripped.startswith("\b"):
+            yield "```text\n" + stripped.removeprefix("\b").strip("\n") + "\n```"
+        elif stripped:
+            yield " ".join(stripped.split())
+
+
+def _names(option: click.Option) -> str:
+    value = ""
+    if not option.is_flag:
+        kind = option.type
+        value = " " + ("|".join(kind.choices) if isinstance(kind, click.Choice) else _metavar(option))
+    return f"`{', '.join(option.opts)}{value}`"
+
+
+def _metavar(option: click.Option) -> str:
+    return {"config_path": "FILE", "lines": "NUMBER", "host": "ADDRESS", "port": "NUMBER"}.get(
+        option.name or "", "VALUE"
+    )
+
+
+def _meaning(option: click.Option) -> str:
+    text = " ".join((option.help or "").split())
+    if option.show_default and not option.is_flag:
+        text = f"{text} Default: `{option.default}`.".strip()
+    return text
+
+
+def _attach() -> str:
+    return f"### mcpx attach\n\n```text\n{USAGE.strip()}\n```"
+
+
+# --- what clients are shown
+
+
+def three_tools() -> str:
+    """The parameters and annotations of the three tools."""
+    rows = []
+    for tool in tools(describe([], budget=4000)):
+        required = tool.input_schema["required"]
+        given = [
+            f"`{name}`" if name in required else f"`{name}?`" for name in tool.input_schema["properties"]
+        ]
+        hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
+        shown = ", ".join(f"`{key}: {json.dumps(value)}`" for key, value in hints.items())
+        rows.append((f"`{tool.name}`", tool.title or "", ", ".join(given), shown))
+    return _table(("tool", "title", "parameters", "annotations"), rows)
+
+
+# --- service managers
+
+
+def systemd() -> str:
+    """The unit that `mcpx daemon install` writes, with example paths."""
+    mcpx = ("/home/me/.venv/bin/python", "-m", "mcpx")
+    at = ("--config", "/home/me/mcpx.json")
+    unit = systemd_unit(
+        (*mcpx, "daemon", "run", *at), (*mcpx, "reload", *at), {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    )
+    return f"```ini\n{unit.strip()}\n```"
+
+
+def launchd() -> str:
+    """The agent that `mcpx daemon install` writes, with example paths."""
+    command = ("/Users/me/.venv/bin/python", "-m", "mcpx", "daemon", "run", "--config", "/Users/me/mcpx.json")
+    log = Path("/Users/me/Library/Application Support/mcpx/daemon.log")
+    agent = launchd_agent(command, {"PATH": "/opt/homebrew/bin:/usr/bin:/bin"}, log=log)
+    return f"```xml\n{agent.strip()}\n```"
+
+
+# --- Markdown
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [_line(head), "|" + "---|" * len(head), *map(_line, rows)]
+    return "\n".join(lines)
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
