@@ -41,7 +41,7 @@ ERRORS: Final = {
         "The error says which. Correct and repeat.",
     ),
     "invalid_arguments": (
-        "The arguments do not fit the tool's input schema.",
+        "The arguments do not fit the tool's input schema, or cannot be read.",
         "The error names each offending path and shows the schema. Correct and repeat.",
     ),
     "server_unavailable": (
@@ -284,7 +284,7 @@ def three_tools() -> str:
 
 def systemd() -> str:
     """The unit that `mcpx daemon install` writes, with example paths."""
-    mcpx = ("/home/me/.venv/bin/python", "-m", "mcpx")
+    mcpx = ("/home/me/.venv/bin/python", "-P", "-m", "mcpx")
     at = ("--config", "/home/me/mcpx.json")
     unit = systemd_unit(
         (*mcpx, "daemon", "run", *at), (*mcpx, "reload", *at), {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -294,7 +294,8 @@ def systemd() -> str:
 
 def launchd() -> str:
     """The agent that `mcpx daemon install` writes, with example paths."""
-    command = ("/Users/me/.venv/bin/python", "-m", "mcpx", "daemon", "run", "--config", "/Users/me/mcpx.json")
+    mcpx = ("/Users/me/.venv/bin/python", "-P", "-m", "mcpx")
+    command = (*mcpx, "daemon", "run", "--config", "/Users/me/mcpx.json")
     log = Path("/Users/me/Library/Application Support/mcpx/daemon.log")
     agent = launchd_agent(command, {"PATH": "/opt/homebrew/bin:/usr/bin:/bin"}, log=log)
     return f"```xml\n{agent.strip()}\n```"

@@ -47,7 +47,7 @@ from tests.faults.table import Play, perform
     help="Kill one server in a call, wait until it is back, and again, so many times.",
 )
 @click.option("--list", "as_list", is_flag=True, help="Name the rows and play none.")
-@click.option("--markdown", is_flag=True, help="Print the table as the README has it.")
+@click.option("--markdown", is_flag=True, help="Print the tables as Markdown, for docs/faults.md.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")
 def main(
     only: str | None,

@@ -36,7 +36,7 @@ def show_table(table: list[Seen], console: Console) -> None:
 
 
 def markdown(table: list[Seen]) -> str:
-    """The table as the README has it."""
+    """The table as docs/faults.md has it."""
     lines = [
         "| fault | the caller saw | after | the server then | after | left over |",
         "|---|---|---:|---|---:|---:|",
