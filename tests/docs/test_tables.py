@@ -15,7 +15,9 @@ from scripts.documentation.drawings import DRAWINGS
 from scripts.documentation.regions import regions, rewritten
 from scripts.documentation.tables import tables
 from tests.docs import pages
+from tests.faults.report import HOSTILE_COLUMNS
 from tests.faults.rows import ROWS
+from tests.faults.rows_hostile import HOSTILE_ROWS
 
 DOCS = pages.ROOT / "docs"
 GENERATED = tables()
@@ -95,7 +97,20 @@ def test_the_table_of_faults_has_a_row_for_each_fault_that_is_played():
 
 
 def test_the_readme_counts_the_faults_that_are_played():
-    assert f"{len(ROWS)} faults" in pages.read(pages.ROOT / "README.md")
+    readme = pages.read(pages.ROOT / "README.md")
+    assert f"{len(ROWS)} faults" in readme
+    (at_least,) = re.findall(r"over (\d+) hostile or odd", readme)
+    assert len(HOSTILE_ROWS) > int(at_least)
+
+
+@pytest.mark.skipif(not REGIONS["docs/faults.md", "measured", "hostile"].strip(), reason="not measured yet")
+def test_the_table_of_what_is_hostile_has_a_row_for_each_that_is_played():
+    assert [row[0] for row in pages.table(DOCS / "faults.md", *HOSTILE_COLUMNS)] == list(HOSTILE_ROWS)
+
+
+def test_the_legend_of_the_second_table_explains_its_columns():
+    legends = [[row[0] for row in table[1:]] for table in pages.tables(DOCS / "faults.md")]
+    assert ", ".join(HOSTILE_COLUMNS) in [", ".join(legend) for legend in legends]
 
 
 def test_the_fields_of_errors_are_fields_that_the_program_writes():
