@@ -60,7 +60,7 @@ ERRORS: Final = {
     "cancelled": ("The client cancelled the call.", "Check before repeating."),
     "upstream_error": (
         "The server responded with a JSON-RPC error, or with an HTTP status in place of a response.",
-        "Its code, message and data are in `upstream`, unaltered; an HTTP status is in `http_status`.",
+        "Code, message and data are in `upstream`, with secrets replaced; an HTTP status in `http_status`.",
     ),
     "response_too_large": (
         "The response exceeded `max_message_bytes`.",
