@@ -90,7 +90,7 @@ async def large_error(on: Hostile) -> None:
         await client.tool("inspect", server_name="s")
 
 
-@faults.row("a million blocks of content", in_suite=False, memory_mb=900)
+@faults.row("a million blocks of content", in_suite=False, memory_mb=200)
 async def million_blocks(on: Hostile) -> None:
     code = """
         def on_tools_call(request_id, params):

@@ -216,17 +216,17 @@ async def large_answer(on: Hostile, text: str) -> None:
         on.check(answer.in_words == "the answer", f"{answer.in_words}: {answer.text[:200]}")
 
 
-@faults.row("20 MB of nested lists", memory_mb=600)
+@faults.row("20 MB of nested lists", memory_mb=160)
 async def large_lists(on: Hostile) -> None:
     await large_answer(on, '"[" + ",".join(["[[[[[[[1]]]]]]]"] * 1_250_000) + "]"')
 
 
-@faults.row("20 MB of objects with numbers as names", in_suite=False, memory_mb=600)
+@faults.row("20 MB of objects with numbers as names", in_suite=False, memory_mb=160)
 async def large_objects(on: Hostile) -> None:
     await large_answer(on, '"{" + ",".join(f\'"{n}":{{}}\' for n in range(1_800_000)) + "}"')
 
 
-@faults.row("20 MB of plain rows", in_suite=False, memory_mb=600)
+@faults.row("20 MB of plain rows", in_suite=False, memory_mb=160)
 async def large_rows(on: Hostile) -> None:
     await large_answer(on, 'json.dumps([{"id": n, "name": f"name {n}", "ok": True} for n in range(400_000)])')
 
