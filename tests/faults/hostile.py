@@ -25,7 +25,7 @@ that fails does not disturb the next one. The daemon is shared among rows with t
 whole configuration); a row can have one of its own with `on.own_mcpx(...)`, which is judged alike.
 
 `scripts/faults --hostile --only WORDS` plays rows by name, with the promised times judged as well; the suite
-plays them with generous ones.
+plays them with generous ones, and leaves out those with `in_suite=False`, which take longer than two seconds.
 """
 
 from __future__ import annotations
@@ -35,94 +35,40 @@ import json
 import os
 import sys
 import textwrap
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.streams.stapled
 import anyio.to_thread
-import msgspec
 
 from tests.faults import traces
 from tests.faults.hostile_client import ANSWER_S, Answer, Client, HttpClient
-from tests.faults.hostile_mcpx import HERE, House, Mcpx, McpxError, Memory
+from tests.faults.hostile_judge import CALLS, FRESH_S, judge_memory, judged
+from tests.faults.hostile_mcpx import HERE, House, Mcpx, Memory
+from tests.faults.hostile_seen import LINES, HostileFaults, HostileSeen, Row
 
+__all__ = [
+    "MANY_CALLS",
+    "Hostile",
+    "HostileFaults",
+    "HostileSeen",
+    "Row",
+    "perform_hostile",
+    "show_hostile",
+]
 ROW_S = 40.0  # for one row; beyond, it has failed
-SOON_S = 2.0  # the neighbour's slowest call on a machine that is loaded
-PROMISED_S = 0.1  # the neighbour's p99 on a quiet one
-CALLS = 10  # of the neighbour in a row, at least
-MANY_CALLS = 200  # the same for a p99 that means something
-CALLS_S = 10.0  # for them
+MANY_CALLS = 200  # of the neighbour, for a p99 that means something
 SETTLED_S = 8.0  # for the servers of a row to be ready or to have failed
 LOOK_S = 0.02
-FRESH_S = 5.0  # for a fresh client to be served
-LINES = 100  # of the log in a row, unless it names another figure
-LINE_BYTES = 4000  # and of one of them
-MEMORY_MB = 32.0  # unless a row names another figure
 QUICK: dict[str, Any] = {
     "restart": {"initial": 0.05, "cap": 0.2},
     "connect_timeout": 5.0,
     "call_timeout": 5.0,
     "queue_timeout": 5.0,
 }
-Play = Callable[["Hostile"], Awaitable[None]]
-
-
-@dataclass
-class HostileSeen:
-    """What one row has shown; without problems it holds."""
-
-    fault: str
-    caller_saw: str = ""
-    neighbour_calls: int = 0
-    neighbour_p99_s: float = 0.0
-    neighbour_slowest_s: float = 0.0
-    memory_mb: float = 0.0
-    """How far MCPX's resident memory rose."""
-    memory_bound_mb: float = MEMORY_MB
-    log_lines: int = 0
-    left: int = 0
-    """Processes, zombies."""
-    problems: list[str] = field(default_factory=list)
-
-    def late(self) -> list[str]:
-        """Where the neighbour waited longer than is promised."""
-        if self.neighbour_p99_s <= PROMISED_S:
-            return []
-        return [f"the neighbour's p99 is {self.neighbour_p99_s * 1000:.0f} ms"]
-
-    def check(self, holds: object, problem: str) -> None:
-        """Note a problem unless something holds."""
-        if not holds and problem not in self.problems:
-            self.problems.append(problem)
-
-
-class Row(msgspec.Struct, frozen=True):
-    """A registered row. `settings` are those of the whole configuration."""
-
-    play: Play
-    memory_mb: float
-    log_lines: int
-    settings: dict[str, Any]
-
-
-class HostileFaults(dict[str, Row]):
-    """The rows under the words for their faults, in order."""
-
-    def row(
-        self, fault: str, *, memory_mb: float = MEMORY_MB, log_lines: int = LINES, **settings: Any
-    ) -> Callable[[Play], Play]:
-        """Register a row."""
-
-        def register(play: Play) -> Play:
-            self[fault] = Row(play, memory_mb, log_lines, settings)
-            return play
-
-        return register
 
 
 class Hostile:
@@ -275,7 +221,7 @@ class Hostile:
             right = {None, 0} if may_leave else {None}
             self.check(process.returncode in right, "MCPX over standard streams has ended")
             if process.returncode is None:
-                self._judge_memory(memory.risen_mb(), memory_mb)
+                judge_memory(self.seen, memory.risen_mb(), memory_mb)
         finally:
             with anyio.CancelScope(shield=True):  # bounded: SIGKILL
                 await process.stdin.aclose()
@@ -295,15 +241,11 @@ class Hostile:
         """
         mcpx = await anyio.to_thread.run_sync(lambda: Mcpx(prepare=prepare, **settings))
         try:
-            async with _judged(self.seen, mcpx, LINES) as inner:
+            inner = Hostile(self.seen, mcpx)
+            async with judged(inner, LINES):
                 yield inner
         finally:
             await anyio.to_thread.run_sync(mcpx.close)
-
-    def _judge_memory(self, risen_mb: float, bound_mb: float | None = None) -> None:
-        bound = self.seen.memory_bound_mb if bound_mb is None else bound_mb
-        self.seen.memory_mb = max(self.seen.memory_mb, risen_mb)
-        self.check(risen_mb <= bound, f"memory rose by {risen_mb:.0f} MB, more than {bound:g}")
 
     # --- what the caller got
 
@@ -351,89 +293,15 @@ async def perform_hostile(fault: str, row: Row, house: House, *, calls: int = CA
     seen = HostileSeen(fault, memory_bound_mb=row.memory_mb)
     try:
         mcpx = await anyio.to_thread.run_sync(house.open, row.settings)
-        async with _judged(seen, mcpx, row.log_lines, calls=calls) as on:
+        on = Hostile(seen, mcpx)
+        async with judged(on, row.log_lines, calls=calls):
             with anyio.fail_after(ROW_S):
                 await row.play(on)
-    except (AssertionError, TimeoutError, OSError, LookupError, McpxError, ExceptionGroup) as error:
+    except Exception as error:  # noqa: BLE001 - the boundary: a mistake of a row is a problem of that row
         seen.problems += [f"{type(leaf).__name__}: {leaf}" for leaf in _leaves(error)]
     if seen.problems:
         await anyio.to_thread.run_sync(house.close)
     return seen
-
-
-@asynccontextmanager
-async def _judged(
-    seen: HostileSeen, mcpx: Mcpx, log_lines: int, *, calls: int = CALLS
-) -> AsyncIterator[Hostile]:
-    """A stage; what every row promises is judged at its end, also where the row itself fails."""
-    on = Hostile(seen, mcpx)
-    if not mcpx.runs():
-        raise McpxError(f"MCPX has ended at once with exit code {mcpx.exit_code()}")
-    memory, log_began = Memory(mcpx.pid), mcpx.log.stat().st_size
-    await anyio.to_thread.run_sync(mcpx.neighbour.order, "mark")
-    try:
-        yield on
-    finally:
-        with anyio.CancelScope(shield=True):  # every wait below is bounded
-            with suppress(OSError, LookupError):
-                on._judge_memory(memory.risen_mb())
-            await _judge_neighbour(seen, mcpx, calls)
-            seen.check(mcpx.runs(), f"MCPX has ended with exit code {mcpx.exit_code()}")
-            if mcpx.runs():
-                await _judge_service(on)
-            await on.close()
-            _judge_log(seen, mcpx.log, log_began, log_lines)
-            if mcpx.runs() and not seen.problems:
-                await _judge_remains(seen, mcpx)
-
-
-async def _judge_neighbour(seen: HostileSeen, mcpx: Mcpx, calls: int) -> None:
-    report = await anyio.to_thread.run_sync(mcpx.neighbour.called, calls, CALLS_S)
-    seen.neighbour_calls += report["calls"]
-    seen.neighbour_p99_s = max(seen.neighbour_p99_s, report["p99_s"])
-    seen.neighbour_slowest_s = max(seen.neighbour_slowest_s, report["slowest_s"])
-    for problem in report["problems"]:
-        seen.check(False, problem)
-    slowest = seen.neighbour_slowest_s
-    seen.check(slowest < SOON_S, f"the neighbour waited {slowest:.1f} s")
-
-
-async def _judge_service(on: Hostile) -> None:
-    """A fresh client is served, and `status` is answered."""
-    begun = time.monotonic()
-    try:
-        await on.control("status", within_s=FRESH_S)
-        async with on.client() as client:
-            listed = await client.request("tools/list", within_s=FRESH_S)
-            on.check(listed.result.get("tools"), f"a fresh client got no tools but {listed.in_words}")
-            answer = await client.exec("neighbour", "echo", within_s=FRESH_S)
-            on.check(answer.text.startswith("echo by"), f"a fresh client got {answer.in_words}")
-    except (McpxError, OSError, TimeoutError) as error:
-        on.check(False, f"a fresh client is not served: {error}")
-        return
-    took = time.monotonic() - begun
-    on.check(took < FRESH_S, f"a fresh client waited {took:.1f} s")
-
-
-def _judge_log(seen: HostileSeen, log: Path, began: int, most: int) -> None:
-    with log.open("rb") as file:
-        file.seek(began)
-        lines = file.read().splitlines()
-    seen.log_lines += len(lines)
-    seen.check(len(lines) <= most, f"{len(lines)} lines of log, more than {most}: {lines[-1:]}")
-    longest = max(map(len, lines), default=0)
-    seen.check(longest <= LINE_BYTES, f"a line of {longest} bytes in the log")
-
-
-async def _judge_remains(seen: HostileSeen, mcpx: Mcpx) -> None:
-    """The row's servers are taken away: nothing of theirs may be left."""
-    mark = mcpx.mark
-    await anyio.to_thread.run_sync(mcpx.clear)
-    left = await traces.left_over(mark)
-    dead = traces.zombies(mcpx.pid)
-    seen.left += len(left) + len(dead)
-    seen.check(not left, f"processes are left: {left}")
-    seen.check(not dead, f"zombies are left: {dead}")
 
 
 def _leaves(error: Exception) -> list[Exception]:

@@ -233,7 +233,7 @@ class Mcpx:
         try:
             with socket.socket(socket.AF_UNIX) as joined:
                 joined.settimeout(within_s)
-                joined.connect(str(self.place.socket))
+                _connect(joined, str(self.place.socket), deadline)
                 joined.sendall(json.dumps({"mcpx": what, **more}, separators=(",", ":")).encode() + b"\n")
                 while not answer.endswith(b"\n"):
                     joined.settimeout(max(deadline - time.monotonic(), LOOK_S))
@@ -257,6 +257,19 @@ class Mcpx:
         lines = [json.loads(line) for line in self.said().splitlines() if '"http.listening"' in line]
         port = int(lines[-1]["url"].split(":")[2].partition("/")[0])
         return port, (self.state / "token").read_text().strip()
+
+
+def _connect(joined: socket.socket, path: str, deadline: float) -> None:
+    """Connect; a full backlog is waited for, as a socket without a timeout does. Raises OSError."""
+    while True:
+        try:
+            joined.connect(path)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(LOOK_S)
+        else:
+            return
 
 
 class House:

@@ -1,5 +1,7 @@
 """Rows of the hostile table: schemas of kinds that no review has listed, with arguments that try them."""
 
+# ruff: noqa: E501 - one case a line, however long
+
 from __future__ import annotations
 
 from typing import Any
@@ -65,12 +67,12 @@ ODD_KEYWORDS: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
-@faults.row("a hundred keywords with odd values", log_lines=250)
+@faults.row("a hundred keywords with odd values", in_suite=False, log_lines=250)
 async def odd_keywords(on: Hostile) -> None:
     await all_end(on, ODD_KEYWORDS, times=1)
 
 
-@faults.row("schemas that refer to themselves in other ways")
+@faults.row("schemas that refer to themselves in other ways", in_suite=False)
 async def other_cycles(on: Hostile) -> None:
     newest = "https://json-schema.org/draft/2020-12/schema"
     cases: dict[str, tuple[Any, Any]] = {
@@ -114,7 +116,7 @@ async def other_doublings(on: Hostile) -> None:
     await all_end(on, cases, times=2)
 
 
-@faults.row("schemas and arguments that are merely large", memory_mb=160)
+@faults.row("schemas and arguments that are merely large", in_suite=False, memory_mb=160)
 async def large_schemas(on: Hostile) -> None:
     objects = [{"n": n, "x": [n, {"y": n}]} for n in range(20_000)]
     cases = {
@@ -135,7 +137,7 @@ async def large_schemas(on: Hostile) -> None:
     await all_end(on, cases, times=1)
 
 
-@faults.row("arguments in a string that cannot be read")
+@faults.row("arguments in a string that cannot be read", in_suite=False)
 async def arguments_in_a_string(on: Hostile) -> None:
     tree = {"type": "object", "properties": {"items": {"type": "array", "items": {"$ref": "#"}}}}
     await on.add(s=on.stdio(tools=[{"name": "t", "inputSchema": tree}]))

@@ -51,7 +51,9 @@ FLOOD_S = 20.0  # for 300 MB to come through
 NOTHING = "nothing: it does not read"
 
 
-@faults.row("socket: a client that does not read, and 300 MB of log messages", memory_mb=HELD_MB)
+@faults.row(
+    "socket: a client that does not read, and 300 MB of log messages", in_suite=False, memory_mb=HELD_MB
+)
 async def unread_logs(on: Hostile) -> None:
     await on.add(s=on.stdio(code=LOGGER, capabilities=LOGS, entry={"call_timeout": 30.0}))
     async with on.client() as deaf:
@@ -60,7 +62,9 @@ async def unread_logs(on: Hostile) -> None:
         on.answered(await other.exec("s", "echo", within_s=30.0), "echo by")
 
 
-@faults.row("stdio: a client that does not read, and 300 MB of log messages", memory_mb=HELD_MB)
+@faults.row(
+    "stdio: a client that does not read, and 300 MB of log messages", in_suite=False, memory_mb=HELD_MB
+)
 async def unread_logs_on_stdio(on: Hostile) -> None:
     server = on.stdio(code=LOGGER, capabilities=LOGS, entry={"call_timeout": 30.0})
     async with on.serving(s=server) as (deaf, _pid):
@@ -77,7 +81,9 @@ async def unread_flood(on: Hostile, deaf: Client) -> None:
     on.saw(NOTHING)
 
 
-@faults.row("HTTP: a client that does not read, and 300 MB of log messages", memory_mb=HELD_MB)
+@faults.row(
+    "HTTP: a client that does not read, and 300 MB of log messages", in_suite=False, memory_mb=HELD_MB
+)
 async def unread_logs_on_http(on: Hostile) -> None:
     await on.add(s=on.stdio(code=LOGGER, capabilities=LOGS, entry={"call_timeout": 30.0}))
     client = await on.http_client()
@@ -95,7 +101,7 @@ async def unread_answers(on: Hostile) -> None:
         await unread_calls(on, deaf)
 
 
-@faults.row("stdio: 600 calls of 1 MB whose answers nobody reads", memory_mb=HELD_MB)
+@faults.row("stdio: 600 calls of 1 MB whose answers nobody reads", in_suite=False, memory_mb=HELD_MB)
 async def unread_answers_on_stdio(on: Hostile) -> None:
     async with on.serving(may_leave=True, s=on.stdio(code=LARGE)) as (deaf, _pid):
         await deaf.exec("s", "echo")
@@ -113,7 +119,9 @@ async def unread_calls(on: Hostile, deaf: Client) -> None:
     on.saw(NOTHING)
 
 
-@faults.row("HTTP: 20 calls of 20 MB whose answers nobody reads", memory_mb=20 * 20 + SLACK_MB)
+@faults.row(
+    "HTTP: 20 calls of 20 MB whose answers nobody reads", in_suite=False, memory_mb=20 * 20 + SLACK_MB
+)
 async def unread_answers_on_http(on: Hostile) -> None:
     code = LARGE.replace("1_000_000", "20_000_000")
     await on.add(s=on.stdio(code=code))
@@ -125,7 +133,7 @@ async def unread_answers_on_http(on: Hostile) -> None:
         on.saw(NOTHING)
 
 
-@faults.row("a server that asks 20,000 times at once", memory_mb=48)
+@faults.row("a server that asks 20,000 times at once", in_suite=False, memory_mb=48)
 async def flood_of_questions(on: Hostile) -> None:
     params = {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 1000}}], "maxTokens": 1}
     code = f"""

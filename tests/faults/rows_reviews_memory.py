@@ -43,7 +43,7 @@ async def redirected_call(on: Hostile) -> None:
     await endless_body(on, "tools/call", 307, location="/mcp")
 
 
-@faults.row("307 with an endless body in answer to initialize", memory_mb=16)
+@faults.row("307 with an endless body in answer to initialize", in_suite=False, memory_mb=16)
 async def redirected_start(on: Hostile) -> None:
     await endless_body(on, "initialize", 307, location="/mcp")
 
@@ -53,7 +53,7 @@ async def accepted_call(on: Hostile) -> None:
     await endless_body(on, "tools/call", 202)
 
 
-@faults.row("old SSE: 202 with an endless body", memory_mb=16)
+@faults.row("old SSE: 202 with an endless body", in_suite=False, memory_mb=16)
 async def accepted_old_call(on: Hostile) -> None:
     await endless_body(on, "tools/call", 202, era="sse")
 
@@ -97,7 +97,10 @@ async def large_pages(on: Hostile) -> None:
 
 
 @faults.row(
-    "endless pages of resources, 2 MB each, with a limit of 4 MB", memory_mb=64, max_message_bytes=LIMIT
+    "endless pages of resources, 2 MB each, with a limit of 4 MB",
+    in_suite=False,
+    memory_mb=64,
+    max_message_bytes=LIMIT,
 )
 async def large_resource_pages(on: Hostile) -> None:
     code = """
@@ -115,7 +118,7 @@ async def large_resource_pages(on: Hostile) -> None:
         on.answered(await client.exec("s", "echo", within_s=20.0), "echo by")
 
 
-@faults.row("one description of 21 MB", memory_mb=160)
+@faults.row("one description of 21 MB", in_suite=False, memory_mb=160)
 async def large_description(on: Hostile) -> None:
     code = """
         server.tools = [
@@ -131,7 +134,7 @@ async def large_description(on: Hostile) -> None:
         on.answered(await client.exec("s", "echo"), "echo by")
 
 
-@faults.row("100,000 tools", memory_mb=160)
+@faults.row("100,000 tools", in_suite=False, memory_mb=160)
 async def many_tools(on: Hostile) -> None:
     code = """
         server.tools = [{"name": f"tool_{n}", "inputSchema": {"type": "object"}} for n in range(100_000)]
@@ -165,12 +168,12 @@ sys.stdin.read()
 """
 
 
-@faults.row("1,100 silent connections to the HTTP door", log_lines=50)
+@faults.row("1,100 silent connections to the HTTP door", in_suite=False, log_lines=50)
 async def silent_connections(on: Hostile) -> None:
     await crowd(on, 1100, "")
 
 
-@faults.row("2,000 connections with half a request")
+@faults.row("2,000 connections with half a request", in_suite=False)
 async def half_heads(on: Hostile) -> None:
     await crowd(on, 2000, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
 
@@ -213,22 +216,22 @@ async def large_answer(on: Hostile, text: str) -> None:
         on.check(answer.in_words == "the answer", f"{answer.in_words}: {answer.text[:200]}")
 
 
-@faults.row("20 MB of nested lists", memory_mb=600)
+@faults.row("20 MB of nested lists", memory_mb=160)
 async def large_lists(on: Hostile) -> None:
     await large_answer(on, '"[" + ",".join(["[[[[[[[1]]]]]]]"] * 1_250_000) + "]"')
 
 
-@faults.row("20 MB of objects with numbers as names", memory_mb=600)
+@faults.row("20 MB of objects with numbers as names", in_suite=False, memory_mb=160)
 async def large_objects(on: Hostile) -> None:
     await large_answer(on, '"{" + ",".join(f\'"{n}":{{}}\' for n in range(1_800_000)) + "}"')
 
 
-@faults.row("20 MB of plain rows", memory_mb=600)
+@faults.row("20 MB of plain rows", in_suite=False, memory_mb=160)
 async def large_rows(on: Hostile) -> None:
     await large_answer(on, 'json.dumps([{"id": n, "name": f"name {n}", "ok": True} for n in range(400_000)])')
 
 
-@faults.row("a name of 300 letters that is nearly each of 1,000 tools", memory_mb=64)
+@faults.row("a name of 300 letters that is nearly each of 1,000 tools", in_suite=False, memory_mb=64)
 async def nearly_all_names(on: Hostile) -> None:
     tools = [{"name": f"a1Ba1B{n:04}" * 12, "inputSchema": {"type": "object"}} for n in range(1000)]
     await on.add(s=on.stdio(tools=tools))

@@ -95,7 +95,7 @@ async def invisible(on: Hostile) -> None:
         on.saw(found.in_words)
 
 
-@faults.row("last words of 5 lines of 63 kB")
+@faults.row("last words of 5 lines of 63 kB", in_suite=False)
 async def long_last_words(on: Hostile) -> None:
     code = """
         def on_tools_call(request_id, params):
@@ -179,7 +179,7 @@ async def unreadable_on_socket(on: Hostile) -> None:
         await unreadable_requests(on, client)
 
 
-@faults.row("stdio: requests that cannot be read")
+@faults.row("stdio: requests that cannot be read", in_suite=False)
 async def unreadable_on_stdio(on: Hostile) -> None:
     async with on.serving(s=on.stdio()) as (client, _pid):
         await client.exec("s", "echo")

@@ -140,6 +140,7 @@ async def odd_schemas(on: Hostile, chosen: list[str]) -> None:
                 answer = await client.exec("s", f"t{n}", {"a": 1})
                 on.saw(answer.in_words)
                 right = answer.in_words in {"the answer", "unknown_tool, not_sent"}
+                right = right or (name.startswith("anyOf") and answer.code == "invalid_arguments")
                 on.check(right, f"{name}: {answer.in_words}: {answer.text[:200]}")
         on.answered(await client.exec("s", "good", {"a": 1}), "good by")
         on.failed(await client.exec("s", "good", {"a": "x"}), "invalid_arguments", "not_sent")
@@ -168,7 +169,6 @@ async def odd_input_required(on: Hostile) -> None:
         {"resultType": "input_required", "inputRequests": 5},
         {"resultType": "input_required", "inputRequests": {"a": 5}},
         {"resultType": "input_required", "inputRequests": {"a": {"method": 5, "params": []}}},
-        {"resultType": "input_required"},
         {"resultType": 5, "content": []},
     ]
     code = f"""

@@ -26,7 +26,7 @@ def house():
     kept.close()
 
 
-@pytest.mark.parametrize("fault", HOSTILE_ROWS)
+@pytest.mark.parametrize("fault", [fault for fault, row in HOSTILE_ROWS.items() if row.in_suite])
 async def test_it_hurts_nobody_else(fault, house):
     seen = await perform_hostile(fault, HOSTILE_ROWS[fault], house)
     assert not seen.problems, show_hostile(seen)
