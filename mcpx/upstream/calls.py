@@ -35,6 +35,7 @@ from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.sending import Sender
 from mcpx.upstream.session import UpstreamSession
 from mcpx.wire.channel import TELLS_UNREAD
+from mcpx.wire.outgoing import ConnectionEnded
 from supervisors import ActorRef, Envelope
 
 RESTED_S: Final = 0.001  # without an answer: longer than a client takes that calls without a pause
@@ -214,7 +215,8 @@ class Calls:
             call.never_seen = unread is not None and call.position >= unread
 
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
-        if error is not None and self._link.lost.is_set() and not isinstance(error, NotCarriedOut):
+        lost = isinstance(error, ConnectionEnded) or (error is not None and self._link.lost.is_set())
+        if lost and not isinstance(error, NotCarriedOut):
             return  # `close` settles it, and knows why
         if not isinstance(error, Dropped | NotCarriedOut):
             self.answered_at = time.monotonic()  # asyncio's clock

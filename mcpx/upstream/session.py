@@ -203,7 +203,8 @@ async def open_session(
                     try:
                         await _shake_hands(client, probe=greeting.probe)
                     except BaseException:
-                        greeting.upset = greeting.probe and link.first_unread() != 0
+                        # only a process can have ended over the question: a request over HTTP ends nothing
+                        greeting.upset = greeting.probe and link.pid is not None and link.first_unread() != 0
                         raise
                     telling = Telling(client, link.wire, passing.audience)
                     yield UpstreamSession(client, link, changes, scope, telling)

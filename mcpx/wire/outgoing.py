@@ -23,7 +23,15 @@ from mcpx.wire.channel import Channel
 from mcpx.wire.envelope import Bytes, Envelope, RequestId
 from mcpx.wire.unreadable import ResponseTooLarge, TooDeep, Unreadable, find_id
 
-__all__ = ["OnAnswer", "OnProgress", "Outgoing", "ResponseTooLarge", "TooDeep", "Unreadable"]
+__all__ = [
+    "ConnectionEnded",
+    "OnAnswer",
+    "OnProgress",
+    "Outgoing",
+    "ResponseTooLarge",
+    "TooDeep",
+    "Unreadable",
+]
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 """Called once with the raw result or the error. Must not raise."""
@@ -31,6 +39,13 @@ OnProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
 _NULL: Final = b"null"  # in the place of an error: there is none
+
+
+class ConnectionEnded(MCPError):  # noqa: N818 - a condition
+    """This connection has ended with the request open. A server's own error of the same code is none."""
+
+    def __init__(self) -> None:
+        super().__init__(CONNECTION_CLOSED, "Connection closed")
 
 
 class _Open:
@@ -67,7 +82,7 @@ class Outgoing:
     ) -> None:
         """Send a request under an id from `mint`. With `on_progress`, the id is its progress token."""
         if self.closed:
-            on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
+            on_answer(None, ConnectionEnded())
             return
         self._open[request_id] = _Open(on_answer, on_progress)
         self._channel.write(*envelope.request(request_id, method, params))
@@ -86,7 +101,7 @@ class Outgoing:
             Unreadable: The line that answers it cannot be read.
         """
         if self.closed:
-            raise MCPError(CONNECTION_CLOSED, "Connection closed")
+            raise ConnectionEnded
         request_id: RequestId = opts["request_id"] if "request_id" in opts else self.mint()
         key = coerce_request_id(request_id)
         if key in self._open:
@@ -161,7 +176,7 @@ class Outgoing:
         self.closed = True
         opened, self._open = self._open, {}
         for one in opened.values():
-            one.on_answer(None, MCPError(CONNECTION_CLOSED, "Connection closed"))
+            one.on_answer(None, ConnectionEnded())
 
 
 def _error(raw: msgspec.Raw) -> MCPError:

@@ -1,7 +1,5 @@
 """Rows of the hostile table: odd answers of kinds that no review has listed."""
 
-# ruff: noqa: E501 - one case a line, however long
-
 from __future__ import annotations
 
 import json

@@ -1,7 +1,5 @@
 """Rows of the hostile table: schemas of kinds that no review has listed, with arguments that try them."""
 
-# ruff: noqa: E501 - one case a line, however long
-
 from __future__ import annotations
 
 from typing import Any

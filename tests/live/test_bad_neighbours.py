@@ -85,8 +85,8 @@ async def test_the_good_ones_work_and_the_client_waits_for_no_bad_one(door, tmp_
 
 
 def assert_listed(description):
-    assert f"## lost (parked: command not found: {MISSING_COMMAND})" in description
-    assert f"## unset (disabled: environment variable {UNSET} is not set" in description
+    assert "## lost (parked" in description  # the cause is in what inspect answers
+    assert "## unset (disabled)" in description
     assert "## silent (starting)" in description
     assert "get-sum" in description
     assert "read_graph" in description

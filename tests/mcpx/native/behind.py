@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +149,12 @@ async def _streams(end: socket.socket) -> AsyncIterator[tuple[Any, Any]]:
                     await anyio.wait_writable(end)
                     data = data[end.send(data) :]
 
+    async def receive_while_wanted() -> None:
+        with suppress(anyio.BrokenResourceError):  # the client has left, with a message on its way
+            await receive()
+
     async with anyio.create_task_group() as tasks, read, write:
-        tasks.start_soon(receive)
+        tasks.start_soon(receive_while_wanted)
         tasks.start_soon(send)
         yield read, write
         tasks.cancel_scope.cancel()

@@ -68,7 +68,7 @@ async def test_five_hundred_descriptions_cost_nobody_anything(ears):
 
         def described() -> bool:
             listed = mcpx.hub.registry.list_resources("a")
-            return all(item.description == f"text of {item.uri}" for item in listed)
+            return all(item.description == f'begins: "text of {item.uri}"' for item in listed)
 
         await mcpx.watch.until(described)
         took = time.perf_counter() - started
