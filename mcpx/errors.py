@@ -75,6 +75,8 @@ _OUTCOMES: Final = {
     Code.PROTOCOL_ERROR: Outcome.UNKNOWN,
     Code.INTERNAL_ERROR: Outcome.UNKNOWN,
 }
+NAME_LEN: Final = 256  # characters of a server's or a tool's name in an error
+URI_LEN: Final = 4096  # of a URI
 _SHOWN: Final = 200  # characters of a foreign exception's text in a message
 
 
@@ -103,10 +105,16 @@ class CallError(MCPXError):
         self.details = details or {}
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as plain JSON: `{error, code, outcome, server, tool?, ...details}`."""
-        named = {"server": self.server} if self.tool is None else {"server": self.server, "tool": self.tool}
+        """The error as plain JSON: `{error, code, outcome, server, tool?, ...details}`, long names cut."""
+        names = {"server": self.server} if self.tool is None else {"server": self.server, "tool": self.tool}
+        named = {key: shortened_name(name) for key, name in names.items()}
         head = {"error": str(self), "code": str(self.code), "outcome": str(self.outcome)}
         return {**head, **named, **self.details}
+
+
+def shortened_name(name: str, limit: int = NAME_LEN) -> str:
+    """A name as the caller gave it, for an error that says it back: a caller may send megabytes."""
+    return name if len(name) <= limit else name[:limit] + "..."
 
 
 def internal_error(

@@ -17,7 +17,7 @@ from os.path import commonprefix
 from typing import Any, Final
 
 from mcpx.catalog.model import ServerInfo
-from mcpx.errors import CallError, Code
+from mcpx.errors import URI_LEN, CallError, Code, shortened_name
 from mcpx.text import cut, one_line, quoted, shown_name, shown_uri
 
 Shown = Callable[[str], str]
@@ -29,8 +29,10 @@ _STATE_LEN: Final = 200
 _ALIKE: Final = 0.6  # of the letters of both names, in order
 _SHORTEST_PART: Final = 3  # letters; a shorter part is found in everything
 _COMPARED_LEN: Final = 64  # letters of a name; real ones are shorter
-_MOST_KNOWN: Final = 4000  # names that are looked at, at 5 us each
-_MOST_COMPARED: Final = 300  # of them letter by letter, at up to 30 us each
+_MOST_KNOWN: Final = (
+    1000  # names that are looked at, at half a microsecond each: many wrong names may come at once
+)
+_MOST_COMPARED: Final = 100  # of them letter by letter, at up to 30 us each
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
 
@@ -39,17 +41,16 @@ def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
 
     Case and separators do not count (`readFile` finds `read_file`), nor does the order of words; then come
     beginnings, then parts. Names alike letter by letter are looked for only where those are too few. Of very
-    many names the first thousands count, and of a name 64 letters: it takes a bounded time whatever they are.
+    many names the first thousand count, and of a name 64 letters: it takes a bounded time whatever they are.
     """
-    wanted = _words(name[:_COMPARED_LEN])
-    others = [(other, _words(other[:_COMPARED_LEN])) for other in islice(known, _MOST_KNOWN)]
-    good = _best(((_match(wanted, words), other) for other, words in others), most)
+    wanted = _letters(name[:_COMPARED_LEN])
+    others = [(other, _letters(other[:_COMPARED_LEN])) for other in islice(known, _MOST_KNOWN)]
+    good = _best(((_match(wanted, letters), other) for other, letters in others), most)
     if len(good) < most:
         found = set(good)
-        letters = "".join(wanted)
-        left = ((other, "".join(words)) for other, words in others if other not in found)
-        alike = islice(((o, text) for o, text in left if _can_be_alike(letters, text)), _MOST_COMPARED)
-        good += _best(((_likeness(letters, text), other) for other, text in alike), most - len(good))
+        left = ((other, letters[0]) for other, letters in others if other not in found)
+        alike = islice(((o, text) for o, text in left if _can_be_alike(wanted[0], text)), _MOST_COMPARED)
+        good += _best(((_likeness(wanted[0], text), other) for other, text in alike), most - len(good))
     return good
 
 
@@ -59,22 +60,23 @@ def _best(scored: Iterable[tuple[float, str]], most: int) -> list[str]:
     return [name for _, name in sorted(alike, key=lambda pair: -pair[0])[:most]]
 
 
-@lru_cache(maxsize=8192)
-def _words(name: str) -> tuple[str, ...]:
-    return tuple(word.casefold() for word in _WORD.findall(name))
+@lru_cache(maxsize=16384)
+def _letters(name: str) -> tuple[str, str]:
+    """The letters of a name without its separators; and its words in alphabetical order, as one text."""
+    words = [word.casefold() for word in _WORD.findall(name)]
+    return "".join(words), " ".join(sorted(words))
 
 
-def _match(wanted: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """How well two names match by their words and parts, 1 to 5, or 0 for not at all."""
-    left, right = "".join(wanted), "".join(other)
-    if not left or not right:
-        return 0
-    if left == right:
-        return 5
-    if sorted(wanted) == sorted(other):
-        return 4
-    short, long = sorted((left, right), key=len)
-    if len(short) < _SHORTEST_PART or short not in long:
+def _match(wanted: tuple[str, str], other: tuple[str, str]) -> float:
+    """How well two names match by their words and parts, 1 to 5, or 0 for not at all. Takes `_letters`."""
+    short, long = wanted[0], other[0]
+    if len(short) > len(long):
+        short, long = long, short
+    if short not in long:
+        return 4 if short and wanted[1] == other[1] else 0
+    if short == long:
+        return 5 if short else 0
+    if len(short) < _SHORTEST_PART:
         return 0
     return (2 if long.startswith(short) else 1) + len(short) / len(long)
 
@@ -147,12 +149,13 @@ def unknown_resource(server: ServerInfo, uri: str, problem: str = "") -> CallErr
         _standing(server, "resources"),
         _available("Resources", known, shown_uri),
     ]
-    details = {**_details(near, known), "uri": uri}
+    details = {**_details(near, known), "uri": shortened_name(uri, URI_LEN)}
     return CallError(Code.UNKNOWN_RESOURCE, _joined(sentences), server=server.name, details=details)
 
 
 def _nearest_uris(uri: str, known: Sequence[str]) -> list[str]:
     """The nearest URIs, compared without the folder that all have in common: it makes them all alike."""
+    known = known[:_MOST_KNOWN]
     folder = commonprefix([uri, *known]).rpartition("/")[0]  # noqa: RUF071 -- cut back to a whole folder here
     ends = {other.removeprefix(folder): other for other in known}
     return [ends[end] for end in nearest(uri.removeprefix(folder), ends)]
@@ -160,7 +163,7 @@ def _nearest_uris(uri: str, known: Sequence[str]) -> list[str]:
 
 def _by_name(server: ServerInfo, name: str) -> list[str]:
     """The URIs of the resources whose names are nearest."""
-    uris: dict[str, str] = {resource.name: uri for uri, resource in server.resources.items()}
+    uris = {resource.name: uri for uri, resource in islice(server.resources.items(), _MOST_KNOWN)}
     return [uris[found] for found in nearest(name, uris)]
 
 

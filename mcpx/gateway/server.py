@@ -21,7 +21,7 @@ from mcpx.catalog.describe import INSTRUCTIONS, describe
 from mcpx.catalog.model import JSON
 from mcpx.catalog.suggest import nearest
 from mcpx.content import Shaped, read_resource_result, shape_resource
-from mcpx.errors import CallError
+from mcpx.errors import CallError, shortened_name
 from mcpx.gateway import slow_lane, tools
 from mcpx.gateway.askable import client_of
 from mcpx.gateway.caller import connection_of
@@ -29,6 +29,7 @@ from mcpx.gateway.clients import Clients, client_name, wants_structured_content
 from mcpx.gateway.native import Native
 from mcpx.hub import Hub
 from mcpx.router import Exec, Read
+from mcpx.text import shown_name
 from mcpx.upstream.caller import Client
 from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
@@ -173,6 +174,6 @@ def _unknown(name: str) -> str:
     near = nearest(name, tools.NAMES)
     hint = f"; did you mean {near[0]}?" if near else ""
     return (
-        f"Unknown tool: {name}{hint} MCPX has inspect, exec and resources; "
+        f"Unknown tool: {shown_name(shortened_name(name))}{hint} MCPX has inspect, exec and resources; "
         "a server's own tools are run with exec(server_name, tool_name, arguments)"
     )

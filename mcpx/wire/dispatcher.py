@@ -29,7 +29,14 @@ from mcp.shared.dispatcher import (
 )
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    ErrorData,
+)
 
 from mcpx.observe.contained import contain
 from mcpx.wire import envelope, unreadable
@@ -52,7 +59,7 @@ LOSSY: Final = frozenset({"notifications/message", "notifications/progress"})
 """Notifications that a peer goes without while it does not read what it is sent."""
 UPDATED: Final = "notifications/resources/updated"
 MOST_SERVED: Final = 1024  # requests of one peer that the SDK serves at a time; each is a task
-SHOWN: Final = 200  # bytes of a bad line that are worth showing
+SHOWN: Final = 200  # bytes of a bad line, or of a method that nobody knows, that are worth showing
 INLINE: Final = "initialize"  # what follows it may depend on its outcome
 STANDING: Final = "subscriptions/listen"  # answered when the connection ends
 
@@ -272,7 +279,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
                     return
                 self._take_request(message.id, message.method, message.params)
             except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
-                contain(error, "request", method=message.method)
+                contain(error, "request", method=message.method[:SHOWN])
                 self.channel.write(*envelope.failure(message.id, _FAILED))
 
     def _is_refused_whole(self, line: bytes) -> bool:
@@ -360,6 +367,9 @@ class WireDispatcher(Dispatcher[TransportContext]):
         if self._is_too_large(raw):
             self.channel.write(*envelope.failure(request_id, _TOO_LARGE))
             return
+        if len(method) > SHOWN:  # the SDK says it back whole
+            self.channel.write(*envelope.failure(request_id, _NO_METHOD))
+            return
         try:
             params = _object(raw)
         except (msgspec.DecodeError, RecursionError):
@@ -442,6 +452,7 @@ _TOO_MANY: Final = _encoded(
         message=f"Overloaded: {MOST_SERVED} requests are open; nothing was done, try again later",
     )
 )
+_NO_METHOD: Final = _encoded(ErrorData(code=METHOD_NOT_FOUND, message="Method not found"))
 _TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))
 _FAILED: Final = _encoded(ErrorData(code=INTERNAL_ERROR, message="MCPX failed while it read this request"))
 _CLOSED: Final = _encoded(ErrorData(code=CONNECTION_CLOSED, message="Connection closed"))
