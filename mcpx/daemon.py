@@ -21,7 +21,6 @@ import structlog
 from mcpx.config import Config
 from mcpx.descriptors import raise_limit
 from mcpx.gateway.clients import Clients
-from mcpx.gateway.http import HttpDoor, listen
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.socket import SocketDoor
 from mcpx.gateway.socket import listen as listen_on_socket
@@ -110,6 +109,8 @@ def _http(
     config: Config, *, host: str | None = None, port: int | None = None, auth: bool = True
 ) -> Iterator[Callable[[Hub, Clients], ChildSpec]]:
     """Listen at once, so that what is wrong with the address is told at once; the door comes with the hub."""
+    from mcpx.gateway.http import HttpDoor, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
+
     listener = listen(host or config.http.host, config.http.port if port is None else port)
     with listener:
         token = load_token() if auth else None

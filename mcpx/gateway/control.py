@@ -38,6 +38,7 @@ from mcpx.version import __version__
 from mcpx.wire.shallow import shallow
 
 STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
+LONGEST_BARE: Final = 1024  # bytes of a request without arguments; a longer one is not read twice
 OPERATIONS: Final = ("inspect", "exec", "resources")
 
 
@@ -120,6 +121,8 @@ def _line(told: JSON) -> bytes:
 
 def asks_to(what: str, line: bytes) -> bool:
     """Whether this line asks for that, which the door does once it has been answered."""
+    if len(line) > LONGEST_BARE:
+        return False
     try:
         return _read(line).mcpx == what
     except (msgspec.DecodeError, RecursionError):

@@ -36,10 +36,11 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
         """The lines that `chunk` completes, in order."""
+        if b"\n" not in chunk:
+            self._append(chunk)
+            return []
         first, *others = chunk.split(b"\n")
         self._append(first)
-        if not others:
-            return []
         lines: list[bytes | TooLong] = []
         self._finish(lines)
         last = others.pop()

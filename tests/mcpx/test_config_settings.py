@@ -31,7 +31,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "max_description_len": 300,
         "toon_compression_enabled": True,
         "toon_compression_min_size": 0,
-        "toon_compression_max_size": 1048576,
+        "toon_compression_max_size": 2097152,
         "catalog_token_budget": 4000,
         "include_structured_content": "auto",
         "startup_wait": 3.0,

@@ -17,7 +17,6 @@ catalogue: the work follows the budget, not the catalogue.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import median_low
 from typing import Final
 
 import msgspec
@@ -127,7 +126,8 @@ class _Listing:
                 lifted.append(index)
             else:
                 behind.append(index)
-        usual = median_low(len(self.block(rung, index).text) for index in lifted) if lifted else 0
+        lengths = sorted(len(self.block(rung, index).text) for index in lifted)
+        usual = lengths[(len(lengths) - 1) // 2] if lengths else 0  # their median
         return lifted, room, any(self._length(rung, index) <= _OUTLIER * usual for index in behind)
 
     def _length(self, rung: int, index: int) -> int:
