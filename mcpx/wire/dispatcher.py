@@ -99,7 +99,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self._refuses = refuses
         self._writable: anyio.Event | None = None  # somebody waits for the peer to read
         self._turns = Turns(channel, limit, self._take_few)
-        self._aside_limit = aside_limit
+        self._aside_limit = limit if aside_limit is None else aside_limit
         self._on_rubbish = on_rubbish
         self._mends = mends
         self._serving: dict[RequestId, tuple[WireContext, anyio.CancelScope]] = {}
@@ -252,12 +252,14 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def _take_or_park(self, line: bytes | TooLong) -> None:
         if self._parked is not None:
             self._parked.append(line)
-        elif not self._turned_away(line):
+        else:
             self._take(line)
 
-    def _take(self, line: bytes | TooLong) -> None:
+    def _take(self, line: bytes | TooLong) -> None:  # noqa: C901 - the hot path: a call more is a microsecond
         if isinstance(line, TooLong):
             self._skip(unreadable.problem(line))
+            return
+        if len(line) > self._aside_limit and self._turned_away(line):
             return
         try:
             if not line.isascii():
@@ -345,12 +347,10 @@ class WireDispatcher(Dispatcher[TransportContext]):
             scope.cancel()
 
     def _is_too_large(self, raw: msgspec.Raw) -> bool:
-        return self._aside_limit is not None and len(raw) > self._aside_limit
+        return len(raw) > self._aside_limit
 
-    def _turned_away(self, line: bytes | TooLong) -> bool:
+    def _turned_away(self, line: bytes) -> bool:
         """Whether a large line is no answer: reading what the peer was not asked for would take too long."""
-        if self._aside_limit is None or isinstance(line, TooLong) or len(line) <= self._aside_limit:
-            return False
         own = envelope.split_own(line)
         if own is None:
             return False

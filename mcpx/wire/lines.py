@@ -36,13 +36,16 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
         """The lines that `chunk` completes, in order."""
-        if b"\n" not in chunk:
+        end = chunk.find(b"\n")
+        if end < 0:
             self._append(chunk)
             return []
-        first, *others = chunk.split(b"\n")
-        self._append(first)
+        self._append(chunk[:end])
         lines: list[bytes | TooLong] = []
         self._finish(lines)
+        if end + 1 == len(chunk):  # as nearly all are
+            return lines
+        others = chunk[end + 1 :].split(b"\n")
         last = others.pop()
         for line in filter(None, others):  # whole in this chunk; a flood of empty ones costs next to nothing
             self._append(line)
