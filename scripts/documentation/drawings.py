@@ -121,7 +121,7 @@ def overview() -> str:
         (("inspect", "find a tool"), ("exec", "run it"), ("resources", "read a resource"))
     ):
         canvas.box(Box(258 + 103 * number, 86, 98, 54, name, (does,), kind="tool", mono=True))
-    canvas.box(Box(258, 152, 304, 40, "router: checks arguments, finds the server"))
+    canvas.box(Box(258, 152, 304, 40, "router: finds the server"))
     canvas.box(
         Box(
             258,
