@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
-    from mcpx.api import generate_resources_description, generate_tools_description
     from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
     from mcpx.config import Config, load
+    from mcpx.core.descriptions import generate_resources_description, generate_tools_description
+    from mcpx.core.executor import ExecutionResult, Executor
+    from mcpx.core.hub import Hub, open_hub
+    from mcpx.core.registry import Registry
     from mcpx.errors import CallError, ConfigError, MCPXError
-    from mcpx.executor import ExecutionResult, Executor
-    from mcpx.hub import Hub, open_hub
-    from mcpx.registry import Registry
-    from mcpx.schema_ts import SchemaConverter
+    from mcpx.rendering.typescript import SchemaConverter
 
 __all__ = [
     "CallError",
@@ -52,19 +52,19 @@ _HOMES = {
     "CallError": "mcpx.errors",
     "Config": "mcpx.config",
     "ConfigError": "mcpx.errors",
-    "ExecutionResult": "mcpx.executor",
-    "Executor": "mcpx.executor",
-    "Hub": "mcpx.hub",
+    "ExecutionResult": "mcpx.core.executor",
+    "Executor": "mcpx.core.executor",
+    "Hub": "mcpx.core.hub",
     "MCPXError": "mcpx.errors",
-    "Registry": "mcpx.registry",
+    "Registry": "mcpx.core.registry",
     "ResourceInfo": "mcpx.catalog.model",
-    "SchemaConverter": "mcpx.schema_ts",
+    "SchemaConverter": "mcpx.rendering.typescript",
     "ServerInfo": "mcpx.catalog.model",
     "ToolInfo": "mcpx.catalog.model",
-    "generate_resources_description": "mcpx.api",
-    "generate_tools_description": "mcpx.api",
+    "generate_resources_description": "mcpx.core.descriptions",
+    "generate_tools_description": "mcpx.core.descriptions",
     "load": "mcpx.config",
-    "open_hub": "mcpx.hub",
+    "open_hub": "mcpx.core.hub",
 }
 
 

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from mcpx.gateway.tools import SCHEMAS
+from mcpx.gateway.tools.definitions import SCHEMAS
 from tests.docs import pages
 
 README = pages.read(pages.ROOT / "README.md")

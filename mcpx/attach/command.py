@@ -8,8 +8,8 @@ import sys
 from typing import Final
 
 from mcpx.attach.shim import Shim
+from mcpx.daemon.paths import meeting
 from mcpx.errors import MCPXError
-from mcpx.meeting import meeting
 
 USAGE: Final = """Usage: mcpx attach [--config CONFIG]
 

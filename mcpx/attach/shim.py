@@ -22,8 +22,8 @@ from typing import Final
 from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.session import Session
-from mcpx.meeting import LIMIT_KEY, POLL_S, Meeting, MeetingError, connect
-from mcpx.summons import Summons
+from mcpx.daemon.launch import Summons
+from mcpx.daemon.paths import LIMIT_KEY, POLL_S, Meeting, MeetingError, connect
 from mcpx.wire.lines import LineSplitter, TooLong
 
 HIGH_WATER: Final = 1 << 20  # bytes that wait for one side until the other is read no more

@@ -1,1 +1,1 @@
-"""What the upstream servers offer: the model, its description for a model's context, and differences."""
+"""What the upstream servers offer: the model, differences, names and URIs."""

@@ -2,7 +2,7 @@
 
 Through the daemon, if one runs for the configuration; else on a process of their own: then only the servers
 that are needed are started, and ended again before the command returns. Both answer the same
-(`mcpx.gateway.operations`).
+(`mcpx.gateway.frontends.operations`).
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def _value(text: str) -> Any:
 
 def _ask(config_path: str | None, asked: JSON) -> JSON:
     """The answer of the daemon, or of servers started for this alone."""
-    from mcpx.cli.asking import ask
-    from mcpx.meeting import MeetingError, meeting
+    from mcpx.daemon.control_client import ask
+    from mcpx.daemon.paths import MeetingError, meeting
 
     with suppress(MeetingError):  # then no daemon can be there
         told = ask(meeting(config_path), asked, within=None)  # a call has deadlines of its own

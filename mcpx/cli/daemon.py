@@ -10,7 +10,7 @@ import click
 from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
-    from mcpx.meeting import Meeting
+    from mcpx.daemon.paths import Meeting
 
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
@@ -30,7 +30,7 @@ def run(config_path: str | None) -> None:
     import anyio
 
     from mcpx.config import load
-    from mcpx.meeting import take_seat
+    from mcpx.daemon.paths import take_seat
     from mcpx.observe.log import configure
 
     configure()
@@ -39,7 +39,7 @@ def run(config_path: str | None) -> None:
     seat = take_seat(place)  # before the SDK is imported: of many, all but one end quickly
     place.stopped.unlink(missing_ok=True)
     try:
-        from mcpx.daemon import serve_daemon
+        from mcpx.app import serve_daemon
 
         sys.exit(anyio.run(partial(serve_daemon, loaded, place)))
     finally:
@@ -50,9 +50,9 @@ def run(config_path: str | None) -> None:
 @with_config
 def start(config_path: str | None) -> None:
     """Start the daemon in the background, and wait until it answers."""
-    from mcpx.cli import lifetime
     from mcpx.config import load
-    from mcpx.meeting import holder
+    from mcpx.daemon import lifecycle as lifetime
+    from mcpx.daemon.paths import holder
 
     place = _place(config_path)
     load(place.config)  # a mistake in it is told here, not in the daemon's log
@@ -65,7 +65,7 @@ def start(config_path: str | None) -> None:
 @with_config
 def stop(config_path: str | None) -> None:
     """End the daemon in order. Clients that are attached start it again with their next request."""
-    from mcpx.cli import lifetime
+    from mcpx.daemon import lifecycle as lifetime
 
     place = _place(config_path)
     pid = lifetime.stop(place, marked=True)
@@ -79,9 +79,9 @@ def restart(config_path: str | None) -> None:
 
     Attached clients stay connected. A configuration that cannot be used is refused, and nothing is stopped.
     """
-    from mcpx.cli import lifetime
     from mcpx.config import load
-    from mcpx.meeting import holder
+    from mcpx.daemon import lifecycle as lifetime
+    from mcpx.daemon.paths import holder
 
     place = _place(config_path)
     load(place.config)
@@ -101,7 +101,7 @@ def status(config_path: str | None) -> None:
     """
     from contextlib import suppress
 
-    from mcpx.cli.asking import ask
+    from mcpx.daemon.control_client import ask
     from mcpx.errors import MCPXError
 
     place = _place(config_path)
@@ -136,8 +136,8 @@ def install(config_path: str | None) -> None:
     """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login."""
     from pathlib import Path
 
-    from mcpx.cli import units
     from mcpx.config import load
+    from mcpx.daemon import service as units
 
     place = _place(config_path)
     load(place.config)
@@ -148,13 +148,13 @@ def install(config_path: str | None) -> None:
 @daemon.command(short_help="Take it from systemd or launchd.")
 def uninstall() -> None:
     """Remove what install has written, and end what it started."""
-    from mcpx.cli import units
+    from mcpx.daemon import service as units
 
     for line in units.uninstall():
         click.echo(line)
 
 
 def _place(config_path: str | None) -> Meeting:
-    from mcpx.meeting import meeting
+    from mcpx.daemon.paths import meeting
 
     return meeting(config_path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from mcpx.cli.tour.scene import Ending
+    from mcpx.demo.tour.scene import Ending
 
 
 @click.command(short_help="See it at work; needs no configuration.")
@@ -38,8 +38,8 @@ def demo(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
 
 
 def _perform_for_people() -> Ending:
-    from mcpx.cli.tour.performance import perform
-    from mcpx.cli.tour.terminal import Terminal
+    from mcpx.demo.tour.performance import perform
+    from mcpx.demo.tour.terminal import Terminal
 
     terminal = Terminal()
     terminal.open()
@@ -51,7 +51,7 @@ def _perform_for_people() -> Ending:
 def _perform_as_json() -> Ending:
     import msgspec
 
-    from mcpx.cli.tour.performance import perform
+    from mcpx.demo.tour.performance import perform
 
     ending = perform(lambda _scene: None)
     plain = {"ok": ending.ok, **msgspec.to_builtins(ending)}

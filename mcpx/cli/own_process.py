@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from mcpx.config import Config, load
-from mcpx.gateway.operations import Asked, perform
-from mcpx.hub import Hub, open_hub
-from mcpx.meeting import check_state_folder
+from mcpx.core.hub import Hub, open_hub
+from mcpx.daemon.paths import check_state_folder
+from mcpx.gateway.frontends.operations import Asked, perform
 from mcpx.observe.log import configure
 from mcpx.text import one_line
 

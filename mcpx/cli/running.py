@@ -60,11 +60,11 @@ def restart(server: str, config_path: str | None) -> None:
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
 def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of what a SERVER has said on standard error."""
-    from mcpx.catalog.suggest import nearest
     from mcpx.cli.tail import show
     from mcpx.config import load
     from mcpx.errors import MCPXError
     from mcpx.observe.server_log import server_log_path
+    from mcpx.rendering.suggest import nearest
 
     path = server_log_path(server)
     if not path.exists():
@@ -78,8 +78,8 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
 
 
 def _ask(config_path: str | None, asked: dict[str, Any], within: float = 10.0) -> dict[str, Any]:
-    from mcpx.cli.asking import must_ask
-    from mcpx.meeting import meeting
+    from mcpx.daemon.control_client import must_ask
+    from mcpx.daemon.paths import meeting
 
     return must_ask(meeting(config_path), asked, within=within)
 

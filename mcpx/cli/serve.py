@@ -46,7 +46,7 @@ def serve(
             f"--no-auth on {address} lets everybody who reaches that address run every tool;"
             " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
         )
-    from mcpx import daemon
+    from mcpx import app as daemon
 
     if transport == "http":
         run = partial(daemon.serve_http, loaded, host=host, port=port, auth=not no_auth)

@@ -13,8 +13,8 @@ def install(config_path: str | None) -> None:
     Writes one file, says which, and asks the service manager to start it. Again with another configuration,
     it replaces the file. The service finds the servers' commands on the PATH that this command was run with.
     """
-    from mcpx.cli import units
     from mcpx.config import load, locate
+    from mcpx.daemon import service as units
 
     load(config_path)  # what cannot be used is told now, and not in a log
     for line in units.install(locate(config_path)):
@@ -24,7 +24,7 @@ def install(config_path: str | None) -> None:
 @click.command(short_help="Take the daemon from systemd or launchd.")
 def uninstall() -> None:
     """End the daemon that the service manager runs, and remove the file that `install` wrote."""
-    from mcpx.cli import units
+    from mcpx.daemon import service as units
 
     for line in units.uninstall():
         click.echo(line)

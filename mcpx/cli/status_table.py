@@ -17,7 +17,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.status import ServerStatus, Status
+from mcpx.core.status import ServerStatus, Status
 from mcpx.text import one_line
 
 STYLES: Final = {

@@ -25,9 +25,9 @@ from mcpx.config.settings import (
     read_values,
 )
 from mcpx.config.strings import Surroundings
-from mcpx.environment import as_written
+from mcpx.daemon.environment import as_written
 from mcpx.errors import ConfigError
-from mcpx.state import CONFIG_VARIABLE, config_file, home
+from mcpx.paths import CONFIG_VARIABLE, config_file, home
 
 
 def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Config:

@@ -1,1 +1,1 @@
-"""The doors: how AI clients reach MCPX, over stdio and over HTTP, with the same three tools behind both."""
+"""Downstream: everything that a client sees, over whichever frontend it comes."""

@@ -22,9 +22,9 @@ from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PR
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcpx.gateway.caller import mark
+from mcpx.gateway.clients.identity import mark
 from mcpx.gateway.server import GatewayServer
-from mcpx.upstream.caller import Client
+from mcpx.upstream.context import Client
 from mcpx.wire.context import WireContext
 from mcpx.wire.dispatcher import WireDispatcher
 

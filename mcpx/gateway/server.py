@@ -17,20 +17,21 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp_types import INVALID_PARAMS
 
-from mcpx.catalog.describe import INSTRUCTIONS, describe
 from mcpx.catalog.model import JSON
-from mcpx.catalog.suggest import nearest
-from mcpx.content import Shaped, read_resource_result, shape_resource
+from mcpx.core.hub import Hub
+from mcpx.core.router import Exec, Read
 from mcpx.errors import CallError, shortened_name
-from mcpx.gateway import slow_lane, tools
-from mcpx.gateway.askable import client_of
-from mcpx.gateway.caller import connection_of
-from mcpx.gateway.clients import Clients, client_name, wants_structured_content
-from mcpx.gateway.native import Native
-from mcpx.hub import Hub
-from mcpx.router import Exec, Read
+from mcpx.gateway import sdk_path as slow_lane
+from mcpx.gateway.clients.handles import client_of
+from mcpx.gateway.clients.identity import connection_of
+from mcpx.gateway.clients.sessions import Clients, client_name, wants_structured_content
+from mcpx.gateway.native.requests import Native
+from mcpx.gateway.tools import definitions as tools
+from mcpx.rendering.descriptions import INSTRUCTIONS, describe
+from mcpx.rendering.results import Shaped, read_resource_result, shape_resource
+from mcpx.rendering.suggest import nearest
 from mcpx.text import shown_name
-from mcpx.upstream.caller import Client
+from mcpx.upstream.context import Client
 from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 

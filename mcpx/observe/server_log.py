@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import structlog
 
-from mcpx.state import ensure_folder, state_folder
+from mcpx.paths import ensure_folder, state_folder
 
 log = structlog.get_logger()
 LARGEST: Final = 1_000_000  # bytes of one file

@@ -19,27 +19,27 @@ from mcp import MCPError
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue, ServerInfo, State
 from mcpx.config import ServerConfig, redactor_of
-from mcpx.ledger import Ledger
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
-from mcpx.upstream.asking import Asking
-from mcpx.upstream.audience import Audience
-from mcpx.upstream.caller import Client
 from mcpx.upstream.calls import Calls
-from mcpx.upstream.describing import Describer
-from mcpx.upstream.faults import BadListing, ConnectionLost, NoAnswer
-from mcpx.upstream.flag import Flag
+from mcpx.upstream.context import Client
+from mcpx.upstream.errors import BadListing, ConnectionLost, NoAnswer
 from mcpx.upstream.health import Health
-from mcpx.upstream.held import Holds
-from mcpx.upstream.left_out import OmissionLog
-from mcpx.upstream.listing import Lister
-from mcpx.upstream.logs import LogRelay
-from mcpx.upstream.private import PrivateSessions
+from mcpx.upstream.offers.auto_describe import Describer
+from mcpx.upstream.offers.left_out import OmissionLog
+from mcpx.upstream.offers.listing import Lister
+from mcpx.upstream.offers.subscriptions import Subscriptions
+from mcpx.upstream.per_client import PrivateSessions
 from mcpx.upstream.queue import CallQueue, RawReply
+from mcpx.upstream.relay.clients import Audience
+from mcpx.upstream.relay.logs import LogRelay
+from mcpx.upstream.relay.server_requests import Asking
+from mcpx.upstream.relay.suspended import Holds
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session import Greeting, Passing, UpstreamSession, open_session
-from mcpx.upstream.subscriptions import Subscriptions
-from mcpx.upstream.transport import Hooks, Link
+from mcpx.upstream.session.upstream_session import Greeting, Passing, UpstreamSession, open_session
+from mcpx.upstream.signal import Flag
+from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Incarnation, Phase, Supervisor
 

@@ -24,16 +24,16 @@ from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Counters
-from mcpx.upstream.exchange import Dropped, NotCarriedOut
+from mcpx.upstream.errors import ConnectionLost, call_error, died
 from mcpx.upstream.expiry import Expiry
-from mcpx.upstream.faults import ConnectionLost, call_error, died
-from mcpx.upstream.flag import Flag
-from mcpx.upstream.held import Running
 from mcpx.upstream.in_flight import InFlight
 from mcpx.upstream.queue import RawReply
+from mcpx.upstream.relay.suspended import Running
 from mcpx.upstream.requests import Request, tool_of
-from mcpx.upstream.sending import Sender
-from mcpx.upstream.session import UpstreamSession
+from mcpx.upstream.session.senders import Sender
+from mcpx.upstream.session.upstream_session import UpstreamSession
+from mcpx.upstream.signal import Flag
+from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
 from mcpx.wire.channel import TELLS_UNREAD
 from mcpx.wire.outgoing import ConnectionEnded
 from supervisors import ActorRef, Envelope

@@ -21,8 +21,8 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 
 from mcpx.config import HealthCheck
-from mcpx.upstream.faults import ConnectionLost, Unwell
-from mcpx.upstream.flag import Flag
+from mcpx.upstream.errors import ConnectionLost, Unwell
+from mcpx.upstream.signal import Flag
 
 Ask = Callable[[], Awaitable[object]]
 """Sends the server something that it must answer. Any answer will do, an error too."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mcpx.observe.contained import contain
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Request
-from mcpx.upstream.sending import Sent
+from mcpx.upstream.session.senders import Sent
 
 
 class InFlight:

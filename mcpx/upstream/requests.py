@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.upstream.caller import Caller, Client, InputAnswers
+from mcpx.upstream.context import Caller, Client, InputAnswers
 
 OnProgress = Callable[[float, float | None, str | None], None]
 """Told of progress: done so far, the total where it is known, a text. Must not raise."""

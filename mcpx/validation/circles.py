@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mcpx.schema_ts.refs import References, Unresolvable
+from mcpx.rendering.typescript.refs import References, Unresolvable
 
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "extends", "disallow")
 _BELOW: Final = (

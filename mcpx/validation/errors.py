@@ -13,7 +13,7 @@ import msgspec
 from mcpx.catalog.model import ToolInfo
 from mcpx.config.place import kind_of as plain_kind_of
 from mcpx.errors import CallError, Code
-from mcpx.schema_ts import SchemaConverter
+from mcpx.rendering.typescript import SchemaConverter
 from mcpx.text import shown_name
 from mcpx.validation.bounds import why_too_large
 

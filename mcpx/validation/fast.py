@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from mcpx.schema_ts.refs import References, Unresolvable
+from mcpx.rendering.typescript.refs import References, Unresolvable
 from mcpx.validation.bounds import INLINE
 
 Check = Callable[[Any], bool]

@@ -20,7 +20,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from mcpx.catalog.model import JSON
-from mcpx.schema_ts import SchemaConverter
+from mcpx.rendering.typescript import SchemaConverter
 from mcpx.validation.circles import reference_at_fault
 from mcpx.validation.errors import MAX_PROBLEMS, Problem, cut, kind_of, shown
 

@@ -15,16 +15,16 @@ from typing import Any, Final
 import click
 
 from mcpx.attach.command import USAGE
-from mcpx.catalog.describe.descriptions import INSTRUCTIONS, describe
 from mcpx.catalog.model import State
 from mcpx.cli.main import cli
-from mcpx.cli.unit_texts import launchd_agent, systemd_unit
 from mcpx.config import json_schema
 from mcpx.config.transport import TYPES
+from mcpx.daemon.service_files import launchd_agent, systemd_unit
 from mcpx.errors import CallError, Code
-from mcpx.gateway.clients import FEEDS_STRUCTURED_CONTENT
-from mcpx.gateway.tools import tools
-from mcpx.upstream.describing import _TEXT_TYPES as TEXT_TYPES
+from mcpx.gateway.clients.sessions import FEEDS_STRUCTURED_CONTENT
+from mcpx.gateway.tools.definitions import tools
+from mcpx.rendering.descriptions.descriptions import INSTRUCTIONS, describe
+from mcpx.upstream.offers.auto_describe import _TEXT_TYPES as TEXT_TYPES
 
 FORMS: Final = ("mcpServers", "servers", "mcp", "mcp_servers")
 ERRORS: Final = {

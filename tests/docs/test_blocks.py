@@ -14,7 +14,7 @@ import pytest
 from mcpx.attach.command import USAGE
 from mcpx.cli.main import cli
 from mcpx.config import parse
-from mcpx.status import Status
+from mcpx.core.status import Status
 from tests.docs import pages
 
 OTHERS = {"claude", "eval", "pip", "pipx", "systemctl", "journalctl", "loginctl"}

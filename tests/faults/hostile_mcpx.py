@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mcpx.meeting import Meeting, connect, meeting
+from mcpx.daemon.paths import Meeting, connect, meeting
 from tests.faults import traces
 
 HERE = Path(__file__).parent

@@ -19,8 +19,8 @@ from typing import Any
 
 import anyio.to_thread
 
-from mcpx.environment import CHILD_MARK
-from mcpx.process_table import boot_id, pid_namespace, start_time
+from mcpx.daemon.environment import CHILD_MARK
+from mcpx.upstream.transport.process_table import boot_id, pid_namespace, start_time
 from tests.faults import traces
 from tests.faults.hostile import Hostile, HostileFaults
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from mcpx.meeting import Meeting, connect, meeting
+from mcpx.daemon.paths import Meeting, connect, meeting
 from tests.faults import traces
 from tests.faults.served import entry, open_served
 from tests.faults.stage import SOON_S, Seen

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
-from mcpx.compression import decode
+from mcpx.rendering.toon import decode
 
 Block = dict[str, Any]
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mcpx.compression import decode
+from mcpx.rendering.toon import decode
 from tests.live import servers
 
 pytestmark = pytest.mark.live

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import anyio
 
 from mcpx.gateway.eras import EraServer
-from mcpx.gateway.fast_lane import FastLane
-from mcpx.gateway.shaping import Shaper
+from mcpx.gateway.frontends.fast_path import FastLane
+from mcpx.gateway.tools.encoding import Shaper
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 from tests.mcpx.scripted import PATIENCE_S

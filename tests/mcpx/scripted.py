@@ -18,8 +18,8 @@ import anyio
 
 from mcpx.catalog.model import State
 from mcpx.config import Config, parse
+from mcpx.core.hub import Hub, open_hub
 from mcpx.errors import CallError, Code
-from mcpx.hub import Hub, open_hub
 
 SERVER = Path(__file__).with_name("scripted_server.py")
 QUICK = {"initial": 0.05, "cap": 0.1, "healthy_after": 0.001}

@@ -26,7 +26,7 @@ import toons
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.compression import MAX_DEPTH, JSONText, compress, decode, encode, read_json
+from mcpx.rendering.toon import MAX_DEPTH, JSONText, compress, decode, encode, read_json
 
 AWKWARD = (
     *(

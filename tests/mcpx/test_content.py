@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.compression import decode
-from mcpx.content import InputRequired, Shaped, read_result, resource_value, shape_resource, shape_tool_result
 from mcpx.errors import CallError, Code, Outcome
+from mcpx.rendering.results import (
+    InputRequired,
+    Shaped,
+    read_result,
+    resource_value,
+    shape_resource,
+    shape_tool_result,
+)
+from mcpx.rendering.toon import decode
 
 USERS = [{"id": n, "name": f"user {n}", "active": True} for n in range(5)]
 ITEMS = {"items": USERS}

@@ -25,10 +25,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mcpx.catalog.model import State, ToolInfo
+from mcpx.core.hub import open_hub
+from mcpx.core.router import Exec
 from mcpx.errors import CallError
-from mcpx.gateway.shaping import Shaper
-from mcpx.hub import open_hub
-from mcpx.router import Exec
+from mcpx.gateway.tools.encoding import Shaper
 from mcpx.validation.bounds import why_too_large
 from tests.mcpx.scripted import QUICK, config_of
 

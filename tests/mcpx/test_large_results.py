@@ -8,11 +8,11 @@ import tracemalloc
 import msgspec
 import pytest
 
-from mcpx import large_results
-from mcpx.content import InputRequired, read_resource_result, read_tool_result, shape_tool_result
+from mcpx.core.router import Exec, Read
 from mcpx.errors import CallError, Code
-from mcpx.gateway.shaping import Shaper
-from mcpx.router import Exec, Read
+from mcpx.gateway.tools.encoding import Shaper
+from mcpx.rendering import large_results
+from mcpx.rendering.results import InputRequired, read_resource_result, read_tool_result, shape_tool_result
 
 CALL = Exec("s", "t", b"{}")
 STAMP = b'{"io.modelcontextprotocol/serverInfo":{"name":"mcpx"}}'

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx import orphans, process_table
-from mcpx.environment import CHILD_MARK
-from mcpx.ledger import OLD_S, Entry, Ledger, _File, boot_id, start_time
-from mcpx.process_table import has_proc, pid_namespace
+from mcpx.daemon.environment import CHILD_MARK
+from mcpx.upstream.transport import orphans, process_table
+from mcpx.upstream.transport.ledger import OLD_S, Entry, Ledger, _File, boot_id, start_time
+from mcpx.upstream.transport.process_table import has_proc, pid_namespace
 
 STUBBORN = (
     "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True);"
@@ -232,7 +232,7 @@ def test_numbers_that_are_no_servers_are_never_signalled(tmp_path, monkeypatch, 
 def test_our_own_group_is_never_ended(tmp_path):
     """A MCPX that runs as a server of one that was killed carries its mark."""
     code = (
-        "import os, sys; from pathlib import Path; from mcpx.ledger import Ledger;"
+        "import os, sys; from pathlib import Path; from mcpx.upstream.transport.ledger import Ledger;"
         "sys.stdin.readline(); print(Ledger(Path(sys.argv[1])).sweep())"
     )
     with subprocess.Popen(
@@ -285,7 +285,8 @@ def test_in_a_container_with_the_same_home_nothing_is_ended_and_no_file_deleted(
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode:
         pytest.skip("no process namespace can be made here")
     code = (
-        "import os, subprocess, sys, time; from pathlib import Path; from mcpx.ledger import Ledger\n"
+        "import os, subprocess, sys, time; from pathlib import Path\n"
+        "from mcpx.upstream.transport.ledger import Ledger\n"
         "sleep = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
         "inner = [subprocess.Popen(sleep, start_new_session=True) for _ in range(3)]\n"
         "print(Ledger(Path(sys.argv[1])).sweep(), [one.poll() for one in inner])"

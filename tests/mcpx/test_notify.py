@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
-from mcpx.notify import Notifier
+from mcpx.observe.systemd import Notifier
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, open_watched
 from tests.mcpx.serving import serving, write_config
 

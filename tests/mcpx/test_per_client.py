@@ -14,11 +14,11 @@ from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
 from mcpx.catalog.model import State
+from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code, Outcome
-from mcpx.gateway.clients import Clients
+from mcpx.gateway.clients.sessions import Clients
 from mcpx.gateway.server import GatewayServer
-from mcpx.status import snapshot
-from mcpx.upstream.caller import STATELESS, Client
+from mcpx.upstream.context import STATELESS, Client
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
 from tests.mcpx.serving import ENVELOPE, alive_in_group, serving, write_config

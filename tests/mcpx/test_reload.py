@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from mcpx.catalog.model import State
+from mcpx.core.reload_plan import Reloaded
 from mcpx.errors import CallError, Code
-from mcpx.reloading import Reloaded
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, open_watched, soon
 from tests.mcpx.serving import alive_in_group
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpx.catalog.model import State
-from mcpx.gateway.clients import Clients
+from mcpx.gateway.clients.sessions import Clients
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
 from tests.mcpx.line import Line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mcpx.config import HttpGateway
-from mcpx.reloading import Reloaded, compare, in_force
+from mcpx.core.reload_plan import Reloaded, compare, in_force
 from tests.mcpx.scripted import config_of, entry
 
 

@@ -6,9 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.catalog.model import ToolInfo
+from mcpx.core.router import Exec, Inspect, Read
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.observe import contained
-from mcpx.router import Exec, Inspect, Read
 from tests.mcpx.scripted import one_server
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.schema_ts import SchemaConverter
+from mcpx.rendering.typescript import SchemaConverter
 
 convert = SchemaConverter.convert
 

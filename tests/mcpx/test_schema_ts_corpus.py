@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpx.schema_ts import SchemaConverter
+from mcpx.rendering.typescript import SchemaConverter
 from tests import tokens
 
 pytestmark = pytest.mark.corpus

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.schema_ts import SchemaConverter
-from mcpx.schema_ts.literal import key
+from mcpx.rendering.typescript import SchemaConverter
+from mcpx.rendering.typescript.literal import key
 
 convert = SchemaConverter.convert
 TEXT = {"type": "string"}

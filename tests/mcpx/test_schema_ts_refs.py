@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcpx.schema_ts import SchemaConverter
+from mcpx.rendering.typescript import SchemaConverter
 
 convert = SchemaConverter.convert
 TEXT = {"type": "string"}

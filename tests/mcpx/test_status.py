@@ -10,7 +10,7 @@ import pytest
 
 from mcpx import __version__
 from mcpx.catalog.model import State
-from mcpx.status import Status, snapshot
+from mcpx.core.status import Status, snapshot
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
 pytestmark = pytest.mark.anyio

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from mcpx.catalog.describe import INSTRUCTIONS, describe, describe_resources, describe_tools
 from mcpx.catalog.model import State, ToolInfo
+from mcpx.rendering.descriptions import INSTRUCTIONS, describe, describe_resources, describe_tools
 from tests.mcpx.catalog.snapshots import resource, server, template, tool
 
 PLENTY = 100_000

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.catalog.describe import describe, describe_resources, describe_tools
 from mcpx.catalog.model import State
-from mcpx.catalog.tokens import estimate
+from mcpx.rendering.descriptions import describe, describe_resources, describe_tools
+from mcpx.rendering.tokens import estimate
 from tests import tokens
 from tests.mcpx.catalog.snapshots import corpus, resource, server, template, tool
 

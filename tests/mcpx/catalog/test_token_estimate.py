@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.catalog.describe import describe_tools
-from mcpx.catalog.tokens import estimate
+from mcpx.rendering.descriptions import describe_tools
+from mcpx.rendering.tokens import estimate
 from tests import tokens
 from tests.mcpx.catalog.snapshots import corpus, need_corpus
 

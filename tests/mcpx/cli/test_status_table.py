@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from mcpx.cli.status_table import duration, render, show
-from mcpx.status import DaemonStatus, Latency, ServerStatus, Status
+from mcpx.core.status import DaemonStatus, Latency, ServerStatus, Status
 
 LONG = "the server process exited with code 1; its last words: " + "x" * 300
 

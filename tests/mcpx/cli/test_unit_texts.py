@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.cli.unit_texts import MARK, launchd_agent, systemd_unit
+from mcpx.daemon.service_files import MARK, launchd_agent, systemd_unit
 from tests.mcpx.cli.unit_reading import assignments, unquoted, values
 
 AWKWARD = [

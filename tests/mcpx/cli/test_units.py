@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcpx.cli.service import COMMANDS
-from mcpx.cli.units import UnitError, install, service, uninstall
+from mcpx.daemon.service import UnitError, install, service, uninstall
 from tests.mcpx.cli.unit_reading import unquoted, values
 
 

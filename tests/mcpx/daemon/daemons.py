@@ -20,7 +20,7 @@ from typing import Any
 import anyio
 from mcp import StdioServerParameters
 
-from mcpx.meeting import Meeting, holder, meeting
+from mcpx.daemon.paths import Meeting, holder, meeting
 from tests.mcpx.serving import PATIENCE_S, Served, environment, run_cli, serving, write_config
 
 

@@ -9,9 +9,9 @@ from functools import partial
 
 import anyio
 
+from mcpx.app import serve_daemon
 from mcpx.config import load
-from mcpx.daemon import serve_daemon
-from mcpx.meeting import meeting, take_seat
+from mcpx.daemon.paths import meeting, take_seat
 from mcpx.observe.log import configure
 from mcpx.observe.watchdog import Patience
 

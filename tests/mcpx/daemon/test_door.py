@@ -11,14 +11,14 @@ import anyio
 import pytest
 import structlog
 
-import mcpx.meeting
+import mcpx.daemon.paths
 from mcpx.config import load
-from mcpx.gateway import socket as door_module
-from mcpx.gateway.clients import Clients
+from mcpx.core.hub import open_hub
+from mcpx.daemon.paths import MeetingError, claim_folder, connect, holder, meeting, take_seat
+from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.frontends import unix_socket as door_module
+from mcpx.gateway.frontends.unix_socket import SocketDoor, listen
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.socket import SocketDoor, listen
-from mcpx.hub import open_hub
-from mcpx.meeting import MeetingError, claim_folder, connect, holder, meeting, take_seat
 from supervisors import ChildSpec
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +107,7 @@ def test_a_socket_of_another_user_is_not_joined(house, monkeypatch):
 
 
 def test_a_folder_too_long_for_a_socket_is_a_clear_error_where_that_cannot_be_helped(monkeypatch):
-    monkeypatch.setattr(mcpx.meeting, "LINUX", False)
+    monkeypatch.setattr(mcpx.daemon.paths, "LINUX", False)
     monkeypatch.setenv("MCPX_STATE_DIR", "/tmp/" + "x" * 100)
     with pytest.raises(
         MeetingError, match="too long for a socket; name a shorter folder with MCPX_STATE_DIR"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.environment import CHILD_MARK, as_written, for_daemon
+from mcpx.daemon.environment import CHILD_MARK, as_written, for_daemon
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import run_cli, serving
 

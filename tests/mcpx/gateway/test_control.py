@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcpx.gateway.control import Control, asks_to
+from mcpx.gateway.frontends.control import Control, asks_to
 from tests.mcpx.scripted import one_server
 
 pytestmark = pytest.mark.anyio

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from mcpx.config import parse
-from mcpx.gateway.clients import Clients
+from mcpx.core.hub import open_hub
+from mcpx.gateway.clients.sessions import Clients
 from mcpx.gateway.eras import EraServer
-from mcpx.gateway.fast_lane import FastLane
+from mcpx.gateway.frontends.fast_path import FastLane
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.shaping import Shaper
-from mcpx.hub import open_hub
+from mcpx.gateway.tools.encoding import Shaper
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.content import shape_tool_result
+from mcpx.core.router import Exec, Read
 from mcpx.errors import CallError, Code
-from mcpx.gateway import tools
-from mcpx.gateway.shaping import Shaper
-from mcpx.router import Exec, Read
+from mcpx.gateway.tools import definitions as tools
+from mcpx.gateway.tools.encoding import Shaper
+from mcpx.rendering.results import shape_tool_result
 
 SHAPER = Shaper(toon=True, toon_min_size=0)
 CALL = Exec("s", "t", b"{}")

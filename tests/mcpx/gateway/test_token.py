@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from mcpx.gateway.token import OneToken, TokenError, load_token
+from mcpx.gateway.frontends.auth import OneToken, TokenError, load_token
 
 RACERS = 10
 RACE = """
 import os, sys
 from pathlib import Path
-from mcpx.gateway.token import load_token
+from mcpx.gateway.frontends.auth import load_token
 
 gate, opened = os.pipe()
 for _ in range(int(sys.argv[2])):

@@ -29,10 +29,10 @@ from mcp_types import (
 )
 
 from mcpx.config import Config
-from mcpx.gateway.clients import Clients
+from mcpx.core.hub import Hub
+from mcpx.gateway.clients.sessions import Clients
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.server import GatewayServer
-from mcpx.hub import Hub
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 from supervisors import ChildSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcpx.catalog.model import PromptInfo, ResourceInfo, TemplateInfo
-from mcpx.gateway import native_forms as forms
+from mcpx.gateway.native import forms
 
 HIDDEN = "\u202e\u00ad\u3164\U000e0041\x1b[2J"
 WELL = "Zwei Zeilen\r\n\tund ein \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"

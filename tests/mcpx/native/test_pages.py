@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.gateway.pages import BadCursorError, page_of
+from mcpx.gateway.native.pagination import BadCursorError, page_of
 
 
 def entries(*keys: str) -> list[tuple[str, str]]:

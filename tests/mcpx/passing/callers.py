@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import msgspec
 
-from mcpx.hub import Hub, open_hub
-from mcpx.router import Exec
-from mcpx.upstream.caller import InputAnswers, read_capabilities
-from mcpx.upstream.held import HeldCall
+from mcpx.core.hub import Hub, open_hub
+from mcpx.core.router import Exec
+from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.queue import RawReply
+from mcpx.upstream.relay.suspended import HeldCall
 from mcpx.upstream.requests import Origin
 from tests.mcpx.passing.people import PATIENCE_S, asking_server
 from tests.mcpx.scripted import config_of

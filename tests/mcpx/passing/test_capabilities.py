@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.upstream.caller import most_verbose, read_capabilities, wants
+from mcpx.upstream.context import most_verbose, read_capabilities, wants
 
 SAMPLING, ELICITATION, ROOTS = "sampling/createMessage", "elicitation/create", "roots/list"
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcpx.errors import CallError, Code
-from mcpx.upstream.caller import InputAnswers
+from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.queue import RawReply
 from supervisors import Abandoned
 from tests.mcpx.passing.callers import Desk, Puppet, desk

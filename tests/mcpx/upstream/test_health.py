@@ -9,9 +9,9 @@ import pytest
 from mcp import MCPError
 
 from mcpx.config import HealthCheck
-from mcpx.upstream.faults import ConnectionLost
-from mcpx.upstream.flag import Flag
+from mcpx.upstream.errors import ConnectionLost
 from mcpx.upstream.health import Health
+from mcpx.upstream.signal import Flag
 from supervisors.testing import virtual_backends
 
 SETTINGS = HealthCheck(interval=30, timeout=5, failure_threshold=2)

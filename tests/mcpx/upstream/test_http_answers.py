@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from mcpx.errors import Code, Outcome
-from mcpx.upstream.exchange import Dropped, NotCarriedOut, Refused
-from mcpx.upstream.faults import ConnectionLost, Unwell, call_error, refused_probe
-from mcpx.upstream.http_answers import Asked, answer_in, asked_in, explanation, retry_after
+from mcpx.upstream.errors import ConnectionLost, Unwell, call_error, refused_probe
+from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
+from mcpx.upstream.transport.http_answers import Asked, answer_in, asked_in, explanation, retry_after
 from mcpx.wire.outgoing import Unreadable
 
 ASKED = Asked("tools/call", 3)

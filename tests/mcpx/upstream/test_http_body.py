@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.upstream.http_body import (
+from mcpx.upstream.transport.http_body import (
     BEGINNING_BYTES,
     Events,
     inflated,

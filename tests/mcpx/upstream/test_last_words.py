@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from mcpx.config import Redactor
-from mcpx.upstream.last_words import LINE_LEN, LONGEST, TAIL_LEN, LastWords
+from mcpx.upstream.transport.last_words import LINE_LEN, LONGEST, TAIL_LEN, LastWords
 
 
 def said(*pieces, redact=str):

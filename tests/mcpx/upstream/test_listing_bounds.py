@@ -8,9 +8,9 @@ import time
 import pytest
 
 from mcpx.catalog.model import State
-from mcpx.status import snapshot
-from mcpx.upstream.entries import TEXT_MOST
-from mcpx.upstream.pages import ENTRIES_MOST
+from mcpx.core.status import snapshot
+from mcpx.upstream.offers.entries import TEXT_MOST
+from mcpx.upstream.offers.pages import ENTRIES_MOST
 from tests.mcpx.upstream.raw import ECHO, OBJECT, heard, initialize, raw_server, result, tools
 
 pytestmark = pytest.mark.anyio

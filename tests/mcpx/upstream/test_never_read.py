@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from mcpx.config import parse
-from mcpx.hub import open_hub
+from mcpx.core.hub import open_hub
 
 # counts its calls into a file; can be stopped with SIGSTOP, so that what is sent stays unread
 COUNTING = """

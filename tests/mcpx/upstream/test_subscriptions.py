@@ -9,9 +9,9 @@ from anyio.lowlevel import checkpoint
 
 from mcpx.catalog.model import Catalogue, ResourceInfo
 from mcpx.errors import CallError, Code
-from mcpx.upstream.digest import GONE, LARGEST, read_digest
+from mcpx.upstream.offers.digest import GONE, LARGEST, read_digest
+from mcpx.upstream.offers.subscriptions import Subscriptions
 from mcpx.upstream.requests import ReadResource, Subscribe, Unsubscribe
-from mcpx.upstream.subscriptions import Subscriptions
 
 pytestmark = pytest.mark.anyio
 
@@ -130,7 +130,7 @@ async def test_where_the_server_offers_none_nothing_is_sent():
 
 
 async def test_a_full_queue_after_a_reconnect_is_tried_again(monkeypatch):
-    monkeypatch.setattr("mcpx.upstream.subscriptions.AGAIN_S", 0.001)
+    monkeypatch.setattr("mcpx.upstream.offers.subscriptions.AGAIN_S", 0.001)
     server = Server()
     await server.subscriptions.subscribe(URI, server.told.append)
     server.failing = [failed(Code.OVERLOADED)] * 3

@@ -1,0 +1,180 @@
+"""The composition root: a hub, its doors, and the signals.
+
+Each `serve_*` is the whole life of one MCPX process: it builds the tree, opens the doors (standard streams,
+HTTP, or the socket of the daemon and, where the configuration says `http`, HTTP beside it), and ends in
+order when a signal comes, when the stdio client leaves, or when a part fails for good. A second signal, or
+the total deadline, ends it at once, children included. Returns the exit code; never leaves a child behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final
+
+import anyio
+import structlog
+
+from mcpx.config import Config
+from mcpx.core.hub import TEARDOWN_S, Hub
+from mcpx.daemon.launch import LARGEST_LOG
+from mcpx.daemon.paths import Meeting, check_state_folder
+from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.frontends.auth import load_token
+from mcpx.gateway.frontends.stdio import StdioDoor
+from mcpx.gateway.frontends.unix_socket import SocketDoor
+from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
+from mcpx.gateway.server import GatewayServer
+from mcpx.observe.own_log import OwnLog
+from mcpx.observe.systemd import Notifier
+from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
+from mcpx.upstream.transport.descriptors import raise_limit
+from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
+
+log = structlog.get_logger()
+PATIENCE: Final = Patience()
+MARGIN_S: Final = 2.0  # beyond every grace time of the parts
+
+
+async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
+    """Serve one client on standard input and output until it leaves.
+
+    Raises:
+        MeetingError: Others may change the state folder.
+    """
+    check_state_folder()
+    raise_limit()
+    hub = Hub(config)
+    clients = Clients(hub)
+    door = StdioDoor(hub, GatewayServer(hub, clients))
+    # a stdio session cannot be taken up again: when its door is done or fails, so is the process
+    gateway = ChildSpec(
+        name="gateway",
+        run=door.run,
+        policy=Policy(restart=Restart.TEMPORARY),
+        shutdown=Shutdown(grace=config.shutdown_grace + 1.0),
+        significant=True,
+    )
+    return await _run(hub, clients, gateway, patience=patience)
+
+
+async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
+    """Serve any number of clients over HTTP until a signal.
+
+    Raises:
+        BindError: The address cannot be listened on.
+        MeetingError: Others may change the state folder.
+        TokenError: There is no usable token.
+    """
+    check_state_folder()
+    raise_limit()
+    with _http(config, host=host, port=port, auth=auth) as open_door:
+        hub = Hub(config)
+        clients = Clients(hub)
+        return await _run(hub, clients, open_door(hub, clients), patience=PATIENCE)
+
+
+async def serve_daemon(config: Config, place: Meeting, *, patience: Patience = PATIENCE) -> int:
+    """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
+
+    The caller holds the seat of `place`.
+
+    Raises:
+        MeetingError: The socket cannot be listened on.
+        BindError: HTTP's address cannot be listened on.
+        TokenError: There is no usable token.
+    """
+    raise_limit()
+    with ExitStack() as stack:
+        http = stack.enter_context(_http(config)) if config.http_served else None
+        listener = stack.enter_context(listen_on_socket(place))
+        stack.callback(place.socket.unlink, missing_ok=True)
+        hub = Hub(config)
+        clients = Clients(hub)
+        door = SocketDoor(hub, GatewayServer(hub, clients), listener, place)
+        # the door drains within the grace time, and then its clients are owed a moment to take the rest
+        shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
+        parts = [ChildSpec(name="log", run=OwnLog(place.log, LARGEST_LOG).run)]
+        parts.append(ChildSpec(name="gateway", run=door.run, shutdown=shutdown))
+        if http is not None:
+            parts.append(http(hub, clients))
+        return await _run(hub, clients, *parts, patience=patience)
+
+
+@contextmanager
+def _http(
+    config: Config, *, host: str | None = None, port: int | None = None, auth: bool = True
+) -> Iterator[Callable[[Hub, Clients], ChildSpec]]:
+    """Listen at once, so that what is wrong with the address is told at once; the door comes with the hub."""
+    from mcpx.gateway.frontends.http_frontend import HttpDoor, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
+
+    listener = listen(host or config.http.host, config.http.port if port is None else port)
+    with listener:
+        token = load_token() if auth else None
+
+        def open_door(hub: Hub, clients: Clients) -> ChildSpec:
+            limit = config.max_message_bytes
+            door = HttpDoor(GatewayServer(hub, clients), listener, config.http, token=token, limit=limit)
+            return ChildSpec(name="http", run=door.run, shutdown=Shutdown(grace=config.shutdown_grace))
+
+        yield open_door
+
+
+async def _run(hub: Hub, clients: Clients, *parts: ChildSpec, patience: Patience) -> int:
+    notifier = Notifier()
+    hub.around_reload = notifier.reloading
+    hub.root.add(ChildSpec(name="clients", run=clients.run))
+    for part in parts:
+        hub.root.add(part)
+    hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
+    for notice in hub.config.notices:
+        log.info("config.notice", notice=notice)
+    gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
+    standing = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_obey_signals, hub)
+        tasks.start_soon(notifier.watch, lambda: _describe(hub))
+        try:
+            with standing:
+                await hub.run()
+        except SupervisorError as failure:
+            log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400
+            return 1
+        finally:
+            tasks.cancel_scope.cancel()
+    return 0
+
+
+def _describe(hub: Hub) -> str:
+    """One line for the service manager."""
+    servers = hub.registry.list_servers()
+    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+
+
+async def _obey_signals(hub: Hub) -> None:
+    """The first signal ends everything in order; the second, or the deadline, at once."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.info("mcpx.stopping", signal=number.name)
+            break
+        hub.stop()
+        deadline = hub.config.shutdown_grace + TEARDOWN_S + MARGIN_S
+        with anyio.move_on_after(deadline):
+            async for number in signals:
+                _end_at_once(hub, f"a second signal ({number.name})", 128 + number)
+        _end_at_once(hub, f"not stopped within {deadline:g} s", 1)
+
+
+def _end_at_once(hub: Hub, why: str, code: int) -> None:
+    """Kill every child's process group and leave without another step."""
+    upstreams = hub.fleet.everything()
+    stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
+    log.error("mcpx.killed", reason=why, stuck=stuck)
+    for upstream in upstreams:
+        if upstream.pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(upstream.pid, signal.SIGKILL)
+    os._exit(code)

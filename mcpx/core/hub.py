@@ -1,0 +1,208 @@
+"""The hub: everything behind the doors, as one supervised tree.
+
+Builds, from a configuration, the upstream servers under their own supervisor (`mcpx.core.fleet`), the router
+actor, and the faces over them (registry, executor, router). Doors (stdio, HTTP, the command line) are added
+by whoever runs it. The tree is `root` (one for one; too many failures of the infrastructure end it) over
+`upstreams` (never escalates) and `router`; what was added last is stopped first, so that the doors close
+before the servers. `reload` and `restart` change it while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from mcpx.catalog.model import ServerInfo
+from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.core.executor import Executor
+from mcpx.core.fleet import TEARDOWN_S, Fleet, Observer
+from mcpx.core.inspection import Inspector
+from mcpx.core.registry import Registry
+from mcpx.core.reload_plan import Reloaded, compare, in_force
+from mcpx.core.router import MAILBOX_SIZE, Message, Router, RouterActor
+from mcpx.errors import CallError, Code
+from mcpx.observe.log import configure, hide
+from mcpx.upstream.context import Client
+from mcpx.upstream.relay.clients import Audience
+from mcpx.validation.checker import ArgumentChecker
+from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
+
+__all__ = ["TEARDOWN_S", "Hub", "Observer", "open_hub"]
+
+log = structlog.get_logger()
+INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
+
+
+class Hub:
+    """The tree and its faces. Run it with `run`, or use `open_hub`.
+
+    `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
+    `state` is where it keeps the ledger and the servers' logs, if not in the state folder.
+    """
+
+    def __init__(self, config: Config, *, state: Path | None = None) -> None:
+        self.config = config
+        self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
+        self.audience = Audience()
+        self.fleet = Fleet(config, state=state, audience=self.audience)
+        self.supervisor = self.fleet.supervisor
+        self.upstreams = self.fleet.upstreams
+        self.registry = Registry(self.upstreams)
+        self._checker = ArgumentChecker()
+        self.executor = Executor(self.registry, self._checker)
+        self._inspector = Inspector(self.registry, self._checker)
+        self._reloading = anyio.Lock()
+        self.started: float | None = None
+        """When it was run, by `anyio.current_time()`; None before."""
+        self.around_reload: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered while a configuration is put in force, for whoever is to know."""
+        self._secretive: list[ServerConfig] = []
+        self._apply_settings()
+        self._build_tree()
+
+    def _build_tree(self) -> None:
+        self.router_ref = ref = ActorRef[Message]("router", MAILBOX_SIZE)
+        actor = RouterActor(ref, self.registry, self.executor, self._inspector)
+        self.router = Router(ref, self.registry, self.executor)
+        shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
+        self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
+        self.root.add(ChildSpec(name="router", run=actor.run))
+
+    def _apply_settings(self) -> None:
+        """Give the faces the settings of the configuration in force."""
+        config = self.config
+        before, self._secretive = self._secretive, list(config.servers.values())
+        hide(redactor_of(*before, *self._secretive))  # those that are replaced may be on their way out
+        self.executor.configure(
+            toon=config.toon_compression_enabled,
+            toon_min_size=config.toon_compression_min_size,
+            toon_max_size=config.toon_compression_max_size,
+        )
+        self._inspector.configure(
+            schema_compression=config.schema_compression_enabled,
+            toon=config.toon_compression_enabled,
+            max_description_len=config.max_description_len,
+        )
+
+    # --- its life
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run the tree until `stop`, or until it fails. Raises SupervisorError."""
+        self.started = anyio.current_time()
+        self._warn_of_disabled(self.upstreams)
+        if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
+            log.warning("orphans.ended", process_groups=orphans)
+        try:
+            await self.root.run(task_status=task_status)
+        finally:
+            self._checker.close()
+
+    def _warn_of_disabled(self, names: Iterable[str]) -> None:
+        for name in names:
+            if (cause := self.config.servers[name].disabled) is not None:
+                log.warning("upstream.disabled", server=name, cause=cause)
+
+    def stop(self) -> None:
+        """Refuse new calls, let the running ones finish within the grace time, and end."""
+        self.fleet.stop()
+        self.root.stop()
+
+    async def settled(self, seconds: float) -> bool:
+        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
+        return await self.fleet.settled(seconds)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Be told of changed catalogues: the server's name and what differs. Call the result to end it.
+
+        A server that was removed is told of too, when it is not there any more.
+        """
+        return self.fleet.observe(observer)
+
+    def client_left(self, client: Client) -> None:
+        """End what belongs to this client alone: sessions, and calls that wait for it to come back."""
+        self.fleet.leave(client)
+        self.audience.leave(client)
+
+    # --- its changes
+
+    async def reload(self, config: Config) -> Reloaded:
+        """Put another configuration in force: start, stop or restart the servers that differ, and no other.
+
+        Returns what was done, once the servers that had to leave have left (they get the grace time for the
+        calls that run); those that were started may be on their way. Reloads are carried out one after the
+        other, and each to its end, whether its caller waits or not.
+        """
+        with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
+            async with self._reloading:
+                with self.around_reload():
+                    plan = await self._put_in_force(config)
+        log.info("config.reloaded", **{name: getattr(plan, name) for name in plan.__struct_fields__})
+        return plan
+
+    async def _put_in_force(self, config: Config) -> Reloaded:
+        plan = compare(self.config, config)
+        self.config = in_force(self.config, config)
+        self._apply_settings()
+        for notice in config.notices:
+            log.info("config.notice", notice=notice)
+        self._warn_of_disabled((*plan.added, *plan.changed))
+        await self.fleet.change(self.config, plan)
+        if plan.settings:
+            self.fleet.tell_all(plan.untouched)
+        return plan
+
+    async def restart(self, name: str) -> ServerInfo:
+        """End a server in order and start it again, whatever its state; how it stands then.
+
+        Calls that run may finish within the grace time; those that come meanwhile wait for the new session.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
+        """
+        upstream = self.registry.upstream(name)
+        if upstream.config.disabled is not None or upstream.queue.closed:
+            info = upstream.info()
+            text = f"{name} cannot be restarted ({info.describe_state()})"
+            raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details={"state": str(info.state)})
+        log.info("upstream.restarting", server=name, state=str(upstream.info().state))
+        await self.fleet.restart(upstream)
+        return upstream.info()
+
+
+@asynccontextmanager
+async def open_hub(config: Config, *, state: Path | None = None) -> AsyncIterator[Hub]:
+    """A running hub; stopped in order when left. What the body raises comes out as it is.
+
+    A program that has not configured structlog gets warnings on standard error.
+    """
+    if not structlog.is_configured():
+        configure("warning")
+    hub = Hub(config, state=state)
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(hub.run)
+        try:
+            yield hub
+        except Exception as error:  # noqa: BLE001 - carried out of the task group, which would wrap it
+            failure = error
+        finally:
+            hub.stop()
+    if failure is not None:
+        raise failure
+
+
+def _log_infrastructure(event: Event) -> None:
+    match event:
+        case ChildFailed(child, _, cause, failures, retry_in):
+            log.error("part.failed", part=child, cause=cause.text, failures=failures, exc_info=cause.error)
+            log.info("part.restarting", part=child, retry_in_s=retry_in)
+        case ChildStuck(child, _, waited):
+            log.error("part.stuck", part=child, waited_s=waited)
+        case _:
+            log.debug("part.event", event_type=type(event).__name__, part=event.child)

@@ -1,0 +1,165 @@
+"""What inspect answers: a server's tools, or one tool whole, for the model and for programs.
+
+Pure over the registry's snapshots, and what is known of the schemas. The model gets TOON with each input
+schema as a TypeScript type; programs get the same data as plain JSON with the original JSON Schemas. In a
+listing descriptions are cut at `max_description_len` characters; a single tool is shown whole. Text of
+servers is shown clean (`mcpx.text`); names and schemas are what a program needs them to be, so only their
+descriptions are cleaned.
+
+A server with very many tools, or very long ones, is shown as fully as fits `MODEL_TOKENS` and `PROGRAM_BYTES`
+(`mcpx.rendering.inspection_fit`); then the answer says how to see the rest. Nothing is rendered that is not
+shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
+from mcpx.core.registry import Registry
+from mcpx.rendering.inspection_fit import LARGEST_TEXT, clean_plain, fitting_for_model, fitting_for_programs
+from mcpx.rendering.results import Shaped
+from mcpx.rendering.suggest import unknown_tool
+from mcpx.rendering.tokens import estimate
+from mcpx.rendering.toon import encode
+from mcpx.rendering.typescript import LARGEST, SchemaConverter, outweighs, too_large
+from mcpx.text import paragraphs, shown_name, visible
+from mcpx.validation.checker import ArgumentChecker
+
+UNCHECKED_NAMED: Final = 20  # tools whose schemas cannot be used, in the listing of their server
+_LONGEST_LISTED: Final = 16_384  # characters of one schema among others; a tool alone is shown whole
+_LONGEST_LISTED_JSON: Final = 32_768  # characters of JSON Schema that are made into it
+
+
+class Inspector:
+    """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        checker: ArgumentChecker | None = None,
+        *,
+        schema_compression: bool = True,
+        toon: bool = True,
+        max_description_len: int = 300,
+    ) -> None:
+        self._registry = registry
+        self._checker = checker or ArgumentChecker()
+        self.configure(
+            schema_compression=schema_compression, toon=toon, max_description_len=max_description_len
+        )
+
+    def configure(self, *, schema_compression: bool, toon: bool, max_description_len: int) -> None:
+        """Answer by these settings from now on."""
+        self._schema_compression = schema_compression
+        self._toon = toon
+        self._max_description_len = max_description_len
+        self._settings = object()  # what was rendered by other settings is rendered again
+
+    def look(self, server_name: str, tool_name: str | None, done: Callable[[], None]) -> None:
+        """Find out what is to be known of one tool's schema for `inspect`; call `done` then, or now."""
+        tool = self._registry.get_tool(server_name, tool_name) if tool_name is not None else None
+        if tool is None:
+            done()
+        else:
+            self._checker.look(tool, done)
+
+    def inspect(self, server_name: str, tool_name: str | None = None) -> Shaped:
+        """The answer. Raises CallError `unknown_server` or `unknown_tool`, with the nearest names."""
+        info = self._registry.upstream(server_name).info()
+        if tool_name is None:
+            return self._server(info)
+        tool = info.tools.get(tool_name)
+        if tool is None:
+            raise unknown_tool(info, tool_name, self._registry.list_servers())
+        return self._one(info, tool)
+
+    def _one(self, info: ServerInfo, tool: ToolInfo) -> Shaped:
+        state = {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
+        unchecked = present(unchecked=self._checker.unchecked(tool))
+        plain = {"server": info.name, **state, **clean_plain(tool), **unchecked}
+        shown = {**plain, "name": visible(tool.name), "input_schema": self._schema(tool.input_schema)}
+        if tool.output_schema is not None:
+            shown["output_schema"] = self._schema(tool.output_schema)
+        return self._shaped(shown, plain)
+
+    def _server(self, info: ServerInfo) -> Shaped:
+        about = _about(info)
+        kept = info.catalogue.__dict__ if info.catalogue else {}
+        if "inspected" not in kept or kept["inspected"][0] is not self._settings:
+            tools = list(info.tools.values())
+            parts = fitting_for_model(tools, self._listed), fitting_for_programs(tools)
+            kept["inspected"] = (self._settings, *parts)
+        _, shown, plain = kept["inspected"]
+        known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
+        return self._shaped(
+            {**about, **shown, **_named(list(known))}, {**about, **plain, **_marked(plain, known)}
+        )
+
+    def _listed(self, tool: ToolInfo) -> tuple[JSON, int]:
+        """A tool as it stands in a listing, and what that costs in tokens, at least."""
+        kept = tool.__dict__.get("listed")
+        if kept is None or kept[0] is not self._settings:
+            schema, cost = self._listed_schema(tool.input_schema)
+            name, description = visible(tool.name), self._cut(tool.description or "")
+            entry = {"name": name, "description": description, "input_schema": schema}
+            cost += estimate(name) + estimate(description)
+            kept = tool.__dict__["listed"] = (self._settings, entry, cost)
+        _, entry, cost = kept
+        return entry, cost
+
+    def _listed_schema(self, schema: JSON) -> tuple[str | JSON, int]:
+        """A schema among others, and its tokens. A long one is named, at the cost of making it."""
+        if outweighs(schema, _LONGEST_LISTED_JSON):
+            text = too_large(schema)
+            return text, estimate(text)
+        shown = self._schema(schema)
+        text = shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
+        if len(text) > _LONGEST_LISTED:
+            return too_large(schema), _LONGEST_LISTED // 4
+        return shown, estimate(text)
+
+    def _schema(self, schema: JSON) -> str | JSON:
+        if not self._schema_compression:
+            return too_large(schema) if outweighs(schema, LARGEST) else schema
+        text = SchemaConverter.convert(schema, max_description_len=self._max_description_len)
+        return too_large(schema) if len(text) > LARGEST else text
+
+    def _cut(self, text: str) -> str:
+        limit = self._max_description_len
+        head = paragraphs(text[: limit + 1])
+        return head if len(text) <= limit else head[:limit] + "..."
+
+    def _shaped(self, shown: JSON, plain: JSON) -> Shaped:
+        text = encode(shown) if self._toon else msgspec.json.encode(shown).decode()
+        return Shaped(content=[{"type": "text", "text": text}], structured_content=plain)
+
+
+def _named(unchecked: list[str]) -> JSON:
+    """The tools whose arguments are not checked before they are sent, as far as is known."""
+    if not unchecked:
+        return {}
+    more = [f"... ({len(unchecked)} in all)"] if len(unchecked) > UNCHECKED_NAMED else []
+    return {"unchecked": ", ".join([*map(shown_name, unchecked[:UNCHECKED_NAMED]), *more])}
+
+
+def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
+    """`tools` for programs, where some of them say why they are not checked."""
+    if not unchecked:
+        return {}
+    return {"tools": [tool | present(unchecked=unchecked.get(tool["name"])) for tool in plain["tools"]]}
+
+
+def _about(info: ServerInfo) -> JSON:
+    about: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
+    if info.instructions:
+        about["instructions"] = paragraphs(info.instructions[:LARGEST_TEXT])
+    if info.left_out:
+        about["left_out"] = [
+            {name: visible(said) if isinstance(said, str) else said for name, said in each.to_dict().items()}
+            for each in info.left_out
+        ]
+    return about

@@ -1,0 +1,153 @@
+"""How MCPX and its servers stand at one moment: what `mcpx status` shows, and its stable JSON.
+
+`snapshot` reads the hub on its event loop, without waiting. The structs encode with msgspec to exactly the
+documented JSON, and decode from it, so that a program that only shows a status needs no hub and no SDK.
+Durations are in seconds, latencies in milliseconds, rounded.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+
+from mcpx.version import __version__
+
+if TYPE_CHECKING:
+    from mcpx.catalog.model import ServerInfo
+    from mcpx.core.hub import Hub
+    from mcpx.upstream.actor import Upstream
+    from supervisors import State
+
+
+class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The MCPX process. `clients` are those connected now.
+
+    `dropped` counts the log and progress messages that clients went without because they did not read; it is
+    left out where there are none.
+    """
+
+    pid: int
+    version: str
+    uptime_s: float
+    clients: int
+    dropped: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """Percentiles over the last calls that were answered; None before the first."""
+
+    p50: float | None
+    p99: float | None
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One upstream server.
+
+    `state` is stopped, starting, ready, waiting, parked, or disabled (`last_error` then says why). `restarts`
+    counts its incarnations after the first, `failures` those that failed in a row. `last_error` is why it
+    failed last, whether it is well again or not. `calls` were sent to it; `errors` are requests that ended
+    without its answer or with a protocol error of its own, sent or not. `sessions` is given for a server with
+    a session for each client, and counts those that are open; then state and pid are those of the session
+    that belongs to nobody, and the numbers are of all together. `left_out` counts what the server offers and
+    MCPX leaves out or cuts, where there is such; `inspect` names it.
+    """
+
+    name: str
+    state: str
+    pid: int | None
+    transport: str
+    protocol_version: str | None
+    uptime_s: float | None
+    restarts: int
+    failures: int
+    next_attempt_in_s: float | None
+    last_error: str | None
+    tools: int
+    resources: int
+    templates: int
+    prompts: int
+    in_flight: int
+    queued: int
+    calls: int
+    errors: int
+    latency_ms: Latency
+    sessions: int | msgspec.UnsetType = msgspec.UNSET
+    left_out: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything. The servers are in the order of the configuration."""
+
+    daemon: DaemonStatus
+    servers: list[ServerStatus]
+
+
+def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
+    """How things stand now. `started` is when MCPX did, by `anyio.current_time()`, if not with the hub."""
+    since = hub.started if started is None else started
+    daemon = DaemonStatus(
+        pid=os.getpid(),
+        version=__version__,
+        uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
+        clients=clients,
+        dropped=hub.audience.dropped or msgspec.UNSET,
+    )
+    return Status(daemon=daemon, servers=[_server(upstream) for upstream in hub.upstreams.values()])
+
+
+def _server(upstream: Upstream) -> ServerStatus:
+    info = upstream.info()
+    life = upstream.queue.lifecycle_or_none()
+    known, counters = info.catalogue, upstream.counters
+    return ServerStatus(
+        name=info.name,
+        state=str(info.state),
+        pid=upstream.pid,
+        transport=info.transport,
+        protocol_version=known.protocol_version if known else None,
+        uptime_s=_uptime(life),
+        restarts=sum(map(_restarts, upstream.sessions())),
+        failures=life.failures if life else 0,
+        next_attempt_in_s=None if info.retry_in_s is None else _rounded(info.retry_in_s),
+        last_error=_last_error(upstream, info),
+        tools=len(info.tools),
+        resources=len(info.resources),
+        templates=len(known.templates) if known else 0,
+        prompts=len(known.prompts) if known else 0,
+        in_flight=counters.in_flight,
+        queued=sum(session.queue.waiting for session in upstream.sessions()),
+        calls=counters.calls,
+        errors=sum(counters.errors.values()),
+        latency_ms=Latency(
+            p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
+        ),
+        left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
+        sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
+    )
+
+
+def _restarts(upstream: Upstream) -> int:
+    life = upstream.queue.lifecycle_or_none()
+    return max(0, life.generation - 1) if life else 0
+
+
+def _uptime(life: State | None) -> float | None:
+    if life is None or life.up_since is None:
+        return None
+    return _rounded(anyio.current_time() - life.up_since)
+
+
+def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
+    told = (session.last_error for session in upstream.sessions() if session.last_error)
+    return upstream.config.disabled or next(told, info.cause)
+
+
+def _rounded(seconds: float) -> float:
+    return round(max(0.0, seconds), 3)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)

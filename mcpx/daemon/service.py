@@ -1,0 +1,198 @@
+"""Putting MCPX under the user's service manager, and taking it out again: systemd on Linux, launchd on macOS.
+
+`install` and `uninstall` do it and say what they did, a line each. Doing it twice is the same as doing it
+once. A file that MCPX has not written is never touched. Where the service manager cannot be reached (no user
+session, a container), the file is put where it belongs and the lines say what to run.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcpx.daemon.service_files import LABEL, MARK, launchd_agent, systemd_unit
+from mcpx.errors import MCPXError
+from mcpx.paths import ensure_folder, state_folder
+
+UNIT: Final = "mcpx.service"
+COMMAND_TIMEOUT_S: Final = 60.0  # a service manager answers at once; stopping MCPX may take its grace time
+KEPT_VARIABLES: Final = ("PATH", "MCPX_STATE_DIR", "MCPX_LOG")
+"""What the service is started with: where servers' commands are found, and what MCPX itself reads."""
+
+Words = tuple[str, ...]
+
+
+class UnitError(MCPXError):
+    """MCPX cannot be put under, or taken from, the service manager."""
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """How one kind of service manager is spoken to. The commands may be run again and again."""
+
+    file: Path
+    clear: tuple[Words, ...] = ()
+    """First of all; where there is nothing to clear they fail, and that is well."""
+    start: tuple[Words, ...]
+    start_again: tuple[Words, ...]
+    """In place of `start`, where the file has changed."""
+    stop: tuple[Words, ...]
+    forget: tuple[Words, ...] = ()
+    """After the file was removed."""
+    text: Callable[[Words, Words, Mapping[str, str]], str]
+    """The file: from the command that runs MCPX, the one that has it reload, and the variables."""
+    hints: tuple[str, ...] = ()
+
+
+def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Service:
+    """The service manager of this system. Raises UnitError where none is known."""
+    home = Path(environ.get("HOME") or Path.home())
+    if platform == "darwin":
+        return _launchd(home)
+    if platform == "linux":
+        return _systemd(home, environ)
+    raise UnitError(f"no service manager is known for {platform}; let yours run: mcpx daemon run")
+
+
+def _systemd(home: Path, environ: Mapping[str, str]) -> Service:
+    config = environ.get("XDG_CONFIG_HOME") or str(home / ".config")
+    systemctl = ("systemctl", "--user")
+    read_again = (*systemctl, "daemon-reload")
+    return Service(
+        file=Path(config) / "systemd" / "user" / UNIT,
+        start=(read_again, (*systemctl, "enable", "--now", UNIT)),
+        start_again=(read_again, (*systemctl, "enable", UNIT), (*systemctl, "restart", UNIT)),
+        stop=((*systemctl, "disable", "--now", UNIT),),
+        forget=(read_again,),
+        text=systemd_unit,
+        hints=(
+            f"its log: journalctl --user -u {UNIT}",
+            "it runs while you are logged in; for always: loginctl enable-linger",
+            f"variables that servers need, beside PATH: systemctl --user edit {UNIT}",
+        ),
+    )
+
+
+def _launchd(home: Path) -> Service:
+    file = home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+    log = state_folder() / "daemon.log"
+    domain = f"gui/{os.getuid()}"
+    load: Words = ("launchctl", "bootstrap", domain, str(file))
+    unload: Words = ("launchctl", "bootout", f"{domain}/{LABEL}")
+    return Service(
+        file=file,
+        clear=(unload,),
+        start=(load,),
+        start_again=(load,),
+        stop=(unload,),
+        text=lambda command, _again, environment: launchd_agent(command, environment, log=log),
+        hints=(f"its log: {log}",),
+    )
+
+
+def install(
+    config: Path, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
+) -> list[str]:
+    """Have the service manager run MCPX with that configuration, now and at every login.
+
+    Raises:
+        UnitError: No service manager is known, or the file is not ours, or cannot be written.
+    """
+    target = service(platform, environ)
+    # -P: a service runs in the home folder, and -m alone would import what lies there
+    mcpx, at = (sys.executable, "-P", "-m", "mcpx"), ("--config", str(config.absolute()))
+    kept = {name: environ[name] for name in KEPT_VARIABLES if environ.get(name)}
+    text = target.text((*mcpx, "daemon", "run", *at), (*mcpx, "reload", *at), kept)
+    before = _read_ours(target.file)
+    if before == text:
+        lines = [f"{target.file} is there already"]
+    else:
+        _write(target.file, text)
+        lines = [f"{'replaced' if before else 'wrote'} {target.file}"]
+    for each in target.clear:
+        _run(each, environ)
+    commands = target.start if before in {None, text} else target.start_again
+    lines += _run_all(commands, environ)
+    return [*lines, *target.hints]
+
+
+def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Take MCPX from the service manager, and end the one that it runs.
+
+    Raises:
+        UnitError: No service manager is known, or the file is not ours, or cannot be removed.
+    """
+    target = service(platform, environ)
+    if _read_ours(target.file) is None:
+        return [f"{target.file} is not there; nothing to remove"]
+    lines = _run_all(target.stop, environ)
+    try:
+        target.file.unlink()
+    except OSError as error:
+        raise UnitError(f"{target.file} cannot be removed: {error.strerror}") from error
+    return [*lines, f"removed {target.file}", *_run_all(target.forget, environ)]
+
+
+def _read_ours(file: Path) -> str | None:
+    """The file's text; None where there is none. Raises UnitError for one that somebody else wrote."""
+    try:
+        text = file.read_text("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnitError(f"{file} cannot be read: {error.strerror}") from error
+    if MARK not in text:
+        raise UnitError(f"{file} was not written by MCPX, and is left as it is; move it away first")
+    return text
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all."""
+    new = file.with_name(f"{file.name}.{os.getpid()}.new")
+    try:
+        ensure_folder(file.parent)
+        new.write_text(text, "utf-8", "surrogateescape")
+        new.replace(file)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise UnitError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _run_all(commands: tuple[Words, ...], environ: Mapping[str, str]) -> list[str]:
+    """Run them in turn; after one that fails, say what is left to be run by hand."""
+    lines: list[str] = []
+    for number, command in enumerate(commands):
+        if (problem := _run(command, environ)) is not None:
+            left = " && ".join(shlex.join(each) for each in commands[number:])
+            return [*lines, f"{shlex.join(command)} did not work: {problem}", f"then run: {left}"]
+        lines.append(f"ran {shlex.join(command)}")
+    return lines
+
+
+def _run(command: Words, environ: Mapping[str, str]) -> str | None:
+    """Why it failed; None for success."""
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        return error.strerror
+    except subprocess.TimeoutExpired:
+        return f"no answer within {COMMAND_TIMEOUT_S:g} s"
+    if done.returncode == 0:
+        return None
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return said[-1] if said else f"exit code {done.returncode}"

@@ -1,0 +1,1 @@
+"""How clients and the command line reach MCPX: stdio, the Unix socket, HTTP, and control."""

@@ -1,0 +1,145 @@
+"""The HTTP door: Streamable HTTP on loopback, with a bearer token and checks of Host and Origin.
+
+Protocol, sessions and all checks are the SDK's; uvicorn serves, within the bounds of `http_server` and
+`http_connection`. The socket is bound before anything else, so that a port in use is a clear error.
+"""
+
+from __future__ import annotations
+
+import socket
+
+import anyio
+import structlog
+import uvicorn
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from mcpx.config import HttpGateway
+from mcpx.config.loopback import is_loopback
+from mcpx.errors import MCPXError
+from mcpx.gateway.frontends.auth import OneToken, token_file
+from mcpx.gateway.frontends.http_connection import Shared
+from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
+from mcpx.gateway.server import GatewayServer
+from supervisors import Incarnation
+
+log = structlog.get_logger()
+PATH = "/mcp"
+GRACEFUL_S = 1  # for open event streams, which would never end by themselves
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class BindError(MCPXError):
+    """The address cannot be listened on."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on which clients can connect from now on. Raises BindError that says what to do."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # the protocol is named, for asyncio turns Nagle's delay off only where it is: 40 ms an answer
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)  # before the address is told to anybody; uvicorn only gets round to it later
+    except OSError as error:
+        listener.close()
+        hint = "choose another with --port" if port else "choose another with --host"
+        raise BindError(f"cannot listen on {host}:{port}: {error.strerror}; {hint}") from error
+    return listener
+
+
+class HttpDoor:
+    """Serves any number of sessions on one socket. Without `token` everybody on the host may come in."""
+
+    def __init__(
+        self,
+        server: GatewayServer,
+        listener: socket.socket,
+        settings: HttpGateway,
+        *,
+        token: str | None,
+        limit: int,
+    ) -> None:
+        self._server = server
+        self._listener = listener
+        self._settings = settings
+        self._token = token
+        self._limit = limit
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        host, port = self._listener.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Serve until the supervisor asks to leave."""
+        config = uvicorn.Config(
+            self._app(),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=GRACEFUL_S,
+            server_header=False,
+            ws="none",
+            backlog=BACKLOG,
+        )
+        served = HttpServer(config, Shared(2 * self._limit, self._server.count_dropped))
+        incarnation.ready()
+        log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
+        self._warn_of_others()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_leave_when_asked, incarnation, served)
+            # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
+            await served.serve([self._listener.dup()])
+            tasks.cancel_scope.cancel()
+
+    def _warn_of_others(self) -> None:
+        """What is said over plain HTTP can be read on the way, the token among it."""
+        host = self._listener.getsockname()[0]
+        if is_loopback(host):
+            return
+        if self._token is None:
+            log.warning("http.open_to_everybody", host=host, hint="whoever reaches it runs every tool")
+        else:
+            log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
+
+    def _app(self) -> ASGIApp:
+        manager = StreamableHTTPSessionManager(
+            self._server,
+            security_settings=self._security(),
+            max_request_body_size=self._limit,
+        )
+        endpoint: ASGIApp = StreamableHTTPASGIApp(manager)
+        middleware: list[Middleware] = []
+        if self._token is not None:
+            endpoint = RequireAuthMiddleware(endpoint, required_scopes=[])
+            backend = BearerAuthBackend(OneToken(self._token))
+            middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
+        return Starlette(
+            routes=[Route(PATH, endpoint=endpoint)],
+            middleware=middleware,
+            lifespan=lambda _app: manager.run(),
+        )
+
+    def _security(self) -> TransportSecuritySettings:
+        """Requests must name this host, and come from no foreign page."""
+        host, port = self._listener.getsockname()[:2]
+        names = [*LOOPBACK, f"[{host}]" if ":" in host else host]
+        return TransportSecuritySettings(
+            allowed_hosts=[f"{name}:{port}" for name in names] + list(self._settings.allowed_hosts),
+            allowed_origins=[f"http://{name}:{port}" for name in names]
+            + list(self._settings.allowed_origins),
+        )
+
+
+async def _leave_when_asked(incarnation: Incarnation, served: uvicorn.Server) -> None:
+    await incarnation.stopping.wait()
+    served.should_exit = True

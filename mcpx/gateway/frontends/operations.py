@@ -1,0 +1,77 @@
+"""What a terminal asks of a running hub: the three tools, and the lists beside them, as plain JSON.
+
+The command line asks the daemon over its socket, or a hub of its own; both come here, so that both answer
+the same. An answer is `{"shaped": {content, structuredContent, isError}}`, `{"servers": [...]}` or
+`{"resources": {server: [...]}}`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mcpx.catalog.model import JSON
+from mcpx.core.hub import Hub
+from mcpx.rendering.results import Shaped
+from mcpx.upstream.context import Client
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One request. `mcpx` says what; the rest as that needs."""
+
+    mcpx: str
+    server: str | None = None
+    tool: str | None = None
+    uri: str | None = None
+    arguments: Any = None
+
+
+async def perform(hub: Hub, asked: Asked) -> JSON:
+    """The answer to `inspect`, `exec` or `resources`, for a client that is gone when it has it.
+
+    Raises:
+        CallError: As the tool of that name.
+    """
+    client = Client()
+    try:
+        return await _perform(hub, asked, client)
+    finally:
+        hub.client_left(client)
+
+
+async def _perform(hub: Hub, asked: Asked, client: Client) -> JSON:
+    match asked:
+        case Asked(mcpx="inspect", server=None):
+            # "described" is the state as a person reads it
+            return {"servers": [_server(hub, name) for name in hub.upstreams]}
+        case Asked(mcpx="inspect", server=str(server)):
+            return _shaped(await hub.router.inspect(server, asked.tool))
+        case Asked(mcpx="exec", server=str(server), tool=str(tool)):
+            return _shaped((await hub.router.exec(server, tool, asked.arguments, client=client)).shaped)
+        case Asked(mcpx="resources", server=str(server), uri=str(uri)):
+            return _shaped(await hub.router.read(server, uri, client=client))
+        case _:
+            return {"resources": _resources(hub, asked.server)}
+
+
+def _server(hub: Hub, name: str) -> JSON:
+    info = hub.upstreams[name].info()
+    return {**info.to_dict(), "described": info.describe_state()}
+
+
+def _resources(hub: Hub, server: str | None) -> JSON:
+    found = hub.registry.list_all_resources()
+    if server is not None:
+        hub.registry.upstream(server)  # an unknown name is an error, with the nearest ones
+        found = {server: hub.registry.list_resources(server)}
+    return {name: [item.to_dict() for item in items] for name, items in found.items()}
+
+
+def _shaped(shaped: Shaped) -> JSON:
+    told = {
+        "content": shaped.content,
+        "structuredContent": shaped.structured_content,
+        "isError": shaped.is_error,
+    }
+    return {"shaped": told}

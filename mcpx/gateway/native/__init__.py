@@ -1,0 +1,1 @@
+"""Resources, prompts and completion of all servers as the protocol has them."""

@@ -1,0 +1,94 @@
+"""The three tools as the protocol shows them: names, schemas, annotations, and how results are worded.
+
+Pure. The descriptions are generated from the catalogues (`mcpx.rendering.descriptions`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import mcp_types
+
+from mcpx.catalog.model import JSON
+from mcpx.errors import CallError
+from mcpx.rendering.descriptions import Descriptions
+from mcpx.rendering.results import Shaped
+
+INSPECT: Final = "inspect"
+EXEC: Final = "exec"
+RESOURCES: Final = "resources"
+NAMES: Final = (INSPECT, EXEC, RESOURCES)
+
+_SERVER: Final = {"type": "string", "description": "Name of the server"}
+_TOOL: Final = {"type": "string", "description": "Name of the tool"}
+_URI: Final = {"type": "string", "description": "URI of the resource"}
+_ARGUMENTS: Final = {
+    "type": "object",
+    "description": "Arguments of the tool, as its input schema says",
+    "additionalProperties": True,
+}
+
+
+def _schema(required: list[str], **properties: JSON) -> JSON:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+SCHEMAS: Final = {
+    INSPECT: _schema(["server_name"], server_name=_SERVER, tool_name=_TOOL),
+    EXEC: _schema(["server_name", "tool_name"], server_name=_SERVER, tool_name=_TOOL, arguments=_ARGUMENTS),
+    RESOURCES: _schema(["server_name", "uri"], server_name=_SERVER, uri=_URI),
+}
+
+
+def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
+    """The three tools. Truthfully annotated, so that a host's approval rules work.
+
+    A template such as `fetch://{url}` makes reading a resource a way out.
+    """
+    knowing = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    reading = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
+    acting = mcp_types.ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
+    )
+    described = (
+        (INSPECT, "Inspect servers and tools", descriptions.inspect, knowing),
+        (EXEC, "Run a tool", descriptions.exec, acting),
+        (RESOURCES, "Read a resource", descriptions.resources, reading),
+    )
+    return [
+        mcp_types.Tool(
+            name=name, title=title, description=text, input_schema=SCHEMAS[name], annotations=annotations
+        )
+        for name, title, text, annotations in described
+    ]
+
+
+def result(shaped: Shaped, *, structured: bool) -> JSON:
+    """A result for the wire, of either era; the SDK drops what the client's revision does not know."""
+    made: JSON = {"content": shaped.content, "isError": shaped.is_error, "resultType": "complete"}
+    if structured and shaped.structured_content is not None:
+        made["structuredContent"] = shaped.structured_content
+    if shaped.meta is not None:
+        made["_meta"] = shaped.meta
+    return made
+
+
+def failure(error: CallError, *, structured: bool) -> JSON:
+    """An error as a result: one readable text, code and outcome included, and the same for programs."""
+    text = f"{error}\n(code: {error.code}, outcome: {error.outcome})"
+    shaped = Shaped(
+        content=[{"type": "text", "text": text}], structured_content=error.to_dict(), is_error=True
+    )
+    return result(shaped, structured=structured)
+
+
+def wrong_parameters(tool: str, problem: str, *, structured: bool) -> JSON:
+    """A result that says what is wrong with a call of one of the three tools itself."""
+    takes = ", ".join(SCHEMAS[tool]["required"])
+    optional = [name for name in SCHEMAS[tool]["properties"] if name not in SCHEMAS[tool]["required"]]
+    text = f"{problem}. {tool} takes {takes}" + (f" and optionally {', '.join(optional)}" if optional else "")
+    body = {"error": text, "code": "invalid_arguments", "outcome": "not_sent", "tool": tool}
+    return result(
+        Shaped(content=[{"type": "text", "text": text}], structured_content=body, is_error=True),
+        structured=structured,
+    )

@@ -1,0 +1,1 @@
+"""What the model reads: results, TOON, schemas as TypeScript types, generated descriptions."""

@@ -1,0 +1,239 @@
+"""Upstream results, shaped for a model (`content`) and for a program (`structured_content`).
+
+Owns the rules for which block of a tool result becomes TOON, what `structuredContent` holds where the
+upstream gave none, and how a resource is shown. Called by the executor and the router with the raw protocol
+JSON of an upstream's result; the blocks in and out are plain dicts with the protocol's own key names.
+Whether a client is given `structured_content` at all is decided elsewhere.
+
+Promises: a block that is not changed is the same object that came, in its place; no argument is mutated; a
+result is never longer than the upstream's, and never says less.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.catalog.model import JSON
+from mcpx.config.place import kind_of
+from mcpx.errors import CallError, Code
+from mcpx.rendering.large_results import essential_contents, essentials, is_dense
+from mcpx.rendering.toon import JSONText, read_json
+
+_METHOD: Final = 64  # characters of a method in an error; the protocol's own have half of that
+_METHODS: Final = 8  # named in an error
+_MEDIA: Final = {"image": "image", "audio": "audio"}  # major MIME type -> content block type
+
+
+class Shaped(msgspec.Struct, frozen=True, kw_only=True):
+    """A result ready for downstream: protocol content blocks, and the same as an object for programs.
+
+    `structured_content` is `None` where there is no plain value to give; `meta` is the upstream's `_meta`.
+    """
+
+    content: list[JSON]
+    structured_content: JSON | None = None
+    is_error: bool = False
+    meta: JSON | None = None
+
+
+class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condition
+    """The server wants input from its client before it goes on; an error for whoever cannot give any.
+
+    `result` is `{resultType, inputRequests?, requestState?}`, the one an object and the other a text.
+    """
+
+    def __init__(self, result: JSON, server: str) -> None:
+        asked = result.get("inputRequests") or {}
+        methods = sorted(
+            {str(each.get("method"))[:_METHOD] for each in asked.values() if isinstance(each, dict)}
+        )
+        wanted = ", ".join(methods[:_METHODS]) or "another try"
+        text = f"{server} wants input before it goes on ({wanted}), and this caller cannot be asked for any"
+        super().__init__(Code.UPSTREAM_ERROR, text, server=server)
+        self.result = result
+
+
+def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
+    """The JSON of a result, decoded.
+
+    Raises:
+        CallError: `protocol_error`: it is no object.
+        InputRequired: It is no result but questions (2026-07-28).
+    """
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _not_protocol(f"the result is not JSON ({error})", server) from None
+    if not isinstance(value, dict):
+        raise _not_protocol("the result is no object", server)
+    if value.get("resultType") == "input_required":
+        raise _questions(value, server)
+    return value
+
+
+def read_tool_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
+    """The result of a `tools/call`, decoded; of one that is too dense for that, its essentials.
+
+    Raises as `read_result` does.
+    """
+    if is_dense(raw) and (read := essentials(raw, server)) is not None:
+        return read
+    return read_result(raw, server=server)
+
+
+def read_resource_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
+    """The result of a `resources/read`, decoded; of one that is too dense for that, its essentials.
+
+    Raises as `read_result` does.
+    """
+    if is_dense(raw) and (read := essential_contents(raw, server)) is not None:
+        return read
+    return read_result(raw, server=server)
+
+
+def _questions(result: JSON, server: str) -> CallError:
+    """What to raise for a result that asks: InputRequired, unless it does not ask as the protocol has it."""
+    asked, state = result.get("inputRequests"), result.get("requestState")
+    if asked is not None and not isinstance(asked, dict):
+        return _not_protocol(f"`inputRequests` must be an object, got {kind_of(asked)}", server)
+    if state is not None and not isinstance(state, str):
+        return _not_protocol(f"`requestState` must be a string, got {kind_of(state)}", server)
+    return InputRequired(result, server)
+
+
+def shape_tool_result(
+    raw: JSON, *, toon: bool, toon_min_size: int, is_large: bool = False, server: str = ""
+) -> Shaped:
+    """Shape the raw result of a `tools/call`: `{content, structuredContent?, isError?, _meta?}`.
+
+    An upstream error passes through as it is. Otherwise a text block that is JSON becomes TOON where that
+    is smaller (with `toon`, from `toon_min_size` characters on), and `structured_content` is the upstream's
+    own, or else what the JSON text blocks hold: one value, or `{"result": [values]}` of several. Values
+    that are not objects stand under `result`, because older protocol revisions know objects only.
+
+    A result that `is_large` is not read: its text is passed on, JSON or not.
+
+    Raises CallError (`protocol_error`) where `content` is not a list of blocks.
+    """
+    blocks = _list_of_objects(raw.get("content", []), "content", server)
+    given = raw.get("structuredContent")
+    if not blocks and given is not None and not raw.get("isError"):
+        toon = toon and not is_large
+        shown, value = [_text_block_of(given, toon=toon, min_size=toon_min_size)], given
+    elif raw.get("isError") or is_large:
+        shown, value = blocks, given
+    else:
+        sources = [_json_of(block) for block in blocks]
+        min_size = toon_min_size if toon else None
+        shown = [_shortened(block, source, min_size) for block, source in zip(blocks, sources, strict=True)]
+        value = _value_of(sources) if given is None else given
+    return Shaped(
+        content=shown,
+        structured_content=_as_object(value),
+        is_error=bool(raw.get("isError")),
+        meta=raw.get("_meta"),
+    )
+
+
+def shape_resource(raw: JSON, *, uri: str, server: str = "") -> Shaped:
+    """Shape the raw result of a `resources/read` of `uri`: `{contents: [...], _meta?}`.
+
+    For the model: text as it came, an image or audio as a block of that type, other binary as an embedded
+    resource. For programs: `resource_value`, under `result` where it is no object.
+
+    Raises CallError (`protocol_error`) as `resource_value` does.
+    """
+    value = resource_value(raw, uri=uri, server=server)
+    blocks = [_resource_block(item, uri) for item in raw["contents"]]
+    return Shaped(
+        content=blocks or [{"type": "text", "text": f"The resource {uri} is empty: it has no contents."}],
+        structured_content=_as_object(value),
+        meta=raw.get("_meta"),
+    )
+
+
+def resource_value(raw: JSON, *, uri: str = "", server: str = "") -> str | JSON | list[str | JSON]:
+    """The plain value of a raw `resources/read` result.
+
+    One text: the string. One binary: `{uri, mime_type, blob}`, base64. Any other number: the list of such.
+    `uri` stands in where an item does not name its own; `mime_type` is `None` where the server gave none.
+
+    Raises CallError (`protocol_error`) for an item that has neither text nor a blob, and for a blob that is
+    not valid base64.
+    """
+    items = _list_of_objects(raw.get("contents"), "contents", server)
+    values = [_item_value(item, uri, server) for item in items]
+    return values[0] if len(values) == 1 else values
+
+
+def _list_of_objects(value: Any, field: str, server: str) -> list[JSON]:
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return value
+    raise _not_protocol(f"its result has no proper `{field}`: a list of objects is expected", server)
+
+
+def _not_protocol(problem: str, server: str) -> CallError:
+    named = f"The server {server!r}" if server else "The server"
+    return CallError(Code.PROTOCOL_ERROR, f"{named} does not keep to the protocol: {problem}.", server=server)
+
+
+def _json_of(block: JSON) -> JSONText | None:
+    """The JSON that a block holds as text, if it is a text block and does."""
+    text = block.get("text")
+    return read_json(text) if block.get("type") == "text" and isinstance(text, str) else None
+
+
+def _shortened(block: JSON, source: JSONText | None, min_size: int | None) -> JSON:
+    """The block with its text as TOON, or the block itself; `min_size` is `None` where TOON is off."""
+    if source is None or min_size is None:
+        return block
+    toon = source.shorten(min_size=min_size)
+    return block if toon is None else {**block, "text": toon}
+
+
+def _value_of(sources: list[JSONText | None]) -> Any:
+    values = [source.value for source in sources if source]
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else values
+
+
+def _as_object(value: Any) -> JSON | None:
+    return value if value is None or isinstance(value, dict) else {"result": value}
+
+
+def _text_block_of(value: Any, *, toon: bool, min_size: int) -> JSON:
+    """A text block that holds `value`, as compact JSON or as TOON, as any text block from an upstream."""
+    block = {"type": "text", "text": msgspec.json.encode(value).decode()}
+    return _shortened(block, _json_of(block), min_size) if toon else block
+
+
+def _item_value(item: JSON, uri: str, server: str) -> str | JSON:
+    text, blob = item.get("text"), item.get("blob")
+    if isinstance(text, str):
+        return text
+    named = item.get("uri", uri)
+    if not isinstance(blob, str):
+        raise _not_protocol(f"the resource {named} came with neither text nor a blob", server)
+    try:
+        base64.b64decode(blob, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _not_protocol(f"the blob of the resource {named} is not base64 ({error})", server) from error
+    return {"uri": named, "mime_type": item.get("mimeType"), "blob": blob}
+
+
+def _resource_block(item: JSON, uri: str) -> JSON:
+    """The content block for one item of a resource, already checked by `_item_value`."""
+    meta = {"_meta": item["_meta"]} if item.get("_meta") else {}
+    if isinstance(item.get("text"), str):
+        return {"type": "text", "text": item["text"], **meta}
+    mime_type = item.get("mimeType")
+    mime_type = mime_type if isinstance(mime_type, str) else ""
+    kind = _MEDIA.get(mime_type.partition("/")[0].lower())
+    if kind:
+        return {"type": kind, "data": item["blob"], "mimeType": mime_type, **meta}
+    return {"type": "resource", "resource": {"uri": uri, **item}}

@@ -1,0 +1,169 @@
+"""Annotations and constraints of one schema as a `Note`: what its type cannot say.
+
+Pure; called by the walker once a schema. Knows the keywords and the family of types each one applies to. A
+value of the wrong kind is shown as it is: this is for reading, the validator does the checking.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from mcpx.rendering.typescript.literal import cut, key, literal, pattern
+from mcpx.rendering.typescript.types import Note
+from mcpx.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+
+_SAFE_INTEGER: Final = 2**53 - 1  # generators write this bound for "any integer"
+_LONGEST_WORD: Final = 200  # characters of a format or a media type
+_LOOKED_AT: Final = 4096  # characters of a description
+_FLAGS: Final = {
+    "deprecated": "deprecated",
+    "readOnly": "read-only",
+    "writeOnly": "write-only",
+    "nullable": "nullable",
+}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a schema stands. `name` is its property or definition; `required` whether it has to be there.
+
+    `max_words` is the longest description, in characters. `said` is what the reader has been told already. At
+    the root, a title is only the tool's name again.
+    """
+
+    max_words: int
+    name: str = ""
+    required: bool = False
+    is_root: bool = False
+    said: str | None = None
+
+
+def note(schema: Json, types: frozenset[str], place: Place) -> Note:
+    """The comment of one schema. `types` are those it may have; empty means that they are not known here."""
+    words = _words(schema, place)
+    facts = [
+        fact for family, give in _FAMILIES.items() if not types or family & types for fact in give(schema)
+    ]
+    return Note((words,) if words else (), ()).then(
+        Note((), (*_general(schema), *facts, *_values(schema, place)))
+    )
+
+
+def _words(schema: Json, place: Place) -> str:
+    """The description, or else the title; nothing where it only repeats the name or what is said already."""
+    known = {_bare(place.name), _bare(place.said or "")}
+    for word in ("description",) if place.is_root else ("description", "title"):
+        said = schema.get(word)
+        text = one_line(said[: max(_LOOKED_AT, 8 * place.max_words)]) if isinstance(said, str) else ""
+        if text and _bare(text) not in known:
+            return cut(text, place.max_words) if place.max_words else ""
+    return ""
+
+
+def _bare(text: str) -> str:
+    """Letters and digits alone, to compare `repo_path` with `Repo Path`; without any, the text itself."""
+    return re.sub(r"[\W_]", "", text).casefold() or text
+
+
+def _general(schema: Json) -> Iterator[str]:
+    """Facts of any type, in words of their own."""
+    yield from (word for flag, word in _FLAGS.items() if schema.get(flag) is True)
+    if isinstance(form := schema.get("format"), str) and form:
+        yield one_line(form, _LONGEST_WORD)
+
+
+def _values(schema: Json, place: Place) -> Iterator[str]:
+    """The default and the examples. A null default is what leaving an optional property out means anyway."""
+    if "default" in schema and (schema["default"] is not None or place.required):
+        yield f"default {literal(schema['default'])}"
+    examples = schema.get("examples")
+    if isinstance(examples, list) and examples and place.max_words:
+        yield f"e.g. {cut(', '.join(map(literal, examples)), place.max_words)}"
+    elif "example" in schema and place.max_words:
+        yield f"e.g. {cut(literal(schema['example']), place.max_words)}"
+
+
+def _numbers(schema: Json) -> Iterator[str]:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if above is True:  # draft 4: a flag on the bound
+        above, low = low, None
+    if below is True:
+        below, high = high, None
+    low, high = (None if low == -_SAFE_INTEGER else low), (None if high == _SAFE_INTEGER else high)
+    above, below = (edge if _given(edge) else None for edge in (above, below))
+    if above is not None:
+        yield f">{literal(above)}"
+    yield from _range(low, high, "")
+    if below is not None:
+        yield f"<{literal(below)}"
+    if "multipleOf" in schema:
+        yield f"multiple of {literal(schema['multipleOf'])}"
+
+
+def _strings(schema: Json) -> Iterator[str]:
+    yield from _range(schema.get("minLength"), schema.get("maxLength"), " chars")
+    for word in ("contentEncoding", "contentMediaType"):
+        if isinstance(text := schema.get(word), str) and text:
+            yield one_line(text, _LONGEST_WORD)
+    if isinstance(text := schema.get("pattern"), str) and text:
+        yield f"pattern {pattern(text)}"
+
+
+def _arrays(schema: Json) -> Iterator[str]:
+    first = schema.get("prefixItems", schema.get("items"))
+    low, high = schema.get("minItems"), schema.get("maxItems")
+    if not (isinstance(first, list) and low == high == len(first)):  # else the tuple shows it
+        yield from _range(low, high, " items")
+    if schema.get("uniqueItems") is True:
+        yield "unique"
+
+
+def _objects(schema: Json) -> Iterator[str]:
+    yield from _range(schema.get("minProperties"), schema.get("maxProperties"), " keys")
+    for word in ("dependentRequired", "dependencies"):
+        wanted = schema.get(word)
+        for name, needs in wanted.items() if isinstance(wanted, dict) else ():
+            if isinstance(needs, list) and needs:
+                yield f"{key(name)} needs {'+'.join(_name(need) for need in needs)}"
+
+
+def alternatives(word: str, names: list[list[Any]]) -> str:
+    """`at least one of: a | b+c`, for an anyOf or oneOf of nothing but `required` lists."""
+    head = "exactly one of" if word == "oneOf" else "at least one of"
+    return f"{head}: {' | '.join('+'.join(map(_name, group)) for group in names)}"
+
+
+def _name(name: Any) -> str:
+    return key(name) if isinstance(name, str) else literal(name)
+
+
+def _given(edge: Any) -> bool:
+    return edge is not None and not isinstance(edge, bool)
+
+
+def _range(low: Any, high: Any, unit: str) -> Iterator[str]:
+    """`1..5 items`, `>=1 items`, `<=5 items`, `5 items`; a count of at least 0 says nothing."""
+    low = None if unit and low == 0 else low
+    if _given(low) and _given(high):
+        exact = unit and low == high
+        yield f"{literal(low)}{unit}" if exact else f"{literal(low)}..{literal(high)}{unit}"
+    elif _given(low):
+        yield f">={literal(low)}{unit}"
+    elif _given(high):
+        yield f"<={literal(high)}{unit}"
+
+
+_FAMILIES: Final = {
+    frozenset({"integer", "number"}): _numbers,
+    frozenset({"string"}): _strings,
+    frozenset({"array"}): _arrays,
+    frozenset({"object"}): _objects,
+}

@@ -1,0 +1,214 @@
+"""What exceptions from the SDK and the system mean: one pure translation, at the boundary.
+
+Failures arrive wrapped in exception groups, so the leaves are walked. `cause_of` says why an incarnation
+ended and whether trying again can help; `call_error` says what a caller is told. Nothing here matches on
+error texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import httpx2
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
+from mcpx.errors import CallError, Code
+from mcpx.observe.contained import contain
+from mcpx.text import paragraphs
+from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
+from mcpx.upstream.transport.last_words import shortened
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from supervisors import Cause
+
+CLOSED: Final = "Connection closed"  # in the SDK's words
+PERMISSION_STATUSES = frozenset({401, 403})
+_NO_SECRETS = Redactor()
+CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
+
+
+class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
+    """The connection ended by itself. `stderr` is the tail of what the server said last."""
+
+    def __init__(self, reason: str, stderr: str = "", *, curable: bool = True) -> None:
+        super().__init__(reason)
+        self.stderr = stderr
+        self.curable = curable
+
+
+class NoAnswer(Exception):  # noqa: N818 - a condition
+    """The server did not finish its handshake and first listing in time."""
+
+
+class BadListing(Exception):  # noqa: N818 - a condition
+    """The server's lists cannot be used."""
+
+
+class Unwell(Exception):  # noqa: N818 - a condition
+    """The server is there, but does not answer MCP."""
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside nested groups, outermost first."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def cause_of(error: Exception, config: ServerConfig) -> Cause:
+    """Why an incarnation of this server ended: a bounded and clean text without its configured secrets.
+
+    Never raises: the supervisor of all servers asks.
+    """
+    try:
+        cause = _explained(error, config)
+        text = shortened(redactor_of(config)(cause.text), CAUSE_LEN)
+        return replace(cause, text=paragraphs(text))  # it may quote the server
+    except Exception as odd:  # noqa: BLE001 - what a server made the SDK raise may be as odd as the server
+        contain(odd, "cause", server=config.name)
+        return Cause(type(error).__name__, error=error)
+
+
+def _explained(error: Exception, config: ServerConfig) -> Cause:
+    found = list(leaves(error))
+    for explain in (_lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
+        for leaf in found:
+            if (cause := explain(leaf, config)) is not None:
+                return cause
+    leaf = found[0]
+    return Cause(f"{type(leaf).__name__}: {leaf}", error=error)
+
+
+def _lost(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+    if not isinstance(leaf, ConnectionLost):
+        return None
+    text = f"{leaf}; its last words: {leaf.stderr}" if leaf.stderr else str(leaf)
+    return Cause(text, curable=leaf.curable, error=leaf)
+
+
+def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    if not isinstance(leaf, OSError) or not isinstance(config.transport, Stdio):
+        return None
+    command, cwd = config.transport.command, config.transport.cwd
+    if cwd is not None and leaf.filename == cwd:
+        return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", curable=False, error=leaf)
+    if isinstance(leaf, FileNotFoundError):
+        return Cause(f"command not found: {command}", curable=False, error=leaf)
+    if isinstance(leaf, PermissionError):
+        return Cause(f"no permission to run {command}", curable=False, error=leaf)
+    if leaf.strerror:
+        return Cause(f"cannot run {command}: {leaf.strerror}", error=leaf)
+    return None
+
+
+def _unreachable(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+    if isinstance(leaf, httpx2.HTTPStatusError):
+        status = leaf.response.status_code
+        return Cause(
+            f"the server answers HTTP {status}", curable=status not in PERMISSION_STATUSES, error=leaf
+        )
+    if isinstance(leaf, httpx2.TimeoutException):
+        return Cause("the server does not answer the connection", error=leaf)
+    if isinstance(leaf, httpx2.HTTPError):
+        return Cause(f"the server cannot be reached: {leaf or type(leaf).__name__}", error=leaf)
+    return None
+
+
+def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    if isinstance(leaf, NoAnswer):
+        seconds = config.limits.connect_timeout
+        text = f"no answer to the handshake within {seconds:g} s"
+        return Cause(f"{text}; its last words: {leaf}" if str(leaf) else text, error=leaf)
+    unusable = isinstance(leaf, BadListing | Unreadable | ResponseTooLarge)
+    return Cause(str(leaf), error=leaf) if unusable else None
+
+
+def _refused(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+    if not isinstance(leaf, MCPError):
+        return None
+    if leaf.code == CONNECTION_CLOSED and leaf.message == CLOSED:  # many servers use that code for anything
+        return Cause("the connection was closed during the handshake", error=leaf)
+    return Cause(f"the server refused the session: {leaf.message} ({leaf.code})", error=leaf)
+
+
+def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+    if isinstance(leaf, ValidationError):
+        problem = leaf.errors(include_url=False, include_input=False)[0]
+        at = ".".join(str(part) for part in problem["loc"])
+        return Cause(f"the server's answer is not MCP: {at}: {problem['msg']}", error=leaf)
+    return None
+
+
+def call_error(
+    error: Exception, *, server: str, tool: str | None, redact: Redactor = _NO_SECRETS
+) -> CallError:
+    """What the caller of a call that raised `error` is told. A lost connection is told by `died`.
+
+    The server's own error passes unaltered, but for the secrets that `redact` finds in it.
+    """
+    if isinstance(error, CallError):
+        return error
+    if isinstance(error, MCPError):
+        text = redact(error.message)
+        said = {"code": error.code, "message": text}
+        details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
+        return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
+    if isinstance(error, NotCarriedOut):
+        cause = paragraphs(str(error))
+        text = f"{server} did not take the call ({cause}); it was not run"
+        why = {"cause": cause}
+        return CallError(Code.SERVER_UNAVAILABLE, text, server=server, tool=tool, details=why)
+    if isinstance(error, Dropped):
+        return died(str(error), "", server=server, tool=tool)
+    if isinstance(error, Refused):
+        return _refused_by_status(error, server=server, tool=tool)
+    if isinstance(error, ResponseTooLarge | Unreadable):
+        code = Code.RESPONSE_TOO_LARGE if isinstance(error, ResponseTooLarge) else Code.PROTOCOL_ERROR
+        text = f"{server}: {redact(str(error))}; it may have taken effect"
+        return CallError(code, text, server=server, tool=tool)
+    if isinstance(error, ValidationError):
+        not_mcp = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
+        text = paragraphs(not_mcp.text if not_mcp else str(error))
+        return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
+    text = paragraphs(shortened(redact(f"{server}: {type(error).__name__}: {error}"), CAUSE_LEN))
+    return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
+
+
+def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> CallError:
+    """An HTTP status in place of an answer.
+
+    A 429 says that the request was not run. Any other status may come from a proxy that had passed it on:
+    so it is told as the server's own failure.
+    """
+    said = paragraphs(str(error))
+    details: dict[str, Any] = {"http_status": error.status}
+    if error.retry_after_s is not None:
+        details["retry_after_s"] = error.retry_after_s
+    if error.status == httpx2.codes.TOO_MANY_REQUESTS:
+        text = f"{server} is overloaded ({said}); the call was not run, try again later"
+        return CallError(Code.OVERLOADED, text, server=server, tool=tool, details=details)
+    return CallError(Code.UPSTREAM_ERROR, f"{server}: {said}", server=server, tool=tool, details=details)
+
+
+def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
+    """What it means that a probe failed in this way: the session is over, or the server is unwell."""
+    if isinstance(failure, Refused) and httpx2.codes.is_client_error(failure.status):
+        passing = failure.status == httpx2.codes.TOO_MANY_REQUESTS
+        return Unwell(str(failure)) if passing else ConnectionLost(str(failure))
+    return Unwell(str(failure))
+
+
+def died(reason: str, stderr: str, *, server: str, tool: str | None) -> CallError:
+    """The connection was lost with the call in flight: the action may have happened."""
+    reason, stderr = paragraphs(reason), paragraphs(stderr)
+    text = f"{server} was lost while the call was running ({reason}); it may or may not have taken effect"
+    if stderr:
+        text += f". Its last words:\n{stderr}"
+    details = {"cause": reason} | ({"stderr": stderr} if stderr else {})
+    return CallError(Code.SERVER_DIED, text, server=server, tool=tool, details=details)

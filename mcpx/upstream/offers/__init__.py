@@ -1,0 +1,1 @@
+"""What one server offers: listing it, describing it, and following its changes."""

@@ -1,0 +1,1 @@
+"""The SDK's client session with one server, and what goes out on it."""

@@ -1,0 +1,245 @@
+"""A child process that speaks on its standard streams: started, watched, and seen off.
+
+Owns the process, its group, its mark and the last lines of its standard error. Death is pushed: `exited` is
+set as soon as the kernel says so (a pidfd on Linux), whether or not anybody reads or writes. `stop` leaves
+nothing of the process group behind, and takes a bounded time: less than the two seconds that clients commonly
+give MCPX itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+from mcp.client.stdio import get_default_environment
+from mcp.os.posix.utilities import terminate_posix_process_tree
+
+from mcpx.config import Stdio
+from mcpx.daemon.environment import CHILD_MARK
+from mcpx.upstream.transport.descriptors import restore_for
+from mcpx.upstream.transport.last_words import LastWords
+from mcpx.wire.channel import Channel
+
+if TYPE_CHECKING:
+    from anyio.abc import Process
+
+STDERR_CHUNK: Final = 65536  # bytes
+LEAVE_AFTER_EOF_S: Final = 1.0  # a server that behaves ends when its standard input does
+LEAVE_AFTER_TERM_S: Final = 0.7
+REAP_S: Final = 2.0  # until a kill has been seen; only an unkillable process outlasts it
+STAT_SIZE: Final = 2048  # bytes: more than a line of /proc/PID/stat can have
+PENDING: Final = 28  # field 31 of it, counted from the third
+MARK_BYTES: Final = 16  # random: nobody else's process has it by chance
+WATCH_POLL_S: Final = 0.05  # where the kernel has no pidfd
+
+
+class ChildProcess:
+    """One running child. Made by `running`; its standard output and input are `channel`."""
+
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        on_stderr: Callable[[bytes], None],
+        redact: Callable[[str], str],
+        mark: str,
+    ) -> None:
+        assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
+        self._popen = popen
+        self._loop = asyncio.get_running_loop()
+        self.pid: int = popen.pid
+        self.mark = mark
+        """What it was started with as `MCPX_CHILD`, and what its descendants inherit."""
+        self.exited = anyio.Event()
+        self.last_words = LastWords(redact)
+        self._on_stderr = on_stderr
+        for stream in (popen.stdin, popen.stdout, popen.stderr):
+            os.set_blocking(stream.fileno(), False)
+        self.channel = Channel(popen.stdout.fileno(), popen.stdin.fileno())
+        self._loop.add_reader(popen.stderr.fileno(), self._read_stderr)
+        self._statfd = _open_stat(self.pid)
+        self._pidfd = _open_pidfd(self.pid)
+        if self._pidfd is None:
+            self._loop.call_soon(self._poll)
+        else:
+            self._loop.add_reader(self._pidfd, self._collect)
+
+    # --- what it is doing
+
+    @property
+    def returncode(self) -> int | None:
+        """As in `subprocess`: negative for a signal, None while it runs."""
+        return self._popen.poll()
+
+    def alive(self) -> bool:
+        """Whether the kernel says that it runs, which may be before anybody was told that it does not."""
+        if self._popen.returncode is not None:
+            return False
+        # looks without collecting, for that is `_collect`'s
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def stopped(self) -> bool:
+        """Whether a signal has stopped it (proc(5), state T); False where the system does not tell.
+
+        One that a debugger has stopped (state t) is not meant: somebody is looking at it.
+        """
+        return self._stat()[:1] == [b"T"]
+
+    def doomed(self) -> bool:
+        """Whether a fatal signal waits for it; False where the system does not tell. A few microseconds.
+
+        For an instant it still lives, and a read that it is blocked in still takes what is written. Whatever
+        the signal was, the kernel has marked every thread with SIGKILL (proc(5), the pending signals).
+        """
+        fields = self._stat()
+        return len(fields) > PENDING and bool(int(fields[PENDING]) & 1 << signal.SIGKILL - 1)
+
+    def _stat(self) -> list[bytes]:
+        """The fields of proc(5) from the third on; empty where there are none."""
+        if self._statfd is None:
+            return []
+        try:
+            return os.pread(self._statfd, STAT_SIZE, 0).rpartition(b") ")[2].split(b" ", PENDING + 1)
+        except OSError:  # it is gone, or was seen off
+            return []
+
+    def _collect(self) -> None:
+        if self._popen.poll() is None:
+            return
+        self._unwatch()
+        self._read_stderr()  # its last words count
+        self.exited.set()
+
+    def _poll(self) -> None:
+        self._collect()
+        if not self.exited.is_set():
+            self._loop.call_later(WATCH_POLL_S, self._poll)
+
+    def _unwatch(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def describe_exit(self) -> str:
+        """`exited with code 3`, `was killed by SIGKILL`, or that it closed its output and still runs."""
+        code = self._popen.returncode
+        if code is None:
+            return "closed its standard output"
+        if code < 0:
+            with suppress(ValueError):
+                return f"was killed by {signal.Signals(-code).name}"
+            return f"was killed by signal {-code}"
+        return f"exited with code {code}"
+
+    # --- what it says
+
+    def _read_stderr(self) -> None:
+        """Keep the last lines, and pass whole ones on; a child that floods costs no more than the reading."""
+        stream = self._popen.stderr
+        if stream is None or stream.closed:
+            return
+        try:
+            data = os.read(stream.fileno(), STDERR_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(stream.fileno())
+        if said := self.last_words.feed(data) if data else self.last_words.finish():
+            self._on_stderr(said)
+
+    # --- its end
+
+    def kill(self) -> None:
+        """SIGKILL to the group: for a child that would not notice anything milder."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """End it: close its input, wait, TERM to the group, KILL. Nothing of the group is left."""
+        self.channel.on_data = _throw_away  # a child that flushes can leave
+        self.channel.flush()
+        self.channel.release_writer()
+        self._close(self._popen.stdin)
+        with anyio.move_on_after(LEAVE_AFTER_EOF_S):
+            await self.exited.wait()
+        # also where the child itself has left: it may have left others behind. The SDK asks only for the
+        # pid and the return code of what it takes for an anyio process.
+        await terminate_posix_process_tree(cast("Process", self), LEAVE_AFTER_TERM_S)
+        with anyio.move_on_after(REAP_S):
+            await self.exited.wait()
+        self._unwatch()
+        if self._statfd is not None:
+            os.close(self._statfd)
+            self._statfd = None
+        self.channel.close()
+        if said := self.last_words.finish():  # a grandchild may hold the pipe open
+            self._on_stderr(said)
+        if self._popen.stderr is not None and not self._popen.stderr.closed:
+            self._loop.remove_reader(self._popen.stderr.fileno())
+        self._close(self._popen.stdout)
+        self._close(self._popen.stderr)
+
+    @staticmethod
+    def _close(stream: object) -> None:
+        with suppress(OSError):
+            stream.close()  # type: ignore[attr-defined]  # one of Popen's three
+
+
+def _open_pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # not Linux
+        return None
+
+
+def _open_stat(pid: int) -> int | None:
+    try:
+        return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # not Linux
+        return None
+
+
+def _throw_away(_data: bytes) -> None:
+    return None
+
+
+@asynccontextmanager
+async def running(
+    stdio: Stdio, on_stderr: Callable[[bytes], None], redact: Callable[[str], str] = str
+) -> AsyncIterator[ChildProcess]:
+    """Run the command in a process group of its own; at exit it is stopped, whatever happens.
+
+    `on_stderr` is given whole lines. `redact` takes secrets out of the last ones, which go into errors.
+
+    It inherits the SDK's short list of harmless variables and what is configured, never the whole
+    environment of this process; and a random mark, by which a MCPX that comes later knows it for ours.
+
+    Raises:
+        OSError: It cannot be started (not found, no permission, no such folder).
+    """
+    mark = os.urandom(MARK_BYTES).hex()
+    popen = subprocess.Popen(  # noqa: ASYNC220 - as asyncio itself does it: vfork, a millisecond
+        [stdio.command, *stdio.args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=get_default_environment() | stdio.env | {CHILD_MARK: mark},
+        cwd=stdio.cwd,
+        start_new_session=True,
+    )
+    restore_for(popen.pid)
+    child = ChildProcess(popen, on_stderr, redact, mark)  # no await up to here: else it could be lost
+    try:
+        yield child
+    finally:
+        with anyio.CancelScope(shield=True):  # bounded: every wait in stop() is
+            await child.stop()
