@@ -138,7 +138,6 @@ def test_tables_without_a_region_are_refused(names):
         inserted(names, "one\n\ntwo\n")
 
 
-@pytest.mark.skipif(not (pages.ROOT / "mcpx" / "core").exists(), reason="the packages are about to be moved")
 def test_the_packages_are_those_of_the_source():
     folders = {f"`{path.parent.name}/`" for path in (pages.ROOT / "mcpx").glob("*/__init__.py")}
     rows = pages.table(DOCS / "architecture.md", "folder in `mcpx/`", "holds")

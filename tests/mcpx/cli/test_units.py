@@ -10,11 +10,10 @@ import plistlib
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
-from mcpx.cli.service import COMMANDS
+from mcpx.cli.daemon import daemon
 from mcpx.daemon.service import UnitError, install, service, uninstall
 from tests.mcpx.cli.unit_reading import unquoted, values
 
@@ -169,33 +168,25 @@ def test_another_system_is_told_what_to_do(linux):
 # --- the commands
 
 
-@pytest.fixture
-def group():
-    made = click.Group("daemon")
-    for command in COMMANDS:
-        made.add_command(command)
-    return made
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="its service manager is systemd's")
-def test_the_commands_print_what_was_done(linux, group, monkeypatch):
+def test_the_commands_print_what_was_done(linux, monkeypatch):
     home, given = linux
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     for name, value in home.environ.items():
         monkeypatch.setenv(name, value)
     home.config.write_text('{"mcpServers": {"x": {"command": "x"}}}')
-    done = CliRunner().invoke(group, ["install", "--config", str(home.config)], catch_exceptions=False)
+    done = CliRunner().invoke(daemon, ["install", "--config", str(home.config)], catch_exceptions=False)
     file = service(**given).file
     assert done.output.splitlines()[0] == f"wrote {file}"
-    done = CliRunner().invoke(group, ["uninstall"], catch_exceptions=False)
+    done = CliRunner().invoke(daemon, ["uninstall"], catch_exceptions=False)
     assert f"removed {file}" in done.output
 
 
-def test_a_configuration_that_cannot_be_used_is_not_installed(linux, group, monkeypatch):
+def test_a_configuration_that_cannot_be_used_is_not_installed(linux, monkeypatch):
     home, given = linux
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     for name, value in home.environ.items():
         monkeypatch.setenv(name, value)
-    done = CliRunner().invoke(group, ["install", "--config", str(home.config)])
+    done = CliRunner().invoke(daemon, ["install", "--config", str(home.config)])
     assert "no such file" in str(done.exception)
     assert not service(**given).file.exists()
