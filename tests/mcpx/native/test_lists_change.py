@@ -28,7 +28,7 @@ async def all_announced(mcpx, *heards: Heard) -> None:
     announced = anyio.Event()
 
     def look(event: object) -> None:
-        if isinstance(event, ToolsListChanged) and mcpx.core.hub.registry.get_tool("a", "last"):
+        if isinstance(event, ToolsListChanged) and mcpx.hub.registry.get_tool("a", "last"):
             announced.set()
 
     unsubscribe = mcpx.clients.bus.subscribe(look)

@@ -107,7 +107,7 @@ async def test_a_server_that_is_away(ears, mode, tmp_path):
     server["args"] = ["-c", f"{once}; os.execv({sys.executable!r}, {command!r})"]
     async with behind(config_of({"a": server}, queue_timeout=0.2)) as mcpx, mcpx.client(mode) as client:
         before = await client.list_resources()
-        os.kill(mcpx.core.hub.upstreams["a"].pid, signal.SIGKILL)
+        os.kill(mcpx.hub.upstreams["a"].pid, signal.SIGKILL)
         await mcpx.watch.becomes(State.PARKED, "a")
         after = await client.list_resources()
         assert len(before.resources) == 2

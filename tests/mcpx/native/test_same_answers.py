@@ -67,7 +67,7 @@ async def pair(era, mode, ears):
     ):
         assert (ours.protocol_version in MODERN_PROTOCOL_VERSIONS) is (mode == "modern")
         assert theirs.protocol_version == ours.protocol_version
-        upstream = mcpx.core.hub.upstreams[SERVER].catalogue.protocol_version
+        upstream = mcpx.hub.upstreams[SERVER].catalogue.protocol_version
         assert (upstream in MODERN_PROTOCOL_VERSIONS) is (era == "both")
         yield theirs, ours
 

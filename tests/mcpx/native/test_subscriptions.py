@@ -37,7 +37,7 @@ async def touch(mcpx, uri: str, text: str) -> None:
 
 async def digests_known(mcpx, *uris: str) -> None:
     """Wait until MCPX knows what these resources hold now."""
-    subscriptions = mcpx.core.hub.upstreams["a"].subscriptions
+    subscriptions = mcpx.hub.upstreams["a"].subscriptions
     with anyio.fail_after(scripted.PATIENCE_S):
         while not all(
             (topic := subscriptions._topics.get(uri)) and topic.digest is not None and not topic.stale
@@ -48,7 +48,7 @@ async def digests_known(mcpx, *uris: str) -> None:
 
 
 async def reconnect(mcpx) -> None:
-    os.kill(mcpx.core.hub.upstreams["a"].pid, signal.SIGKILL)
+    os.kill(mcpx.hub.upstreams["a"].pid, signal.SIGKILL)
     await mcpx.watch.leaves(State.READY, "a")
     await mcpx.watch.becomes(State.READY, "a")
 
@@ -89,7 +89,7 @@ async def test_many_subscribers_are_one_subscription_that_goes_with_the_last(mcp
     await ears.hear("unsubscribed", uris=["note:///full"])
     assert len(ears.of("subscribed")) == 1
     assert len(mcpx.clients.subscribers) == 0
-    assert mcpx.core.hub.upstreams["a"].subscriptions.uris == []
+    assert mcpx.hub.upstreams["a"].subscriptions.uris == []
 
 
 async def test_unsubscribing_ends_it(mcpx, ears):
@@ -101,7 +101,7 @@ async def test_unsubscribing_ends_it(mcpx, ears):
         await touch(mcpx, "note:///other", "new")
         await heard.hear(OTHER)
         assert heard.events == [OTHER]
-        assert mcpx.core.hub.upstreams["a"].subscriptions.uris == ["note:///other"]
+        assert mcpx.hub.upstreams["a"].subscriptions.uris == ["note:///other"]
 
 
 async def test_subscribing_twice_is_one_subscription(mcpx, ears):
@@ -174,7 +174,7 @@ async def test_a_storm_of_updates_is_passed_on_and_is_no_storm_of_reads(mcpx, ea
 
 async def test_subscriptions_outlive_a_change_of_the_servers_configuration(mcpx, ears, mode):
     """The clients need not know."""
-    hub = mcpx.core.hub
+    hub = mcpx.hub
     async with listening(mcpx, mode, FULL) as heard:
         await digests_known(mcpx, "note:///full")
         old, opened = hub.upstreams["a"], len(ears.of("subscribed"))
@@ -226,7 +226,7 @@ async def test_what_the_server_refuses_is_refused_with_its_own_words(ears):
         error = caught.value.error
         assert (error.code, error.message) == (-31001, "not for you")
         assert error.data == {"uri": "mcpx://a/note:///secret"}
-        assert mcpx.core.hub.upstreams["a"].subscriptions.uris == []
+        assert mcpx.hub.upstreams["a"].subscriptions.uris == []
 
 
 async def test_a_server_without_subscriptions_says_so(mode):

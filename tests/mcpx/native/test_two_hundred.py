@@ -113,7 +113,7 @@ async def test_two_hundred_subscribers_are_one_subscription_upstream(era, ears):
             await ears.hear("unsubscribed", uris=["note:///full"])
         assert len(ears.of("subscribed")) == 1
         assert len(mcpx.clients.subscribers) == 0
-        assert mcpx.core.hub.upstreams["a"].subscriptions.uris == []
+        assert mcpx.hub.upstreams["a"].subscriptions.uris == []
         await touch(mcpx, "nobody listens")
 
 
@@ -131,7 +131,7 @@ class Deaf:
 
 async def test_a_client_that_takes_nothing_holds_up_nobody(ears):
     async with behind(config_of({"a": entry("both", ears)})) as mcpx, mcpx.door() as end:
-        upstream, deaf, other = mcpx.core.hub.upstreams["a"], Deaf(), Line(end)
+        upstream, deaf, other = mcpx.hub.upstreams["a"], Deaf(), Line(end)
         await mcpx.clients.subscribers.subscribe(deaf, Target(upstream, "note:///full", URI, str))
         with anyio.fail_after(PATIENCE_S):
             await other.subscribe("handshake")

@@ -31,7 +31,7 @@ async def test_five_thousand_resources_are_read_whole_and_listed_in_pages(ears, 
     config = config_of({"a": many(ears, 5000, 100, auto_describe=False)})
     async with behind(config) as mcpx, mcpx.client(mode) as client:
         assert len(ears.of("listed")) == 50
-        assert len(mcpx.core.hub.registry.list_resources("a")) == 5000
+        assert len(mcpx.hub.registry.list_resources("a")) == 5000
         uris, cursor, pages = [], None, 0
         while True:
             page = await client.list_resources(cursor=cursor)
@@ -49,7 +49,7 @@ async def test_a_list_of_resources_that_never_ends_is_stopped_and_says_so(ears):
     async with behind(config_of({"a": many(ears, 0, 1, "endless")})) as mcpx:
         assert mcpx.watch.state("a") is State.READY
         assert await mcpx.watch.text("hi", server="a") == "hi"
-        (left_out,) = mcpx.core.hub.upstreams["a"].info().left_out
+        (left_out,) = mcpx.hub.upstreams["a"].info().left_out
         assert left_out.kind == "resources/list"
         reason = f"the server's list of resources does not end: stopped after {PAGE_CAP} pages"
         assert left_out.reason == reason
@@ -67,7 +67,7 @@ async def test_five_hundred_descriptions_cost_nobody_anything(ears):
         assert len(ears.of("read")) < 500
 
         def described() -> bool:
-            listed = mcpx.core.hub.registry.list_resources("a")
+            listed = mcpx.hub.registry.list_resources("a")
             return all(item.description == f'begins: "text of {item.uri}"' for item in listed)
 
         await mcpx.watch.until(described)
@@ -77,10 +77,10 @@ async def test_five_hundred_descriptions_cost_nobody_anything(ears):
         assert sorted(reads) == sorted(f"doc:///{n}" for n in range(500))
         assert max(event["under_way"] for event in ears.of("read")) <= AT_A_TIME
 
-        listings = mcpx.core.hub.upstreams["a"].counters.listings
+        listings = mcpx.hub.upstreams["a"].counters.listings
         await mcpx.watch.text("again", server="a")
         await ears.hear("listed", start=400, count=listings + 1)
-        os.kill(mcpx.core.hub.upstreams["a"].pid, signal.SIGKILL)
+        os.kill(mcpx.hub.upstreams["a"].pid, signal.SIGKILL)
         await mcpx.watch.leaves(State.READY, "a")
         await mcpx.watch.becomes(State.READY, "a")
         assert described()
