@@ -20,7 +20,7 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
 from mcpx.core.router import Exec, Read
-from mcpx.errors import CallError, shortened_name
+from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path as slow_lane
 from mcpx.gateway.clients.handles import client_of
 from mcpx.gateway.clients.identity import connection_of
@@ -30,7 +30,7 @@ from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
 from mcpx.rendering.results import Shaped, read_resource_result, shape_resource
 from mcpx.rendering.suggest import nearest
-from mcpx.text import shown_name
+from mcpx.text import cut, shown_name
 from mcpx.upstream.context import Client
 from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
@@ -175,6 +175,6 @@ def _unknown(name: str) -> str:
     near = nearest(name, tools.NAMES)
     hint = f"; did you mean {near[0]}?" if near else ""
     return (
-        f"Unknown tool: {shown_name(shortened_name(name))}{hint} MCPX has inspect, exec and resources; "
+        f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} MCPX has inspect, exec and resources; "
         "a server's own tools are run with exec(server_name, tool_name, arguments)"
     )

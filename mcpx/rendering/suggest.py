@@ -17,7 +17,7 @@ from os.path import commonprefix
 from typing import Any, Final
 
 from mcpx.catalog.model import ServerInfo
-from mcpx.errors import URI_LEN, CallError, Code, shortened_name
+from mcpx.errors import URI_LEN, CallError, Code
 from mcpx.text import cut, one_line, quoted, shown_name, shown_uri
 
 Shown = Callable[[str], str]
@@ -149,7 +149,7 @@ def unknown_resource(server: ServerInfo, uri: str, problem: str = "") -> CallErr
         _standing(server, "resources"),
         _available("Resources", known, shown_uri),
     ]
-    details = {**_details(near, known), "uri": shortened_name(uri, URI_LEN)}
+    details = {**_details(near, known), "uri": cut(uri, URI_LEN)}
     return CallError(Code.UNKNOWN_RESOURCE, _joined(sentences), server=server.name, details=details)
 
 

@@ -14,7 +14,8 @@ from mcp import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpx.errors import URI_LEN, CallError, Code, shortened_name
+from mcpx.errors import URI_LEN, CallError, Code
+from mcpx.text import cut
 
 RESOURCE_NOT_FOUND: Final = -32002  # retired by the 2026-07-28 revision, whose word for it is INVALID_PARAMS
 _UNKNOWN: Final = frozenset({Code.UNKNOWN_SERVER, Code.UNKNOWN_RESOURCE})
@@ -22,7 +23,7 @@ _UNKNOWN: Final = frozenset({Code.UNKNOWN_SERVER, Code.UNKNOWN_RESOURCE})
 
 def no_such_resource(uri: str, problem: str, *, version: str, **details: Any) -> MCPError:
     """The error for a URI that names nothing here."""
-    return MCPError(_not_found(version), problem, {"uri": shortened_name(uri, URI_LEN), **details})
+    return MCPError(_not_found(version), problem, {"uri": cut(uri, URI_LEN), **details})
 
 
 def about_resource(error: CallError, *, uri: str, own: str, version: str) -> MCPError:
@@ -33,7 +34,7 @@ def about_resource(error: CallError, *, uri: str, own: str, version: str) -> MCP
         return MCPError(code, upstream["message"], _named(upstream.get("data"), uri, own))
     if error.code in _UNKNOWN:
         return no_such_resource(uri, str(error), version=version, **_without_uri(error.details))
-    return MCPError(INTERNAL_ERROR, str(error), {"uri": shortened_name(uri, URI_LEN), **_told(error)})
+    return MCPError(INTERNAL_ERROR, str(error), {"uri": cut(uri, URI_LEN), **_told(error)})
 
 
 def about_prompt(error: CallError) -> MCPError:
