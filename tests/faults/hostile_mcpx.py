@@ -165,6 +165,12 @@ class Mcpx:
         """Whether the process is there."""
         return self._process.poll() is None
 
+    def has_ended(self, within_s: float) -> bool:
+        """Whether the process ends within `within_s`, whose sockets close a little earlier."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(within_s)
+        return not self.runs()
+
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._process.poll()
