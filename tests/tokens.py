@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 LIVE = Path(__file__).parent / "live"
-CORPUS = Path(__file__).parents[2] / "shared" / "data" / "livemcptool" / "tools.json"
+CORPUS = Path(__file__).parent / "data" / "livemcptool" / "tools.json"
 
 
 def available() -> bool:

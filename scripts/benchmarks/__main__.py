@@ -29,7 +29,7 @@ from targets import DIRECT, HERE, PEERS, targets
 
 LARGE = 10_000_000
 JSON = 1_000_000
-CATALOGUE = HERE.parent.parent.parent / "shared" / "data" / "livemcptool" / "tools.json"
+CATALOGUE = HERE.parent.parent / "tests" / "data" / "livemcptool" / "tools.json"
 PARTS = ("calls", "idle", "large", "toon", "start", "inspect")
 ROUNDS = 9
 SECONDS = 0.8
