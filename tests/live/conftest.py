@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 from tests.live import gateways, servers
 from tests.live.directly import Direct
 from tests.live.held import Held
-from tests.mcpx.passing.people import Person
+from tests.mcpx.upstream.relay.people import Person
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from tests.live import gateways, servers
 from tests.live.carried import assert_carried
-from tests.mcpx.passing.people import Person, set_level
+from tests.mcpx.upstream.relay.people import Person, set_level
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 

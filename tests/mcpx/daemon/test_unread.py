@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.mcpx.daemon.daemons import until
-from tests.mcpx.gateway.test_not_reading import MEGABYTE, call, flooding, memory
+from tests.mcpx.gateway.frontends.test_not_reading import MEGABYTE, call, flooding, memory
 from tests.mcpx.scripted import entry
 
 pytestmark = pytest.mark.anyio

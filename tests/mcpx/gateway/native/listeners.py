@@ -26,7 +26,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from tests.mcpx.native.behind import Behind, subscribe
+from tests.mcpx.gateway.native.behind import Behind, subscribe
 from tests.mcpx.scripted import PATIENCE_S
 
 LISTS = {

@@ -6,7 +6,7 @@ import pytest
 
 from mcpx.catalog.model import State, ToolInfo
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe, describe_resources, describe_tools
-from tests.mcpx.catalog.snapshots import resource, server, template, tool
+from tests.mcpx.rendering.snapshots import resource, server, template, tool
 
 PLENTY = 100_000
 READ = tool("read_file", "Read the complete contents of a file. Then more.", "path", "head tail")

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from mcpx.observe.server_log import server_log_path
-from tests.mcpx.passing.callers import Desk, Puppet, desk
-from tests.mcpx.passing.people import PATIENCE_S, ROOTS, URL
+from tests.mcpx.upstream.relay.callers import Desk, Puppet, desk
+from tests.mcpx.upstream.relay.people import PATIENCE_S, ROOTS, URL
 
 pytestmark = pytest.mark.anyio
 

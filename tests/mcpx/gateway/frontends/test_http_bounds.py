@@ -14,8 +14,8 @@ import anyio
 import httpx2
 import pytest
 
-from tests.mcpx.gateway.test_http import ACCEPT, HELLO, post
-from tests.mcpx.gateway.test_not_reading import flooding, memory
+from tests.mcpx.gateway.frontends.test_http_frontend import ACCEPT, HELLO, post
+from tests.mcpx.gateway.frontends.test_not_reading import flooding, memory
 from tests.mcpx.serving import LEGACY, serving, write_config
 
 pytestmark = [

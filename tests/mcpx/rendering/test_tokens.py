@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mcpx.rendering.descriptions import describe_tools
 from mcpx.rendering.tokens import estimate
 from tests import tokens
-from tests.mcpx.catalog.snapshots import corpus, need_corpus
+from tests.mcpx.rendering.snapshots import corpus, need_corpus
 
 
 def real(texts):

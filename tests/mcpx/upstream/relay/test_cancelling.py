@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 
 from tests.live import gateways
-from tests.mcpx.passing.people import exec_
 from tests.mcpx.scripted import Ears, entry
+from tests.mcpx.upstream.relay.people import exec_
 
 pytestmark = pytest.mark.anyio
 

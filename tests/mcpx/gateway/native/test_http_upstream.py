@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from tests.mcpx.native.behind import behind, entry
-from tests.mcpx.native.listeners import barrier, listening
+from tests.mcpx.gateway.native.behind import behind, entry
+from tests.mcpx.gateway.native.listeners import barrier, listening
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from mcpx.catalog.model import State
 from mcpx.gateway.native.pagination import PAGE
 from mcpx.upstream.offers.auto_describe import AT_A_TIME
 from mcpx.upstream.offers.pages import PAGE_CAP
-from tests.mcpx.native.behind import behind
+from tests.mcpx.gateway.native.behind import behind
 from tests.mcpx.scripted import QUICK, config_of
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from mcpx.catalog.model import State
 from mcpx.upstream.offers.subscriptions import PAUSE_S
 from tests.mcpx import scripted
-from tests.mcpx.native.behind import behind, entry, subscribe, unsubscribe
-from tests.mcpx.native.listeners import barrier, listening
+from tests.mcpx.gateway.native.behind import behind, entry, subscribe, unsubscribe
+from tests.mcpx.gateway.native.listeners import barrier, listening
 from tests.mcpx.scripted import config_of
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,8 @@ from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.relay.suspended import HeldCall
 from mcpx.upstream.requests import Origin
-from tests.mcpx.passing.people import PATIENCE_S, asking_server
 from tests.mcpx.scripted import config_of
+from tests.mcpx.upstream.relay.people import PATIENCE_S, asking_server
 
 ALL = b'{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}'
 

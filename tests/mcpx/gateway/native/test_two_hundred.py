@@ -13,7 +13,7 @@ import pytest
 from mcp.server.connection import Connection
 
 from mcpx.gateway.clients.subscribers import Target
-from tests.mcpx.native.behind import Behind, behind, entry
+from tests.mcpx.gateway.native.behind import Behind, behind, entry
 from tests.mcpx.scripted import PATIENCE_S, config_of
 from tests.mcpx.serving import ENVELOPE, LEGACY
 

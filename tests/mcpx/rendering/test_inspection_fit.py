@@ -9,7 +9,7 @@ from mcpx.core.inspection import Inspector
 from mcpx.rendering.inspection_fit import LARGEST_SCHEMA, MODEL_TOKENS, PROGRAM_BYTES
 from mcpx.rendering.tokens import estimate
 from mcpx.rendering.toon import encode
-from tests.mcpx.catalog.snapshots import server, tool
+from tests.mcpx.rendering.snapshots import server, tool
 
 HIDDEN = "\u202e\u00ad\u3164\U000e0041\x1b[2J"
 

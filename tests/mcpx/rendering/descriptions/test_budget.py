@@ -12,7 +12,7 @@ from mcpx.catalog.model import State
 from mcpx.rendering.descriptions import describe, describe_resources, describe_tools
 from mcpx.rendering.tokens import estimate
 from tests import tokens
-from tests.mcpx.catalog.snapshots import corpus, resource, server, template, tool
+from tests.mcpx.rendering.snapshots import corpus, resource, server, template, tool
 
 SMALL = server(
     "small", *(tool(f"s{i}", "Does a small thing", "a") for i in range(3)), instructions="Say so. " * 30

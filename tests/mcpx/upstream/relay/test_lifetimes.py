@@ -13,8 +13,8 @@ from mcpx.errors import CallError, Code
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.queue import RawReply
 from supervisors import Abandoned
-from tests.mcpx.passing.callers import Desk, Puppet, desk
-from tests.mcpx.passing.people import PATIENCE_S, ROOTS, SAMPLE
+from tests.mcpx.upstream.relay.callers import Desk, Puppet, desk
+from tests.mcpx.upstream.relay.people import PATIENCE_S, ROOTS, SAMPLE
 
 pytestmark = pytest.mark.anyio
 ONE = {"questions": [ROOTS]}

@@ -58,7 +58,7 @@ async def direct(mode: str, ears: Ears, **options: Any) -> AsyncIterator[Client]
     """A client of the server itself."""
     era = "handshake" if mode == "handshake" else "both"
     command = StdioServerParameters(
-        command=sys.executable, args=arguments(era, ears), env={**os.environ}, cwd=str(SERVER.parents[3])
+        command=sys.executable, args=arguments(era, ears), env={**os.environ}, cwd=str(SERVER.parents[4])
     )
     with anyio.fail_after(60):
         async with Client(

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from tests.live import gateways
-from tests.mcpx.passing.people import (
+from tests.mcpx.upstream.relay.people import (
     EVERY,
     FORM,
     ROOTS,

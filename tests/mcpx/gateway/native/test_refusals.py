@@ -11,7 +11,7 @@ import pytest
 from mcp import MCPError
 
 from mcpx.catalog.model import State
-from tests.mcpx.native.behind import behind, entry, subscribe
+from tests.mcpx.gateway.native.behind import behind, entry, subscribe
 from tests.mcpx.scripted import config_of
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from mcp import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from tests.mcpx.native.behind import behind, direct, entry
+from tests.mcpx.gateway.native.behind import behind, direct, entry
 from tests.mcpx.scripted import config_of
 
 pytestmark = pytest.mark.anyio

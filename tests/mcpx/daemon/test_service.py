@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from mcpx.cli.daemon import daemon
 from mcpx.daemon.service import UnitError, install, service, uninstall
-from tests.mcpx.cli.unit_reading import unquoted, values
+from tests.mcpx.daemon.unit_reading import unquoted, values
 
 
 class Home:

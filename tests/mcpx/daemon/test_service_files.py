@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.daemon.service_files import MARK, launchd_agent, systemd_unit
-from tests.mcpx.cli.unit_reading import assignments, unquoted, values
+from tests.mcpx.daemon.unit_reading import assignments, unquoted, values
 
 AWKWARD = [
     "/plain",

@@ -5,7 +5,7 @@ import pytest
 from mcpx.catalog.model import State
 from mcpx.errors import Code, Outcome
 from mcpx.rendering.suggest import nearest, unknown_resource, unknown_server, unknown_tool
-from tests.mcpx.catalog.snapshots import resource, server, template, tool
+from tests.mcpx.rendering.snapshots import resource, server, template, tool
 
 FILES = ["write_file", "list_directory", "read_file", "read_multiple_files", "move_file"]
 

@@ -6,8 +6,8 @@ import anyio
 import pytest
 from mcp.shared.subscriptions import ToolsListChanged
 
-from tests.mcpx.native.behind import behind, entry
-from tests.mcpx.native.listeners import Heard, barrier, listening
+from tests.mcpx.gateway.native.behind import behind, entry
+from tests.mcpx.gateway.native.listeners import Heard, barrier, listening
 from tests.mcpx.scripted import PATIENCE_S, config_of
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 
 from tests.live import gateways
-from tests.mcpx.passing.people import (
+from tests.mcpx.upstream.relay.people import (
     MESSAGES,
     SCHEMA,
     SERVERS,
