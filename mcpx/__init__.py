@@ -21,10 +21,9 @@ from mcpx.version import __version__
 if TYPE_CHECKING:
     from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
     from mcpx.config import Config, load
-    from mcpx.core.descriptions import generate_resources_description, generate_tools_description
-    from mcpx.core.executor import ExecutionResult, Executor
+    from mcpx.core.calls import ExecutionResult, Executor
     from mcpx.core.hub import Hub, open_hub
-    from mcpx.core.registry import Registry
+    from mcpx.core.registry import Registry, generate_resources_description, generate_tools_description
     from mcpx.errors import CallError, ConfigError, MCPXError
     from mcpx.rendering.typescript import SchemaConverter
 
@@ -52,8 +51,8 @@ _HOMES = {
     "CallError": "mcpx.errors",
     "Config": "mcpx.config",
     "ConfigError": "mcpx.errors",
-    "ExecutionResult": "mcpx.core.executor",
-    "Executor": "mcpx.core.executor",
+    "ExecutionResult": "mcpx.core.calls",
+    "Executor": "mcpx.core.calls",
     "Hub": "mcpx.core.hub",
     "MCPXError": "mcpx.errors",
     "Registry": "mcpx.core.registry",
@@ -61,8 +60,8 @@ _HOMES = {
     "SchemaConverter": "mcpx.rendering.typescript",
     "ServerInfo": "mcpx.catalog.model",
     "ToolInfo": "mcpx.catalog.model",
-    "generate_resources_description": "mcpx.core.descriptions",
-    "generate_tools_description": "mcpx.core.descriptions",
+    "generate_resources_description": "mcpx.core.registry",
+    "generate_tools_description": "mcpx.core.registry",
     "load": "mcpx.config",
     "open_hub": "mcpx.core.hub",
 }

@@ -20,7 +20,7 @@ from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.lifecycle_log import log_upstream
-from mcpx.core.reload_plan import Reloaded
+from mcpx.core.reload_plan import ReloadPlan
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
@@ -153,8 +153,8 @@ class Fleet:
 
     # --- its changes
 
-    async def change(self, config: Config, plan: Reloaded) -> None:
-        """Carry out what `compare` found. `config` is in force from now on.
+    async def change(self, config: Config, plan: ReloadPlan) -> None:
+        """Carry out what `plan_reload` found. `config` is in force from now on.
 
         Returns when every server that had to leave has left, within the grace time; those that are new are on
         their way then. Must not be cut short, nor run twice at a time.
@@ -264,7 +264,7 @@ class Fleet:
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
-    def tell_all(self, names: Iterable[str]) -> None:
+    def announce(self, names: Iterable[str]) -> None:
         """What is shown of these servers differs, though they do not."""
         for name in names:
             self._tell(name, Diff(about=True))

@@ -19,12 +19,13 @@ from typing import Final
 import msgspec
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
+from mcpx.config import Config
 from mcpx.core.registry import Registry
+from mcpx.core.results import ResultRenderer
 from mcpx.rendering.inspection_fit import LARGEST_TEXT, clean_plain, fitting_for_model, fitting_for_programs
 from mcpx.rendering.results import Shaped
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
-from mcpx.rendering.toon import encode
 from mcpx.rendering.typescript import LARGEST, SchemaConverter, outweighs, too_large
 from mcpx.text import paragraphs, shown_name, visible
 from mcpx.validation.checker import ArgumentChecker
@@ -37,27 +38,15 @@ _LONGEST_LISTED_JSON: Final = 32_768  # characters of JSON Schema that are made 
 class Inspector:
     """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        checker: ArgumentChecker | None = None,
-        *,
-        schema_compression: bool = True,
-        toon: bool = True,
-        max_description_len: int = 300,
-    ) -> None:
+    def __init__(self, registry: Registry, checker: ArgumentChecker, results: ResultRenderer) -> None:
         self._registry = registry
-        self._checker = checker or ArgumentChecker()
-        self.configure(
-            schema_compression=schema_compression, toon=toon, max_description_len=max_description_len
-        )
+        self._checker = checker
+        self._results = results
 
-    def configure(self, *, schema_compression: bool, toon: bool, max_description_len: int) -> None:
-        """Answer by these settings from now on."""
-        self._schema_compression = schema_compression
-        self._toon = toon
-        self._max_description_len = max_description_len
-        self._settings = object()  # what was rendered by other settings is rendered again
+    @property
+    def _settings(self) -> Config:
+        """In force; what was rendered by others is rendered again."""
+        return self._results.settings
 
     def look(self, server_name: str, tool_name: str | None, done: Callable[[], None]) -> None:
         """Find out what is to be known of one tool's schema for `inspect`; call `done` then, or now."""
@@ -123,19 +112,18 @@ class Inspector:
         return shown, estimate(text)
 
     def _schema(self, schema: JSON) -> str | JSON:
-        if not self._schema_compression:
+        if not self._settings.schema_compression_enabled:
             return too_large(schema) if outweighs(schema, LARGEST) else schema
-        text = SchemaConverter.convert(schema, max_description_len=self._max_description_len)
+        text = SchemaConverter.convert(schema, max_description_len=self._settings.max_description_len)
         return too_large(schema) if len(text) > LARGEST else text
 
     def _cut(self, text: str) -> str:
-        limit = self._max_description_len
+        limit = self._settings.max_description_len
         head = paragraphs(text[: limit + 1])
         return head if len(text) <= limit else head[:limit] + "..."
 
     def _shaped(self, shown: JSON, plain: JSON) -> Shaped:
-        text = encode(shown) if self._toon else msgspec.json.encode(shown).decode()
-        return Shaped(content=[{"type": "text", "text": text}], structured_content=plain)
+        return Shaped(content=[{"type": "text", "text": self._results.text(shown)}], structured_content=plain)
 
 
 def _named(unchecked: list[str]) -> JSON:

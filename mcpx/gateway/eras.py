@@ -40,7 +40,7 @@ class Era(Enum):
 
 
 class EraServer:
-    """Serves one connection. `era` and `connection` tell the fast lane what it may do."""
+    """Serves one connection. `era` and `connection` tell the fast path what it may take."""
 
     def __init__(self, server: GatewayServer, dispatcher: WireDispatcher) -> None:
         self.era = Era.UNDECIDED
@@ -102,8 +102,8 @@ class EraServer:
         except (MCPError, ValidationError):
             raise
         except Exception as error:
-            told = modern_error_data(error)
-            raise MCPError(told.code, told.message, told.data) from error
+            failure = modern_error_data(error)
+            raise MCPError(failure.code, failure.message, failure.data) from error
 
     async def _on_notify(
         self, context: DispatchContext[TransportContext], method: str, params: Params

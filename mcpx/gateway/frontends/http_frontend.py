@@ -55,7 +55,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-class HttpDoor:
+class HttpFrontend:
     """Serves any number of sessions on one socket. Without `token` everybody on the host may come in."""
 
     def __init__(

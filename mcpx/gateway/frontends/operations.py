@@ -46,11 +46,11 @@ async def _perform(hub: Hub, asked: Asked, client: Client) -> JSON:
             # "described" is the state as a person reads it
             return {"servers": [_server(hub, name) for name in hub.upstreams]}
         case Asked(mcpx="inspect", server=str(server)):
-            return _shaped(await hub.router.inspect(server, asked.tool))
+            return _shaped(await hub.calls.inspect(server, asked.tool))
         case Asked(mcpx="exec", server=str(server), tool=str(tool)):
-            return _shaped((await hub.router.exec(server, tool, asked.arguments, client=client)).shaped)
+            return _shaped((await hub.calls.exec(server, tool, asked.arguments, client=client)).shaped)
         case Asked(mcpx="resources", server=str(server), uri=str(uri)):
-            return _shaped(await hub.router.read(server, uri, client=client))
+            return _shaped(await hub.calls.read(server, uri, client=client))
         case _:
             return {"resources": _resources(hub, asked.server)}
 

@@ -23,7 +23,7 @@ from supervisors import Incarnation
 log = structlog.get_logger()
 
 
-class StdioDoor:
+class StdioFrontend:
     """Serves one session on standard input and output."""
 
     def __init__(self, hub: Hub, server: GatewayServer) -> None:

@@ -11,14 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 import anyio
-import msgspec
 import structlog
 
 from mcpx.core.hub import Hub
 from mcpx.gateway.eras import EraServer
-from mcpx.gateway.frontends.fast_path import FastLane
+from mcpx.gateway.frontends.fast_path import FastPath
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.tools.encoding import shaper_for
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 from supervisors import Incarnation
@@ -49,14 +47,8 @@ class StreamClient:
         self._wire.on_drained = self._read_on
         self._wire.on_dropped = self._count_dropped
         self._connection = EraServer(server, self._wire)
-        lane = self._fast_lane(server)
-        self._wire.fast, self._wire.too_deep = lane.take, lane.refuse_too_deep
-
-    def _fast_lane(self, server: GatewayServer) -> FastLane:
-        config = self._hub.config
-        return FastLane(
-            self._hub, self._connection, shaper_for(config), msgspec.json.encode(server.server_info_stamp)
-        )
+        fast_path = FastPath(hub, server, self._connection)
+        self._wire.fast, self._wire.too_deep = fast_path.take, fast_path.refuse_too_deep
 
     async def serve(self, incarnation: Incarnation) -> None:
         """Serve until the client is done, or the supervisor asks to leave."""

@@ -92,7 +92,7 @@ def peer_uid(joined: socket.socket) -> int:
     return int(struct.unpack("2I", told)[1])
 
 
-class SocketDoor:
+class SocketFrontend:
     """Serves the clients of one listening socket."""
 
     def __init__(self, hub: Hub, server: GatewayServer, listener: socket.socket, place: Meeting) -> None:

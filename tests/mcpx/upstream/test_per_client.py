@@ -31,7 +31,7 @@ CALL = {"server_name": "s", "tool_name": "count", "arguments": {}}
 async def call(watch, client, tool="echo", arguments=None):
     arguments = {"text": "x"} if arguments is None else arguments
     with anyio.fail_after(PATIENCE_S):
-        done = await watch.hub.router.exec("s", tool, arguments, client=client)
+        done = await watch.hub.calls.exec("s", tool, arguments, client=client)
     return done.shaped.content[0]["text"]
 
 
