@@ -1,7 +1,8 @@
 """MCPX: three tools instead of hundreds, over supervised MCP servers.
 
-The public API. Names are imported when they are first used, because the SDK behind some of them costs half a
-second that the command line and the shims should not pay.
+Public are `mcpx.__all__` and `supervisors.__all__`, and nothing else. The names of `mcpx` are imported when
+they are first used, because the SDK behind some of them costs half a second that the command line and the
+shims should not pay.
 
     from mcpx import load, open_hub
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mcpx.core.hub import Hub, open_hub
     from mcpx.core.registry import Registry, generate_resources_description, generate_tools_description
     from mcpx.errors import CallError, ConfigError, MCPXError
+    from mcpx.observe.log import configure as configure_logging
     from mcpx.rendering.typescript import SchemaConverter
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "ServerInfo",
     "ToolInfo",
     "__version__",
+    "configure_logging",
     "generate_resources_description",
     "generate_tools_description",
     "load",
@@ -60,6 +63,7 @@ _HOMES = {
     "SchemaConverter": "mcpx.rendering.typescript",
     "ServerInfo": "mcpx.catalog.model",
     "ToolInfo": "mcpx.catalog.model",
+    "configure_logging": "mcpx.observe.log",
     "generate_resources_description": "mcpx.core.registry",
     "generate_tools_description": "mcpx.core.registry",
     "load": "mcpx.config",
@@ -67,11 +71,14 @@ _HOMES = {
 }
 
 
+_NAMES_AT_HOME = {"configure_logging": "configure"}
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'mcpx' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(import_module(home), _NAMES_AT_HOME.get(name, name))
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,8 @@ import anyio
 import structlog
 
 from mcpx.config import Config
-from mcpx.core.hub import TEARDOWN_S, Hub
+from mcpx.core.hub import Hub
+from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import LARGEST_LOG
 from mcpx.daemon.paths import Meeting, check_state_folder
 from mcpx.gateway.clients.sessions import Clients
@@ -177,7 +178,7 @@ async def _handle_signals(hub: Hub) -> None:
 
 def _end_at_once(hub: Hub, why: str, code: int) -> None:
     """Kill every child's process group and leave without another step."""
-    upstreams = hub.fleet.everything()
+    upstreams = hub.fleet.children()
     stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
     log.error("mcpx.killed", reason=why, stuck=stuck)
     for upstream in upstreams:

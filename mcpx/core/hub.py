@@ -21,20 +21,19 @@ import structlog
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, Message, ToolCalls
-from mcpx.core.fleet import TEARDOWN_S, Fleet, Observer
+from mcpx.core.fleet import Fleet, Observer
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, RouterActor
+from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.upstream.context import Client
 from mcpx.upstream.relay.clients import Audience
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
-
-__all__ = ["TEARDOWN_S", "Hub", "Observer", "open_hub"]
 
 log = structlog.get_logger()
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)

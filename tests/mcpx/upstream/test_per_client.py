@@ -70,7 +70,7 @@ async def test_it_ends_when_the_client_leaves_and_leaves_nothing_behind(ears):
         watch.hub.client_left(two)
         await gone(second)
         await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
-        assert [upstream.name for upstream in watch.hub.fleet.everything()] == ["s"]
+        assert [upstream.name for upstream in watch.hub.fleet.children()] == ["s"]
         assert len(watch.hub.upstreams["s"].private) == 0
         watch.hub.client_left(two)  # twice is harmless
 
