@@ -1,10 +1,10 @@
-"""Calls: the one way to what servers offer, whoever asks.
+"""Calls: the one way for every request to a server.
 
 A client on a stream (`mcpx.gateway.frontends.fast_path`), the SDK's server (`mcpx.gateway.sdk_path`), the
 command line and programs each make a request (`Exec`, `Read`, `Forward`) that carries its context (`Origin`),
-and hand it to `ToolCalls`. From there on all are served alike: the router actor checks the request and queues
-it at its server, the asker's function renders the result, input that the server wants is asked of the client,
-and whatever goes wrong is a `CallError`. `Executor` and `ExecutionResult` are public API.
+and hand it to `ToolCalls`. From there on all take the same way: the router actor checks the request and puts
+it into its server's queue, the requester's function renders the result, input that the server requires is
+obtained from the client, and every failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def tool_of(message: Message) -> str | None:
 
 
 def as_call_error(error: BaseException, request: Request) -> CallError:
-    """What the asker is told of an exception that handling a result raised.
+    """An exception that the handling of a result raised, as the error for the requester.
 
-    One that is no CallError is a fault of MCPX: it is logged, and the call may have taken effect.
+    One that is not a CallError is a fault of MCPX: it is logged, and the call may have taken effect.
     """
     if isinstance(error, CallError):
         return error

@@ -90,7 +90,11 @@ class Hub:
     # --- its life
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run the tree until `stop`, or until it fails. Raises SupervisorError."""
+        """Run the tree until `stop`.
+
+        Raises:
+            SupervisorError: The infrastructure failed too often.
+        """
         self.started = anyio.current_time()
         self._warn_of_disabled(self.upstreams)
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
@@ -123,7 +127,7 @@ class Hub:
         return self.fleet.observe(observer)
 
     def client_left(self, client: Client) -> None:
-        """End what belongs to this client alone: sessions, and calls that wait for it to come back."""
+        """End what belongs to this client alone: sessions, and suspended calls."""
         self.fleet.leave(client)
         self.audience.leave(client)
 

@@ -69,7 +69,11 @@ class Registry:
     # --- lookups that must succeed
 
     def upstream(self, server_name: str) -> Upstream:
-        """The actor's handle. Raises CallError `unknown_server`."""
+        """The actor's handle.
+
+        Raises:
+            CallError: `unknown_server`.
+        """
         upstream = self._upstreams.get(server_name)
         if upstream is None:
             raise unknown_server(server_name, self.list_servers())

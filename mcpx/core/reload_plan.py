@@ -66,7 +66,7 @@ def _settings(config: Config) -> list[str]:
 
 
 def _parts(name: str, old: Config, new: Config) -> list[str]:
-    """A setting by its name, one in a group by both names."""
+    """The names of what differs in a setting: its own, or for a group those of its fields."""
     before, after = getattr(old, name), getattr(new, name)
     if not isinstance(after, msgspec.Struct):
         return ["http" if name == "http_served" else name]

@@ -2,8 +2,8 @@
 
 It serves its mailbox one message at a time and never waits: inspect is answered from the snapshots, and a
 call or a read is checked and handed on, reply slot and all, into its server's queue. So a slow server delays
-nobody else, and the answer goes straight to the asker. Whatever a message makes the actor raise becomes the
-answer to that message; nothing that anybody sends can end the actor.
+nobody else, and the answer goes straight to the requester. Whatever a message makes the actor raise becomes
+the answer to that message; no message can end the actor.
 """
 
 from __future__ import annotations

@@ -30,15 +30,15 @@ from mcpx.core.hub import Hub
 from mcpx.core.status import snapshot
 from mcpx.daemon.paths import LIMIT_KEY
 from mcpx.errors import CallError, ConfigError, MCPXError
-from mcpx.gateway.frontends.operations import Asked, perform
+from mcpx.gateway.frontends.operations import ControlRequest, perform
 from mcpx.observe.contained import contain
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
 from mcpx.wire.shallow import shallow
 
-STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
-LONGEST_BARE: Final = 1024  # bytes of a request without arguments; a longer one is not read twice
+STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for servers that are starting
+MAX_SIMPLE_BYTES: Final = 1024  # of a request without arguments; a longer one is not decoded twice
 OPERATIONS: Final = ("inspect", "exec", "resources")
 
 
@@ -52,31 +52,31 @@ class Control:
         self._started = anyio.current_time()
 
     async def answer(self, line: bytes) -> bytes:
-        """The line that answers a line. Never raises, but when cancelled."""
+        """The response line to a request line. Never raises, unless cancelled."""
         try:
-            return _line(await self._obey(_read(line)))
+            return _line(await self._handle(_read(line)))
         except (msgspec.DecodeError, RecursionError) as error:
-            told: JSON = _not_read(line, error)
+            failure = _unreadable(line, error)
         except CallError as error:
-            told = error.to_dict()
+            failure = error.to_dict()
         except MCPXError as error:
-            told = {"error": str(error), "usage": isinstance(error, ConfigError)}
-        except Exception as error:  # noqa: BLE001 - the boundary to a caller that is not ours to judge
+            failure = {"error": str(error), "usage": isinstance(error, ConfigError)}
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the connection or the daemon
             contain(error, "control")
-            told = {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
-        return _line(told)
+            failure = {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
+        return _line(failure)
 
-    async def _obey(self, asked: Asked) -> JSON:
-        match asked.mcpx:
+    async def _handle(self, request: ControlRequest) -> JSON:
+        match request.mcpx:
             case "status":
                 status = snapshot(self._hub, clients=self._clients(), started=self._started)
-                told: JSON = msgspec.to_builtins(status)
-                return told
+                shown: JSON = msgspec.to_builtins(status)
+                return shown
             case "reload":
-                reloaded: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
-                return reloaded
+                plan: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
+                return plan
             case "restart":
-                info = await self._hub.restart(asked.server or "")
+                info = await self._hub.restart(request.server or "")
                 return {"restarted": info.name, "state": info.describe_state()}
             case "stop":
                 return {"stopping": os.getpid()}
@@ -86,14 +86,19 @@ class Control:
                 limit = self._hub.config.max_message_bytes
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:
-                await self._hub.settled(STARTING_S)
-                return await perform(self._hub, asked)
-        return {"error": f"no such control request: {asked.mcpx}", "usage": True}
+                await self._hub.settled(STARTUP_TIMEOUT_S)
+                return await perform(self._hub, request)
+        return {"error": f"no such control request: {request.mcpx}", "usage": True}
 
 
-def _read(line: bytes) -> Asked:
-    """The request. Raises msgspec.DecodeError, or RecursionError for one that is nested too deeply."""
-    return msgspec.json.decode(line, type=Asked)
+def _read(line: bytes) -> ControlRequest:
+    """The request.
+
+    Raises:
+        msgspec.DecodeError: It is none.
+        RecursionError: It is nested too deeply.
+    """
+    return msgspec.json.decode(line, type=ControlRequest)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -104,8 +109,8 @@ class _Named(msgspec.Struct, frozen=True):
     tool: str = ""
 
 
-def _not_read(line: bytes, error: Exception) -> JSON:
-    """The answer to a line that cannot be read: as a call's, where only its arguments cannot."""
+def _unreadable(line: bytes, error: Exception) -> JSON:
+    """The response to a line that cannot be read: that of a call, where only its arguments cannot."""
     try:
         named = msgspec.json.decode(shallow(line) or b"", type=_Named)
     except msgspec.DecodeError:
@@ -115,13 +120,13 @@ def _not_read(line: bytes, error: Exception) -> JSON:
     return unreadable_arguments(named.server, named.tool, unreadable(error)).to_dict()
 
 
-def _line(told: JSON) -> bytes:
-    return msgspec.json.encode(told) + b"\n"
+def _line(response: JSON) -> bytes:
+    return msgspec.json.encode(response) + b"\n"
 
 
 def asks_to(what: str, line: bytes) -> bool:
-    """Whether this line asks for that, which the door does once it has been answered."""
-    if len(line) > LONGEST_BARE:
+    """Whether this line asks for `what`, which the frontend does once the line has been answered."""
+    if len(line) > MAX_SIMPLE_BYTES:
         return False
     try:
         return _read(line).mcpx == what

@@ -1,7 +1,7 @@
-"""What a terminal asks of a running hub: the three tools, and the lists beside them, as plain JSON.
+"""The three tools for the command line, and the lists beside them, as plain JSON.
 
-The command line asks the daemon over its socket, or a hub of its own; both come here, so that both answer
-the same. An answer is `{"shaped": {content, structuredContent, isError}}`, `{"servers": [...]}` or
+The command line asks the daemon over its socket, or a hub of its own; both come here, so that both respond
+alike. A response is `{"shaped": {content, structuredContent, isError}}`, `{"servers": [...]}` or
 `{"resources": {server: [...]}}`.
 """
 
@@ -17,8 +17,8 @@ from mcpx.rendering.results import Shaped
 from mcpx.upstream.context import Client
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One request. `mcpx` says what; the rest as that needs."""
+class ControlRequest(msgspec.Struct, frozen=True):
+    """One request. `mcpx` names the operation; which other fields count depends on it."""
 
     mcpx: str
     server: str | None = None
@@ -27,32 +27,32 @@ class Asked(msgspec.Struct, frozen=True):
     arguments: Any = None
 
 
-async def perform(hub: Hub, asked: Asked) -> JSON:
-    """The answer to `inspect`, `exec` or `resources`, for a client that is gone when it has it.
+async def perform(hub: Hub, request: ControlRequest) -> JSON:
+    """The response to `inspect`, `exec` or `resources`. The command line is a client for as long as it waits.
 
     Raises:
         CallError: As the tool of that name.
     """
     client = Client()
     try:
-        return await _perform(hub, asked, client)
+        return await _perform(hub, request, client)
     finally:
         hub.client_left(client)
 
 
-async def _perform(hub: Hub, asked: Asked, client: Client) -> JSON:
-    match asked:
-        case Asked(mcpx="inspect", server=None):
+async def _perform(hub: Hub, request: ControlRequest, client: Client) -> JSON:
+    match request:
+        case ControlRequest(mcpx="inspect", server=None):
             # "described" is the state as a person reads it
             return {"servers": [_server(hub, name) for name in hub.upstreams]}
-        case Asked(mcpx="inspect", server=str(server)):
-            return _shaped(await hub.calls.inspect(server, asked.tool))
-        case Asked(mcpx="exec", server=str(server), tool=str(tool)):
-            return _shaped((await hub.calls.exec(server, tool, asked.arguments, client=client)).shaped)
-        case Asked(mcpx="resources", server=str(server), uri=str(uri)):
+        case ControlRequest(mcpx="inspect", server=str(server)):
+            return _shaped(await hub.calls.inspect(server, request.tool))
+        case ControlRequest(mcpx="exec", server=str(server), tool=str(tool)):
+            return _shaped((await hub.calls.exec(server, tool, request.arguments, client=client)).shaped)
+        case ControlRequest(mcpx="resources", server=str(server), uri=str(uri)):
             return _shaped(await hub.calls.read(server, uri, client=client))
         case _:
-            return {"resources": _resources(hub, asked.server)}
+            return {"resources": _resources(hub, request.server)}
 
 
 def _server(hub: Hub, name: str) -> JSON:
@@ -69,9 +69,9 @@ def _resources(hub: Hub, server: str | None) -> JSON:
 
 
 def _shaped(shaped: Shaped) -> JSON:
-    told = {
+    shown = {
         "content": shaped.content,
         "structuredContent": shaped.structured_content,
         "isError": shaped.is_error,
     }
-    return {"shaped": told}
+    return {"shaped": shown}
