@@ -49,7 +49,7 @@ class Inspector:
         return self._results.settings
 
     def look(self, server_name: str, tool_name: str | None, done: Callable[[], None]) -> None:
-        """Find out, for `inspect`, whether a tool's schema can be used; then call `done`, which may be now."""
+        """Find out, for `inspect`, whether a tool's schema can be used; call `done` then, or now."""
         tool = self._registry.get_tool(server_name, tool_name) if tool_name is not None else None
         if tool is None:
             done()
