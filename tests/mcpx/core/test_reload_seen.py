@@ -83,7 +83,7 @@ async def test_clients_hear_of_it_and_see_the_new_servers_and_settings():
             assert "gone" not in await described()
             settings = {"toon_compression_enabled": False, "include_structured_content": "never"}
             await watch.hub.reload(config_of({"s": entry(), "fresh": entry()}, **settings))
-            for line.slow in (False, True):  # both lanes
+            for line.slow in (False, True):  # both paths
                 after = await line.ask("tools/call", call)
                 assert (after["content"][0]["text"], "structuredContent" in after) == (text, False)
             assert line.fast == 2
