@@ -14,7 +14,7 @@ from rich.text import Text
 from mcpx.config import Config, load
 from mcpx.core.hub import Hub, open_hub
 from mcpx.daemon.paths import check_state_folder
-from mcpx.gateway.frontends.operations import ControlRequest, perform
+from mcpx.gateway.frontends.control import ControlRequest, perform
 from mcpx.observe.log import configure
 from mcpx.text import one_line
 

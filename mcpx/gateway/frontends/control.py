@@ -6,10 +6,15 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "reload"}                                     read the configuration again
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
-    {"mcpx": "inspect" | "exec" | "resources", ...}        see `mcpx.gateway.frontends.operations`
+    {"mcpx": "inspect", "server"?, "tool"?}                {"servers": [...]} without a server
+    {"mcpx": "exec", "server", "tool", "arguments"?}
+    {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}} without a URI
     {"mcpx": "environment"}                                what it was started with: PATH, for its servers
     {"mcpx": "attach"}                                     from now on this is an MCP client, which knows that
                                                            the daemon lives: nothing is sent to a dying one
+
+The three tools answer `{"shaped": {content, structuredContent, isError}}`. Where no daemon runs, the command
+line has a hub of its own perform them, with the same response (`perform`).
 
 A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller
 sends ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
@@ -19,7 +24,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -30,8 +35,9 @@ from mcpx.core.hub import Hub
 from mcpx.core.status import snapshot
 from mcpx.daemon.paths import LIMIT_KEY
 from mcpx.errors import CallError, ConfigError, MCPXError
-from mcpx.gateway.frontends.operations import ControlRequest, perform
 from mcpx.observe.contained import contain
+from mcpx.rendering.results import Shaped
+from mcpx.upstream.context import Client
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
@@ -40,6 +46,16 @@ from mcpx.wire.shallow import shallow
 STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for servers that are starting
 MAX_SIMPLE_BYTES: Final = 1024  # of a request without arguments; a longer one is not decoded twice
 OPERATIONS: Final = ("inspect", "exec", "resources")
+
+
+class ControlRequest(msgspec.Struct, frozen=True):
+    """One request. `mcpx` names the operation; which other fields count depends on it."""
+
+    mcpx: str
+    server: str | None = None
+    tool: str | None = None
+    uri: str | None = None
+    arguments: Any = None
 
 
 class Control:
@@ -132,3 +148,56 @@ def asks_to(what: str, line: bytes) -> bool:
         return _read(line).mcpx == what
     except (msgspec.DecodeError, RecursionError):
         return False
+
+
+# --- the three tools
+
+
+async def perform(hub: Hub, request: ControlRequest) -> JSON:
+    """The response to `inspect`, `exec` or `resources`. The command line is a client for as long as it waits.
+
+    Raises:
+        CallError: As the tool of that name.
+    """
+    client = Client()
+    try:
+        return await _perform(hub, request, client)
+    finally:
+        hub.client_left(client)
+
+
+async def _perform(hub: Hub, request: ControlRequest, client: Client) -> JSON:
+    match request:
+        case ControlRequest(mcpx="inspect", server=None):
+            # "described" is the state as a person reads it
+            return {"servers": [_server(hub, name) for name in hub.upstreams]}
+        case ControlRequest(mcpx="inspect", server=str(server)):
+            return _shaped(await hub.calls.inspect(server, request.tool))
+        case ControlRequest(mcpx="exec", server=str(server), tool=str(tool)):
+            return _shaped((await hub.calls.exec(server, tool, request.arguments, client=client)).shaped)
+        case ControlRequest(mcpx="resources", server=str(server), uri=str(uri)):
+            return _shaped(await hub.calls.read(server, uri, client=client))
+        case _:
+            return {"resources": _resources(hub, request.server)}
+
+
+def _server(hub: Hub, name: str) -> JSON:
+    info = hub.upstreams[name].info()
+    return {**info.to_dict(), "described": info.describe_state()}
+
+
+def _resources(hub: Hub, server: str | None) -> JSON:
+    found = hub.registry.list_all_resources()
+    if server is not None:
+        hub.registry.upstream(server)  # an unknown name is an error, with the nearest ones
+        found = {server: hub.registry.list_resources(server)}
+    return {name: [item.to_dict() for item in items] for name, items in found.items()}
+
+
+def _shaped(shaped: Shaped) -> JSON:
+    shown = {
+        "content": shaped.content,
+        "structuredContent": shaped.structured_content,
+        "isError": shaped.is_error,
+    }
+    return {"shaped": shown}
