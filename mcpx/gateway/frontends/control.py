@@ -44,7 +44,6 @@ from mcpx.version import __version__
 from mcpx.wire.shallow import shallow
 
 STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for servers that are starting
-MAX_SIMPLE_BYTES: Final = 1024  # of a request without arguments; a longer one is not decoded twice
 OPERATIONS: Final = ("inspect", "exec", "resources")
 
 
@@ -67,20 +66,27 @@ class Control:
         self._clients = clients
         self._started = anyio.current_time()
 
-    async def answer(self, line: bytes) -> bytes:
-        """The response line to a request line. Never raises, unless cancelled."""
+    async def answer(self, line: bytes) -> tuple[bytes, str]:
+        """The response line to a request line, and the operation that was asked for ("" if it is unreadable).
+
+        Never raises, unless cancelled. `stop` and `attach` are for the frontend to carry out.
+        """
         try:
-            return _line(await self._handle(_read(line)))
+            request = msgspec.json.decode(line, type=ControlRequest)
         except (msgspec.DecodeError, RecursionError) as error:
-            failure = _unreadable(line, error)
+            return _line(_unreadable(line, error)), ""
+        return _line(await self._response(request)), request.mcpx
+
+    async def _response(self, request: ControlRequest) -> JSON:
+        try:
+            return await self._handle(request)
         except CallError as error:
-            failure = error.to_dict()
+            return error.to_dict()
         except MCPXError as error:
-            failure = {"error": str(error), "usage": isinstance(error, ConfigError)}
+            return {"error": str(error), "usage": isinstance(error, ConfigError)}
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the connection or the daemon
             contain(error, "control")
-            failure = {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
-        return _line(failure)
+            return {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
 
     async def _handle(self, request: ControlRequest) -> JSON:
         match request.mcpx:
@@ -107,16 +113,6 @@ class Control:
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
 
 
-def _read(line: bytes) -> ControlRequest:
-    """The request.
-
-    Raises:
-        msgspec.DecodeError: It is none.
-        RecursionError: It is nested too deeply.
-    """
-    return msgspec.json.decode(line, type=ControlRequest)
-
-
 class _Named(msgspec.Struct, frozen=True):
     """What a request names, without its arguments."""
 
@@ -138,16 +134,6 @@ def _unreadable(line: bytes, error: Exception) -> JSON:
 
 def _line(response: JSON) -> bytes:
     return msgspec.json.encode(response) + b"\n"
-
-
-def asks_to(what: str, line: bytes) -> bool:
-    """Whether this line asks for `what`, which the frontend does once the line has been answered."""
-    if len(line) > MAX_SIMPLE_BYTES:
-        return False
-    try:
-        return _read(line).mcpx == what
-    except (msgspec.DecodeError, RecursionError):
-        return False
 
 
 # --- the three tools

@@ -24,7 +24,7 @@ import structlog
 
 from mcpx.core.hub import Hub
 from mcpx.daemon.paths import CONTROL, Meeting, MeetingError, address, claim_folder, connect
-from mcpx.gateway.frontends.control import Control, asks_to
+from mcpx.gateway.frontends.control import Control
 from mcpx.gateway.frontends.stream import StreamClient
 from mcpx.gateway.server import GatewayServer
 from mcpx.observe.throttle import Throttle
@@ -218,22 +218,22 @@ class SocketFrontend:
 
     async def _handle_control(self, peer: socket.socket, line: bytes) -> bool:
         """Answer one control request, unless its sender leaves. Returns whether an MCP client follows."""
-        answer = b""
+        response, operation = b"", ""
         async with anyio.create_task_group() as tasks:  # unbounded: a call has its own deadlines
             tasks.start_soon(_cancel_when_gone, peer, tasks.cancel_scope)
-            answer = await self._control.answer(line)
+            response, operation = await self._control.answer(line)
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(CONTROL_TIMEOUT_S):
-            await _send(peer, answer)
-        if asks_to("stop", line):
+            await _send(peer, response)
+        if operation == "stop":
             log.info("mcpx.stopping", signal="control")
             self._stop_requested = True
             self._hub.stop()
-        return asks_to("attach", line)
+        return operation == "attach"
 
 
-async def _send(peer: socket.socket, answer: bytes) -> None:
-    rest = memoryview(answer)
+async def _send(peer: socket.socket, response: bytes) -> None:
+    rest = memoryview(response)
     while rest:
         await anyio.wait_writable(peer)
         rest = rest[peer.send(rest) :]
