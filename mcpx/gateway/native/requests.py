@@ -25,10 +25,10 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import LONGEST, offered_prompt, offered_uri, own_prompt, own_uri
 from mcpx.catalog.uris import is_offered
+from mcpx.core.calls import Forward, Read
 from mcpx.core.hub import Hub
-from mcpx.core.router import Forward, Read
 from mcpx.errors import CallError
-from mcpx.gateway import sdk_path as slow_lane
+from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.subscribers import Subscribers, Target
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_prompt, about_resource, no_such_resource
@@ -124,7 +124,7 @@ class Native:
             return _UNCACHED | forms.contents(read, target.shown)
 
         try:
-            return await slow_lane.run(self._hub, ctx, Read(server, target.own), shape)
+            return await sdk_path.run(self._hub, ctx, Read(server, target.own), shape)
         except CallError as error:
             raise about_resource(
                 error, uri=params.uri, own=target.own, version=ctx.protocol_version
@@ -133,7 +133,7 @@ class Native:
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
         target = await self._target(ctx, params.uri)
         try:
-            self._hub.registry.admit(target.upstream, target.own)
+            self._hub.registry.resolve_uri(target.upstream, target.own)
             await self._subscribers.subscribe(ctx.session, target)
         except CallError as error:
             raise about_resource(
@@ -234,7 +234,7 @@ class Native:
     async def _ask(self, ctx: Context, message: Forward, shape: Callable[[msgspec.Raw], JSON]) -> JSON:
         """The result of a request about a prompt. Raises MCPError."""
         try:
-            return await slow_lane.run(self._hub, ctx, message, shape)
+            return await sdk_path.run(self._hub, ctx, message, shape)
         except CallError as error:
             raise about_prompt(error) from None
 
@@ -271,7 +271,7 @@ class Native:
         async def find(uri: str) -> None:
             with suppress(MCPError, CallError):
                 target = await self._target(ctx, uri)
-                self._hub.registry.admit(target.upstream, target.own)
+                self._hub.registry.resolve_uri(target.upstream, target.own)
                 found[uri] = target
 
         async with anyio.create_task_group() as tasks:  # together: a server may be on its way
