@@ -23,7 +23,7 @@ from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.context import Client
-from mcpx.upstream.errors import BadListing, ConnectionLost, NoAnswer
+from mcpx.upstream.errors import BadListing, NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.auto_describe import Describer
 from mcpx.upstream.offers.left_out import OmissionLog
@@ -39,6 +39,7 @@ from mcpx.upstream.requests import Request
 from mcpx.upstream.session.upstream_session import Greeting, Passing, UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
+from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Incarnation, Phase, Signal, Supervisor
 
@@ -200,7 +201,7 @@ class Upstream:
                 self.config,
                 greeting=greeting,
                 limit=self._limit,
-                hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
+                hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write, changes.set),
                 changes=changes,
                 on_updated=self.subscriptions.notified,
                 passing=passing,
@@ -233,7 +234,6 @@ class Upstream:
         async with anyio.create_task_group() as tasks:
             calls = passing.asking.work = self._calls(session, tasks, incarnation)
             try:
-                tasks.start_soon(self._watch, session)
                 tasks.start_soon(calls.see_out)
                 calls.open()
                 tasks.start_soon(session.listen)
@@ -252,7 +252,7 @@ class Upstream:
 
     def _calls(self, session: UpstreamSession, tasks: anyio.abc.TaskGroup, incarnation: Incarnation) -> Calls:
         return Calls(
-            session,
+            session.link,
             session.sender(tasks),
             ref=self.queue.ref,
             config=self.config,
@@ -260,10 +260,6 @@ class Upstream:
             put_back=self.queue.put_back,
             on_proof=incarnation.proven,
         )
-
-    async def _watch(self, session: UpstreamSession) -> None:
-        await session.link.lost.wait()
-        raise session.lost()
 
     # --- the caches
 

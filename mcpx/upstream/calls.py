@@ -24,15 +24,16 @@ from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Counters
-from mcpx.upstream.errors import ConnectionLost, call_error, died
+from mcpx.upstream.errors import call_error, died
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.in_flight import InFlight
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.relay.suspended import Running
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sender
-from mcpx.upstream.session.upstream_session import UpstreamSession
 from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
+from mcpx.upstream.transport.link import Link
+from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.channel import TELLS_UNREAD
 from mcpx.wire.outgoing import ConnectionEnded
 from supervisors import ActorRef, Envelope, Signal
@@ -54,7 +55,7 @@ class Calls:
 
     def __init__(
         self,
-        session: UpstreamSession,
+        link: Link,
         sender: Sender,
         *,
         ref: ActorRef[Request],
@@ -64,8 +65,7 @@ class Calls:
         on_proof: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._link = session.link
-        self._lost_as = session.lost
+        self._link = link
         self._sender = sender
         self._mailbox = ref.mailbox
         self._server = config.name
@@ -89,7 +89,7 @@ class Calls:
 
         Nor does one that the server has not begun to read, and nothing does while the kernel has stopped it.
         """
-        if not len(self._in_flight) or self._link.stopped():
+        if not len(self._in_flight) or self._link.is_stopped():
             return False
         unread = self._link.first_unread()
         return unread is None or any(
@@ -124,10 +124,10 @@ class Calls:
 
     async def see_out(self) -> None:
         """Once the server takes nothing new, let it finish what it has, for a time, and end the session."""
-        await self._link.closing.wait()
+        reason = await self._link.closing.wait()
         with anyio.move_on_after(SEE_OUT_S):
             await self._none_running()
-        self._link.lose(self._link.reason)
+        self._link.lost.set(reason)
 
     async def _none_running(self) -> None:
         while len(self._in_flight):
@@ -195,7 +195,7 @@ class Calls:
         if self._sender.congested():
             return False  # `_take_on` comes when it has read
         if not TELLS_UNREAD or link.pid is None or (alone and self._is_rested()):
-            return link.alive() and not link.doomed()
+            return link.is_alive() and not link.is_doomed()
         return not link.lost.is_set()
 
     def _is_rested(self) -> bool:
@@ -208,14 +208,13 @@ class Calls:
         A process for which a fatal signal waits runs no more code of its own, though a read that it is
         blocked in may still take what is written: what is unread then, it never sees.
         """
-        if call.position is not None and self._link.doomed():
+        if call.position is not None and self._link.is_doomed():
             unread = self._link.first_unread()
             call.never_seen = unread is not None and call.position >= unread
 
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
-        lost = isinstance(error, ConnectionEnded) or (error is not None and self._link.lost.is_set())
-        if lost and not isinstance(error, NotCarriedOut):
-            return  # `close` settles it, and knows why
+        if error is not None and self._is_of_the_loss(error):
+            return  # `close` settles the call, and knows why the connection was lost
         if not isinstance(error, Dropped | NotCarriedOut):
             self.answered_at = time.monotonic()  # asyncio's clock
         if self._on_proof is not None:
@@ -230,6 +229,12 @@ class Calls:
         elif result is not None:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
+
+    def _is_of_the_loss(self, error: Exception) -> bool:
+        """Whether an error says only that the connection has ended, nothing of this one request."""
+        if isinstance(error, ConnectionEnded):
+            return True
+        return self._link.lost.is_set() and not isinstance(error, NotCarriedOut)
 
     def _take_as_proof(self, call: InFlight, error: Exception | None) -> None:
         """The first answer of the server's own to somebody's call: it does its work."""
@@ -297,7 +302,7 @@ class Calls:
         if call.endings:
             call.end()
         lost = self._link.lost.is_set()
-        reason = self._lost_as() if lost else ConnectionLost("MCPX closed the session")
+        reason = self._link.failure() if lost else ConnectionLost("MCPX closed the session")
         error = died(str(reason), reason.stderr, server=self._server, tool=tool_of(call.request))
         if call.reply.settled or not lost:
             self._reject(call.reply, error)

@@ -22,6 +22,7 @@ from mcpx.observe.contained import contain
 from mcpx.text import paragraphs
 from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.upstream.transport.last_words import shortened
+from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
@@ -29,15 +30,6 @@ CLOSED: Final = "Connection closed"  # in the SDK's words
 PERMISSION_STATUSES = frozenset({401, 403})
 _NO_SECRETS = Redactor()
 CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
-
-
-class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
-    """The connection ended by itself. `stderr` is the tail of what the server said last."""
-
-    def __init__(self, reason: str, stderr: str = "", *, curable: bool = True) -> None:
-        super().__init__(reason)
-        self.stderr = stderr
-        self.curable = curable
 
 
 class NoAnswer(Exception):  # noqa: N818 - a condition
@@ -89,7 +81,7 @@ def _lost(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, ConnectionLost):
         return None
     text = f"{leaf}; its last words: {leaf.stderr}" if leaf.stderr else str(leaf)
-    return Cause(text, curable=leaf.curable, error=leaf)
+    return Cause(text, curable=leaf.retryable, error=leaf)
 
 
 def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
@@ -196,12 +188,13 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> Call
     return CallError(Code.UPSTREAM_ERROR, f"{server}: {said}", server=server, tool=tool, details=details)
 
 
-def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
-    """What it means that a probe failed in this way: the session is over, or the server is unwell."""
-    if isinstance(failure, Refused) and httpx2.codes.is_client_error(failure.status):
-        passing = failure.status == httpx2.codes.TOO_MANY_REQUESTS
-        return Unwell(str(failure)) if passing else ConnectionLost(str(failure))
-    return Unwell(str(failure))
+def ends_session(failure: Exception) -> bool:
+    """Whether a probe that failed in this way says that the server refuses the session."""
+    return (
+        isinstance(failure, Refused)
+        and httpx2.codes.is_client_error(failure.status)
+        and failure.status != httpx2.codes.TOO_MANY_REQUESTS
+    )
 
 
 def died(reason: str, stderr: str, *, server: str, tool: str | None) -> CallError:

@@ -1,6 +1,6 @@
 """Is the server still there? The probe that tells a hung server from a busy one.
 
-Runs beside the calls of one incarnation and ends it (by raising) when the server does not answer. Death is
+Runs beside the calls of one incarnation and ends its connection when the server does not answer. Death is
 not its business, that is pushed; it is for servers that live and are silent. What it promises:
 
 * An idle session is asked every `interval`; after a miss it is asked again at once, and `failure_threshold`
@@ -21,7 +21,7 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 
 from mcpx.config import HealthCheck
-from mcpx.upstream.errors import ConnectionLost, Unwell
+from mcpx.upstream.errors import Unwell
 from supervisors import Signal
 
 Ask = Callable[[], Awaitable[object]]
@@ -43,23 +43,19 @@ class Activity(Protocol):
 
 
 class Health:
-    """Watches one session. `kill`, given the reason, ends a server that would not notice being asked to."""
+    """Watches one session. `give_up`, given the reason, ends the connection to a server that hangs."""
 
     def __init__(
-        self, settings: HealthCheck, activity: Activity, ask: Ask, kill: Callable[[str], None]
+        self, settings: HealthCheck, activity: Activity, ask: Ask, give_up: Callable[[str], None]
     ) -> None:
         self._settings = settings
         self._activity = activity
         self._ask = ask
-        self._kill = kill
+        self._give_up = give_up
         self._unwell: str | None = None  # what the server said in place of an answer to the last probe
 
     async def watch(self) -> None:
-        """Ask for as long as the session lives.
-
-        Raises:
-            ConnectionLost: The server hangs.
-        """
+        """Ask for as long as the session lives; returns once the server was given up."""
         while self._settings.enabled:
             overdue = await self._pause()
             if self._is_excused() and not overdue:
@@ -70,9 +66,8 @@ class Health:
                 if self._is_excused() and not overdue:
                     break  # a call came meanwhile, and the server is busy with it
                 if overdue or misses >= self._settings.failure_threshold:
-                    reason = self._explain(misses, overdue=overdue)
-                    self._kill(reason)
-                    raise ConnectionLost(reason)
+                    self._give_up(self._explain(misses, overdue=overdue))
+                    return
 
     async def _pause(self) -> bool:
         """Wait for the next time to look; true if a call has passed its deadline."""

@@ -22,7 +22,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, redactor_of
-from mcpx.upstream.errors import ConnectionLost, NoAnswer, Unwell, refused_probe
+from mcpx.upstream.errors import NoAnswer, Unwell, ends_session
 from mcpx.upstream.relay.clients import Audience
 from mcpx.upstream.relay.logs import LogRelay
 from mcpx.upstream.relay.server_requests import Asking
@@ -80,9 +80,7 @@ class UpstreamSession:
     def established(self) -> None:
         """The handshake and whatever belongs to it are done: the connect timeout is off."""
         self._connecting.deadline = math.inf
-        self.link.established = True
-        self.link.missed = self._changes.set
-        self.link.suspicion.clear()
+        self.link.establish()
 
     @property
     def modern(self) -> bool:
@@ -121,12 +119,9 @@ class UpstreamSession:
             self._changes.set()
 
     async def look_when_suspicious(self) -> None:
-        """See whether the session lives whenever an HTTP exchange gave reason to doubt it.
+        """Probe the session whenever an HTTP exchange gave reason to doubt it.
 
         Only what the answer says counts, not that it is missing: the server may be busy.
-
-        Raises:
-            ConnectionLost: The server refuses the session.
         """
         suspicion = self.link.suspicion
         while True:
@@ -139,9 +134,10 @@ class UpstreamSession:
     async def probe(self) -> None:
         """Ask the server for a sign of life: `ping`, which the 2026-07-28 revision does not have.
 
+        A server that refuses the session ends the connection.
+
         Raises:
             Unwell: It is there, but does not answer MCP.
-            ConnectionLost: It refuses the session.
             MCPError: It answers with an error, which is a sign of life too.
         """
         with overheard() as failures:
@@ -153,13 +149,11 @@ class UpstreamSession:
             except ValidationError:
                 pass  # an odd answer is a sign of life
             except MCPError:
-                if failures:
-                    raise refused_probe(failures[0]) from None
-                raise
-
-    def lost(self) -> ConnectionLost:
-        """The loss of the link, as an exception."""
-        return ConnectionLost(self.link.reason, self.link.stderr_tail(), curable=self.link.curable)
+                if not failures:
+                    raise
+                if not ends_session(failures[0]):
+                    raise Unwell(str(failures[0])) from None
+                self.link.lost.set(str(failures[0]))
 
 
 @asynccontextmanager
@@ -190,7 +184,6 @@ async def open_session(
             async with open_link(
                 config.transport, limit=limit, hooks=hooks, redact=redactor_of(config)
             ) as link:
-                hooks.on_open(link)
                 client = PassingSession(
                     link.dispatcher,
                     client_info=CLIENT_INFO,
@@ -209,7 +202,7 @@ async def open_session(
                     telling = Telling(client, link.wire, passing.audience)
                     yield UpstreamSession(client, link, changes, scope, telling)
         except Exception as error:
-            raise _told_by_link(error, link) from error
+            raise _explained(error, link) from error
     if scope.cancelled_caught:
         raise NoAnswer(link.stderr_tail() if link else "")
 
@@ -236,10 +229,8 @@ async def _shake_hands(session: ClientSession, *, probe: bool) -> None:
         await session.initialize()
 
 
-def _told_by_link(error: Exception, link: Link | None) -> Exception:
+def _explained(error: Exception, link: Link | None) -> Exception:
     """The link often knows better than the SDK's exception why a handshake failed."""
-    if link is None or link.established or isinstance(error, ConnectionLost):
+    if link is None or link.established:
         return error
-    if link.lost.is_set():
-        return ConnectionLost(f"{link.reason} during the handshake", link.stderr_tail())
-    return error if link.trouble is None else ConnectionLost(link.trouble, curable=link.curable)
+    return link.handshake_failure() or error

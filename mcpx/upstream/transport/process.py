@@ -76,21 +76,21 @@ class ChildProcess:
         """As in `subprocess`: negative for a signal, None while it runs."""
         return self._popen.poll()
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the kernel says that it runs, which may be before anybody was told that it does not."""
         if self._popen.returncode is not None:
             return False
         # looks without collecting, for that is `_collect`'s
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether a signal has stopped it (proc(5), state T); False where the system does not tell.
 
         One that a debugger has stopped (state t) is not meant: somebody is looking at it.
         """
         return self._stat()[:1] == [b"T"]
 
-    def doomed(self) -> bool:
+    def is_doomed(self) -> bool:
         """Whether a fatal signal waits for it; False where the system does not tell. A few microseconds.
 
         For an instant it still lives, and a read that it is blocked in still takes what is written. Whatever
