@@ -60,14 +60,14 @@ class CallQueue:
         self._expiry: Expiry[_Waiting] = Expiry(config.limits.queue_timeout, self._expire)
         self.closed = False
         """Whether it takes requests no more: MCPX is stopping, or this server is not wanted any more."""
-        self.held: str | None = None
+        self.pending_reason: str | None = None
         """Why the server is not under supervision yet, where it will be soon: requests wait for that."""
         self._awaiting = 0  # callers that wait for something else than a request: the first listing
         self._news = Signal()
 
     def lifecycle(self) -> State:
         """The supervisor's view of the server. Raises NoSuchChild for a disabled one."""
-        return State(child=self._child) if self.held else self._supervisor.state(self._child)
+        return State(child=self._child) if self.pending_reason else self._supervisor.state(self._child)
 
     def lifecycle_or_none(self) -> State | None:
         """The same; None for a server that is disabled, or not wanted any more."""
@@ -104,7 +104,10 @@ class CallQueue:
         return sum(size_of(envelope.message) for envelope in self.ref.mailbox)
 
     def put_back(self, request: Request, reply: RawReply, error: CallError | None) -> None:
-        """Queue a request at the head that was lost; it fails with `error` if it must wait too long."""
+        """Queue again, at the head, a request whose connection was lost.
+
+        `error` is what it fails with if no session takes it in time; without one it counts as never sent.
+        """
         self._expiry.add(_Waiting(self.ref.put_back(request, reply), error))
 
     def lifecycle_phase(self) -> Phase:
@@ -139,8 +142,8 @@ class CallQueue:
         finally:
             self._awaiting -= 1
 
-    def tell_waiters(self) -> None:
-        """Something changed that callers in `wait_for` may want to know."""
+    def wake_waiters(self) -> None:
+        """Have callers in `wait_for` check again; to be called after each change of state."""
         self._news.pulse()
 
     # --- out, unserved
@@ -149,14 +152,14 @@ class CallQueue:
         """Fail everything in the queue: the server is given up for now."""
         for envelope in self.ref.mailbox.drain():
             self._refuse(envelope)
-        self.tell_waiters()
+        self.wake_waiters()
 
     def close(self) -> None:
         """Take no more requests; fail those in the queue."""
         self.closed = True
         for envelope in self.ref.mailbox.close():
             self._refuse(envelope)
-        self.tell_waiters()
+        self.wake_waiters()
 
     def _refuse(self, envelope: Envelope[Request]) -> None:
         if envelope.reply is not None:

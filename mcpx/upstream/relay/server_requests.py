@@ -41,21 +41,13 @@ class Work(Protocol):
     def renew(self, call: Running) -> None: ...
 
 
-class _NoWork:
-    def running(self) -> list[Running]:
-        return []
-
-    def renew(self, call: Running) -> None:
-        """There is none."""
-
-
 class Asking:
     """Finds the client for each question, asks it, and gives the answer back."""
 
     def __init__(
-        self, server: str, audience: Audience, holds: Holds, *, client: object | None = None
+        self, server: str, work: Work, audience: Audience, holds: Holds, *, client: object | None = None
     ) -> None:
-        self.work: Work = _NoWork()
+        self.work = work
         self._server = server
         self._client = client  # the session is its own
         self._audience = audience

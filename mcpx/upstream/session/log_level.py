@@ -25,7 +25,7 @@ ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 LEVEL_S: Final = 5.0  # nothing waits longer for a server to take its log level
 
 
-class Telling:
+class LogLevelSync:
     """Keeps one session told. `wire` is its stream, where it is one."""
 
     def __init__(self, client: PassingSession, wire: WireDispatcher | None, audience: Audience) -> None:
@@ -63,7 +63,7 @@ class Telling:
                 self.has_level = error.code != METHOD_NOT_FOUND
                 log.debug("upstream.level_refused", level=level, reason=error.message)
 
-    def raise_at_once(self, level: str | None) -> None:
+    def raise_level_nowait(self, level: str | None) -> None:
         """Before a call on a stream: have the level up when the call comes."""
         if self._wire is not None and self._must_rise(level):
             self._level = level
@@ -71,7 +71,7 @@ class Telling:
             params = msgspec.json.encode({"level": level})
             outgoing.call(outgoing.mint(), SET_LEVEL, params, lambda _result, _error: None, None)
 
-    async def raise_first(self, level: str | None) -> None:
+    async def raise_level(self, level: str | None) -> None:
         """The same over HTTP."""
         if self._must_rise(level):
             await self._set_level(level)

@@ -33,7 +33,7 @@ from mcpx.upstream.requests import (
     Subscribe,
     Unsubscribe,
 )
-from mcpx.upstream.session.log_level import Telling
+from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import REQUEST
 from mcpx.upstream.transport.exchange import CURRENT, Dropped, Exchange
 from mcpx.wire.dispatcher import WireDispatcher
@@ -102,12 +102,12 @@ class WireSender:
         wire: WireDispatcher,
         session: ClientSession,
         client: mcp_types.Implementation,
-        telling: Telling,
+        log_level: LogLevelSync,
     ) -> None:
         self._wire = wire
         self._channel = wire.channel
         self._outgoing = wire.outgoing
-        self._telling = telling
+        self._log_level = log_level
         self._modern = None if session.discover_result is None else _ModernMeta(session, client)
 
     def position(self) -> int | None:
@@ -124,8 +124,8 @@ class WireSender:
         more: list[bytes] = []
         if self._modern is None:
             meta = b""
-            if self._telling.has_level and caller is not None:
-                self._telling.raise_at_once(caller.log_level)
+            if self._log_level.has_level and caller is not None:
+                self._log_level.raise_level_nowait(caller.log_level)
         else:
             meta = self._modern.of(caller)
             if request.origin.answers is not None:
@@ -178,10 +178,10 @@ class _ModernMeta:
 class SessionSender:
     """The SDK's session, one task a request: for HTTP, whose speed is the SDK's."""
 
-    def __init__(self, session: ClientSession, tasks: anyio.abc.TaskGroup, telling: Telling) -> None:
+    def __init__(self, session: ClientSession, tasks: anyio.abc.TaskGroup, log_level: LogLevelSync) -> None:
         self._session = session
         self._tasks = tasks
-        self._telling = telling
+        self._log_level = log_level
 
     def position(self) -> int | None:
         return None
@@ -216,7 +216,7 @@ class SessionSender:
         with scope:
             try:
                 if request.origin.caller is not None:
-                    await self._telling.raise_first(request.origin.caller.log_level)
+                    await self._log_level.raise_level(request.origin.caller.log_level)
                 result = await self._session.send_request(
                     _typed(request), _AS_IT_CAME, progress_callback=progressed
                 )

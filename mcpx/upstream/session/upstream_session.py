@@ -26,7 +26,7 @@ from mcpx.upstream.errors import NoAnswer, Unwell, ends_session
 from mcpx.upstream.relay.clients import Audience
 from mcpx.upstream.relay.logs import LogRelay
 from mcpx.upstream.relay.server_requests import Asking
-from mcpx.upstream.session.log_level import Telling
+from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
 from mcpx.upstream.transport.exchange import overheard
@@ -69,11 +69,11 @@ class UpstreamSession:
         link: Link,
         changes: Signal,
         connecting: anyio.CancelScope,
-        telling: Telling,
+        log_level: LogLevelSync,
     ) -> None:
         self.client = client
         self.link = link
-        self.telling = telling
+        self.log_level = log_level
         self._changes = changes
         self._connecting = connecting
 
@@ -90,8 +90,8 @@ class UpstreamSession:
     def sender(self, tasks: anyio.abc.TaskGroup) -> Sender:
         """What calls go out on: bytes where the link takes them."""
         if self.link.wire is not None:
-            return WireSender(self.link.wire, self.client, CLIENT_INFO, self.telling)
-        return SessionSender(self.client, tasks, self.telling)
+            return WireSender(self.link.wire, self.client, CLIENT_INFO, self.log_level)
+        return SessionSender(self.client, tasks, self.log_level)
 
     async def listen(self) -> None:
         """Hear of changed lists from a 2026-07-28 server, for as long as the session lives."""
@@ -118,7 +118,7 @@ class UpstreamSession:
             await anyio.sleep(pause)
             self._changes.set()
 
-    async def look_when_suspicious(self) -> None:
+    async def probe_when_suspicious(self) -> None:
         """Probe the session whenever an HTTP exchange gave reason to doubt it.
 
         Only what the answer says counts, not that it is missing: the server may be busy.
@@ -199,8 +199,8 @@ async def open_session(
                         # only a process can have ended over the question: a request over HTTP ends nothing
                         greeting.upset = greeting.probe and link.pid is not None and link.first_unread() != 0
                         raise
-                    telling = Telling(client, link.wire, passing.audience)
-                    yield UpstreamSession(client, link, changes, scope, telling)
+                    log_level = LogLevelSync(client, link.wire, passing.audience)
+                    yield UpstreamSession(client, link, changes, scope, log_level)
         except Exception as error:
             raise _explained(error, link) from error
     if scope.cancelled_caught:
