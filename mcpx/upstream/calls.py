@@ -26,7 +26,7 @@ from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Counters
-from mcpx.upstream.errors import call_error, died
+from mcpx.upstream.errors import call_error, server_died
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.in_flight import InFlight
 from mcpx.upstream.queue import CallQueue
@@ -285,7 +285,7 @@ class Calls:
             call.end()
         lost = self._link.lost.is_set()
         loss = self._link.failure() if lost else ConnectionLost("MCPX closed the session")
-        error = died(str(loss), loss.stderr, server=self._server, tool=call.tool)
+        error = server_died(str(loss), loss.stderr, server=self._server, tool=call.tool)
         again = call.again_after_loss(unread) if lost and not call.reply.settled else None
         if again is None:
             self._reject(call, error)

@@ -1,7 +1,8 @@
 """One session with an upstream server: the SDK's client session over a link.
 
-Must be entered and left in one task. Knows which era the server speaks and hears of changed lists in
-either: as notifications before 2026-07-28, from then on a `subscriptions/listen` stream.
+`open_session` connects and shakes hands; it must be entered and left in one task. The session knows which
+protocol era the server speaks and notices changed lists in either: by notifications before 2026-07-28, from
+then on by a `subscriptions/listen` stream.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, redactor_of
-from mcpx.upstream.errors import NoAnswer, Unwell, ends_session
+from mcpx.upstream.errors import NoAnswer, Unhealthy, ends_session
 from mcpx.upstream.relay.clients import Audience
 from mcpx.upstream.relay.logs import LogRelay
 from mcpx.upstream.relay.server_requests import Asking
@@ -35,25 +36,25 @@ from mcpx.version import __version__
 from supervisors import Signal
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
-LISTEN_AGAIN_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
-LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the pause
-LISTEN_AGAIN_MOST_S: Final = 60.0
-LOOK_S: Final = 5.0  # for the answer to a look at a session that is in doubt
-LOOK_PAUSE_S: Final = 1.0  # between two such looks, however many the reasons
+LISTEN_RETRY_DELAY_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
+LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the delay
+MAX_LISTEN_RETRY_DELAY_S: Final = 60.0
+PROBE_TIMEOUT_S: Final = 5.0  # for a session in doubt
+PROBE_PAUSE_S: Final = 1.0  # between two such probes, however many reasons there are
 
 
 class Greeting(msgspec.Struct):
-    """How a server is greeted, and whether that was the wrong way."""
+    """How to begin a handshake, and whether the server could not take it."""
 
     probe: bool
-    """Whether it is first asked which revisions it speaks; else it is taken to be of the handshake era."""
+    """Whether to ask first which revisions it speaks (`server/discover`); else it is of the handshake era."""
     upset: bool = False
-    """Whether it left, or fell silent, after it had read the question: some servers take nothing before
+    """Whether the handshake failed after the server had read that request: some servers accept nothing before
     `initialize`."""
 
 
 class Passing(msgspec.Struct, frozen=True):
-    """Who takes what a server says beside its answers."""
+    """What takes the messages of a server that are no answers."""
 
     asking: Asking
     logs: LogRelay
@@ -78,7 +79,7 @@ class UpstreamSession:
         self._connecting = connecting
 
     def established(self) -> None:
-        """The handshake and whatever belongs to it are done: the connect timeout is off."""
+        """Note that the handshake and the first listing are done, and switch the connect timeout off."""
         self._connecting.deadline = math.inf
         self.link.establish()
 
@@ -88,18 +89,18 @@ class UpstreamSession:
         return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def sender(self, tasks: anyio.abc.TaskGroup) -> Sender:
-        """What calls go out on: bytes where the link takes them."""
+        """The sender for calls: bytes where the link takes them."""
         if self.link.wire is not None:
             return WireSender(self.link.wire, self.client, CLIENT_INFO, self.log_level)
         return SessionSender(self.client, tasks, self.log_level)
 
     async def listen(self) -> None:
-        """Hear of changed lists from a 2026-07-28 server, for as long as the session lives."""
+        """Watch for changed lists of a 2026-07-28 server, for as long as the session lives."""
         can = self.client.server_capabilities or mcp_types.ServerCapabilities()
         tools = bool(can.tools and can.tools.list_changed)
         resources = bool(can.resources and can.resources.list_changed)
         prompts = bool(can.prompts and can.prompts.list_changed)
-        pause = LISTEN_AGAIN_S
+        pause = LISTEN_RETRY_DELAY_S
         while self.modern and (tools or resources or prompts):
             began = anyio.current_time()
             try:
@@ -114,7 +115,7 @@ class UpstreamSession:
             except (SubscriptionLost, MCPError, TimeoutError, ValidationError):
                 pass
             steady = anyio.current_time() - began >= LISTEN_STEADY_S
-            pause = LISTEN_AGAIN_S if steady else min(2 * pause, LISTEN_AGAIN_MOST_S)
+            pause = LISTEN_RETRY_DELAY_S if steady else min(2 * pause, MAX_LISTEN_RETRY_DELAY_S)
             await anyio.sleep(pause)
             self._changes.set()
 
@@ -127,9 +128,9 @@ class UpstreamSession:
         while True:
             await suspicion.wait()
             suspicion.clear()
-            with anyio.move_on_after(LOOK_S), suppress(MCPError, Unwell):
+            with anyio.move_on_after(PROBE_TIMEOUT_S), suppress(MCPError, Unhealthy):
                 await self.probe()
-            await anyio.sleep(LOOK_PAUSE_S)
+            await anyio.sleep(PROBE_PAUSE_S)
 
     async def probe(self) -> None:
         """Ask the server for a sign of life: `ping`, which the 2026-07-28 revision does not have.
@@ -137,7 +138,7 @@ class UpstreamSession:
         A server that refuses the session ends the connection.
 
         Raises:
-            Unwell: It is there, but does not answer MCP.
+            Unhealthy: It is there, but does not answer MCP.
             MCPError: It answers with an error, which is a sign of life too.
         """
         with overheard() as failures:
@@ -152,7 +153,7 @@ class UpstreamSession:
                 if not failures:
                     raise
                 if not ends_session(failures[0]):
-                    raise Unwell(str(failures[0])) from None
+                    raise Unhealthy(str(failures[0])) from None
                 self.link.lost.set(str(failures[0]))
 
 
@@ -169,13 +170,13 @@ async def open_session(
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
-    `on_updated` is told the URI of each resource that the server says has changed.
-    What comes of the greeting is noted in it, also where this raises.
+    `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
+    and must not raise. `greeting.upset` is set before this raises.
 
     Raises:
         NoAnswer: Not established in time.
         ConnectionLost: The connection ended, or was refused, during the handshake.
-        Exception: Whatever else the transport or the SDK raise; `faults.cause_of` knows.
+        Exception: Whatever else the transport or the SDK raise; see `errors.cause_of`.
     """
     link: Link | None = None
     # one scope around everything: a timeout that ended before its task groups would break their nesting
@@ -196,7 +197,7 @@ async def open_session(
                     try:
                         await _shake_hands(client, probe=greeting.probe)
                     except BaseException:
-                        # only a process can have ended over the question: a request over HTTP ends nothing
+                        # only a process can have ended because of the probe: a request over HTTP ends nothing
                         greeting.upset = greeting.probe and link.pid is not None and link.first_unread() != 0
                         raise
                     log_level = LogLevelSync(client, link.wire, passing.audience)
@@ -210,8 +211,8 @@ async def open_session(
 async def _shake_hands(session: ClientSession, *, probe: bool) -> None:
     """Ask which revisions the server speaks, and fall back to the handshake of the older ones.
 
-    Only a server that names revisions of which we share none is refused; any other error to the probe is
-    what a server says that does not know it.
+    Only a server that shares no revision with us is refused; any other error to the probe may mean that the
+    server does not know it.
     """
     if not probe:
         await session.initialize()
