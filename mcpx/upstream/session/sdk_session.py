@@ -106,7 +106,7 @@ class PassingSession(ClientSession):
         return types.ClientCapabilities() if version in MODERN_PROTOCOL_VERSIONS else EVERYTHING
 
     def adopt(self, result: types.InitializeResult | types.DiscoverResult) -> None:
-        """Adopt a handshake as the SDK does; then have 2026-07-28 requests carry their client's capabilities."""
+        """Adopt a handshake; from then on, 2026-07-28 requests carry the capabilities of their client."""
         super().adopt(result)
         self._logs.modern = isinstance(result, types.DiscoverResult)
         if self._logs.modern:
