@@ -33,7 +33,7 @@ from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sender
 from mcpx.upstream.session.upstream_session import UpstreamSession
 from mcpx.upstream.signal import Flag
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.wire.channel import TELLS_UNREAD
 from mcpx.wire.outgoing import ConnectionEnded
 from supervisors import ActorRef, Envelope
@@ -216,9 +216,9 @@ class Calls:
 
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         lost = isinstance(error, ConnectionEnded) or (error is not None and self._link.lost.is_set())
-        if lost and not isinstance(error, NotCarriedOut):
+        if lost and not isinstance(error, NotExecuted):
             return  # `close` settles it, and knows why
-        if not isinstance(error, Dropped | NotCarriedOut):
+        if not isinstance(error, ConnectionDropped | NotExecuted):
             self.answered_at = time.monotonic()  # asyncio's clock
         if self._on_proof is not None:
             self._take_as_proof(call, error)
@@ -246,9 +246,9 @@ class Calls:
         request = call.request
         if call.reply.settled or not self._open:
             return False
-        if isinstance(error, NotCarriedOut) and not request.turned_away:
+        if isinstance(error, NotExecuted) and not request.turned_away:
             self._put_back(replace(request, turned_away=True), call.reply, None)
-        elif isinstance(error, Dropped) and request.safe:
+        elif isinstance(error, ConnectionDropped) and request.safe:
             told = call_error(error, server=self._server, tool=tool_of(request), redact=self._redact)
             self._put_back(replace(request, safe=False), call.reply, told)
         else:

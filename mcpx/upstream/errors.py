@@ -20,7 +20,7 @@ from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
 from mcpx.text import paragraphs
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted, Refused
 from mcpx.upstream.transport.last_words import shortened
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
@@ -159,12 +159,12 @@ def call_error(
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
-    if isinstance(error, NotCarriedOut):
+    if isinstance(error, NotExecuted):
         cause = paragraphs(str(error))
         text = f"{server} did not take the call ({cause}); it was not run"
         why = {"cause": cause}
         return CallError(Code.SERVER_UNAVAILABLE, text, server=server, tool=tool, details=why)
-    if isinstance(error, Dropped):
+    if isinstance(error, ConnectionDropped):
         return died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
         return _refused_by_status(error, server=server, tool=tool)

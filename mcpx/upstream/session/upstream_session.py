@@ -30,7 +30,7 @@ from mcpx.upstream.session.log_level import Telling
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
 from mcpx.upstream.signal import Flag
-from mcpx.upstream.transport.exchange import overheard
+from mcpx.upstream.transport.exchange import capture_failures
 from mcpx.upstream.transport.link import Hooks, Link, open_link
 from mcpx.version import __version__
 
@@ -81,7 +81,7 @@ class UpstreamSession:
         """The handshake and whatever belongs to it are done: the connect timeout is off."""
         self._connecting.deadline = math.inf
         self.link.established = True
-        self.link.missed = self._changes.set
+        self.link.events_missed = self._changes.set
         self.link.suspicion.clear()
 
     @property
@@ -144,7 +144,7 @@ class UpstreamSession:
             ConnectionLost: It refuses the session.
             MCPError: It answers with an error, which is a sign of life too.
         """
-        with overheard() as failures:
+        with capture_failures() as failures:
             try:
                 if self.modern:
                     await self.client.send_discover(LATEST_MODERN_VERSION)
@@ -242,4 +242,4 @@ def _told_by_link(error: Exception, link: Link | None) -> Exception:
         return error
     if link.lost.is_set():
         return ConnectionLost(f"{link.reason} during the handshake", link.stderr_tail())
-    return error if link.trouble is None else ConnectionLost(link.trouble, curable=link.curable)
+    return error if link.last_problem is None else ConnectionLost(link.last_problem, curable=link.curable)

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
-import anyio.to_thread
-import httpx2
 import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.sse import sse_client
@@ -27,7 +25,7 @@ from mcp_types import JSONRPCError
 from mcpx.config import Http, Sse, Stdio, Transport
 from mcpx.upstream.signal import Flag
 from mcpx.upstream.transport.http_answers import Redact
-from mcpx.upstream.transport.http_client import GuardedClient, certificates
+from mcpx.upstream.transport.http_guard import HttpGuard, guarded_client
 from mcpx.upstream.transport.process import ChildProcess, running
 from mcpx.wire.channel import PeerNotReading
 from mcpx.wire.dispatcher import Rubbish, WireDispatcher
@@ -36,6 +34,7 @@ EXIT_CODE_WAIT_S = 0.03  # after the output ended: the exit code makes a better 
 LAST_WORDS_S = 0.03  # after the exit: an answer written before it may still be in the pipe
 LAST_WORDS_MOST_S = 0.5  # for one who left very much in the pipe
 LAST_WORDS_LOOK_S = 0.005  # between two looks whether that was read
+SSE_EVENT_BYTES = 1_000_000  # the SDK takes no more in an event over the older transport
 ASIDE_BYTES = 4 * 1024 * 1024  # of a request or notification of a server's own: reading them takes 0.1 s
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
@@ -65,13 +64,13 @@ class Link:
         """Whether the kernel has stopped the server (SIGSTOP), where that is known: it works on nothing."""
         self.kill: Callable[[], None] = lambda: None
         """End a server that hangs; for a child process this is SIGKILL to its group."""
-        self.trouble: str | None = None
+        self.last_problem: str | None = None
         """What was wrong with the last HTTP exchange; None while all is well."""
         self.curable = True
         """Whether trying again can help, now that it is lost."""
         self.suspicion = Flag()
         """Set when there is reason to see whether the session still lives."""
-        self.missed: Callable[[], None] = lambda: None
+        self.events_missed: Callable[[], None] = lambda: None
         """Called when news of changed lists may have been missed."""
         self.established = False
         """Whether the handshake is over; set by whoever did it."""
@@ -93,12 +92,12 @@ class Link:
             self.reason = reason
             self.closing.set()
 
-    def fine(self) -> None:
+    def mark_healthy(self) -> None:
         """An HTTP exchange went well."""
         if not self.lost.is_set():
-            self.trouble, self.curable = None, True
+            self.last_problem, self.curable = None, True
 
-    def suspect(self) -> None:
+    def mark_suspect(self) -> None:
         """There is reason to see whether the session still lives."""
         self.suspicion.set()
 
@@ -200,61 +199,44 @@ def _end(child: ChildProcess, link: Link, wire: WireDispatcher) -> None:
 
 @asynccontextmanager
 async def _http(http: Http, limit: int, redact: Redact) -> AsyncIterator[Link]:
-    await anyio.to_thread.run_sync(certificates)  # for the first time; others have their turn meanwhile
     async with (
-        GuardedClient(limit, http.headers, redact=redact) as client,
-        # the client bounds each event, and knows what an event that is too large is the answer to
+        guarded_client(limit, http.headers, redact) as (client, guard),
+        # the guard bounds each event, and knows what an event that is too large is the answer to
         streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
+    ):
+        guard.observer = link = Link(JSONRPCDispatcher(read, write))
+        yield link
+
+
+@asynccontextmanager
+async def _sse(sse: Sse, limit: int, redact: Redact) -> AsyncIterator[Link]:
+    limit = min(limit, SSE_EVENT_BYTES)
+    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
+
+    async def deliver_error(error: bytes) -> None:
+        await incoming.send(SessionMessage(JSONRPCError.model_validate_json(error)))
+
+    async with (
+        incoming,
+        read,
+        guarded_client(limit, sse.headers, redact, deliver_error=deliver_error) as (client, guard),
+        sse_client(sse.url, httpx_client_factory=lambda *_, **__: client) as (theirs, write),
         anyio.create_task_group() as tasks,
     ):
-        client.told = link = Link(JSONRPCDispatcher(read, write))
-        client.notifier.spawn = tasks.start_soon
+        guard.observer = link = Link(JSONRPCDispatcher(read, write))
+        tasks.start_soon(_relay, theirs, incoming, link, guard)
         try:
             yield link
         finally:
             tasks.cancel_scope.cancel()
 
 
-@asynccontextmanager
-async def _sse(sse: Sse, limit: int, redact: Redact) -> AsyncIterator[Link]:
-    client: GuardedClient | None = None
-    await anyio.to_thread.run_sync(certificates)
-
-    def factory(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - the client has its own
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        nonlocal client
-        client = GuardedClient(limit, headers, redact=redact, auth=auth)
-        return client
-
-    async with sse_client(sse.url, sse.headers, httpx_client_factory=factory) as (theirs, write):
-        incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        link = Link(JSONRPCDispatcher(read, write))
-
-        async def apart(answer: JSONRPCError) -> None:
-            await incoming.send(SessionMessage(answer))
-
-        if client is not None:
-            client.told, client.apart = link, apart
-        async with anyio.create_task_group() as tasks, incoming, read:
-            tasks.start_soon(_relay, theirs, incoming, link, client)
-            try:
-                yield link
-            finally:
-                tasks.cancel_scope.cancel()
-
-
 async def _relay(
-    theirs: ReadStream[SessionMessage | Exception],
-    incoming: Incoming,
-    link: Link,
-    client: GuardedClient | None,
+    theirs: ReadStream[SessionMessage | Exception], incoming: Incoming, link: Link, guard: HttpGuard
 ) -> None:
     """Pass messages on, to see where the stream ends."""
     async for message in theirs:
         await incoming.send(message)
-    stream = client.event_stream if client is not None else None
-    link.lose(stream.why if stream is not None else "the event stream ended")
+    stream = guard.event_stream
+    link.lose(stream.end_reason if stream is not None else "the event stream ended")
     incoming.close()
