@@ -33,7 +33,7 @@ from mcpx.upstream.queue import CallQueue
 from mcpx.upstream.relay.suspended import Running
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.senders import Sender
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.upstream.transport.link import Link
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.channel import TELLS_UNREAD
@@ -207,7 +207,7 @@ class Calls:
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if error is not None and self._is_of_the_loss(error):
             return
-        if not isinstance(error, Dropped | NotCarriedOut):
+        if not isinstance(error, ConnectionDropped | NotExecuted):
             self.answered_at = time.monotonic()  # asyncio's clock
         if self._on_proof is not None and not call.request.origin.own:
             self._take_as_proof(error)
@@ -221,7 +221,7 @@ class Calls:
 
     def _is_of_the_loss(self, error: Exception) -> bool:
         """Whether an error says only that the connection has ended: `close` settles the call."""
-        lost = self._link.lost.is_set() and not isinstance(error, NotCarriedOut)
+        lost = self._link.lost.is_set() and not isinstance(error, NotExecuted)
         return lost or isinstance(error, ConnectionEnded)
 
     def _take_as_proof(self, error: Exception | None) -> None:
@@ -274,7 +274,7 @@ class Calls:
         again = call.again_after(error) if self._open and not call.reply.settled else None
         if again is None:
             return False
-        not_sent = isinstance(error, NotCarriedOut)
+        not_sent = isinstance(error, NotExecuted)
         self._put_back(again, call.reply, None if not_sent else self._call_error(call, error))
         self._resume()
         return True

@@ -11,7 +11,7 @@ from mcpx.observe.contained import contain
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sent
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
 
 
 class InFlight:
@@ -58,9 +58,9 @@ class InFlight:
 
     def again_after(self, error: Exception) -> Request | None:
         """The request to send after that error, which concerned it alone; None where that is not safe."""
-        if isinstance(error, NotCarriedOut) and not self.request.turned_away:
+        if isinstance(error, NotExecuted) and not self.request.turned_away:
             return replace(self.request, turned_away=True)
-        if isinstance(error, Dropped) and self.request.safe:
+        if isinstance(error, ConnectionDropped) and self.request.safe:
             return replace(self.request, safe=False)
         return None
 

@@ -35,7 +35,7 @@ from mcpx.upstream.requests import (
 )
 from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import REQUEST
-from mcpx.upstream.transport.exchange import CURRENT, Dropped, Exchange
+from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
@@ -211,7 +211,7 @@ class SessionSender:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             on_progress(progress, total, message)
 
-        CURRENT.set(exchange)  # in this task only
+        CURRENT_EXCHANGE.set(exchange)  # in this task only
         REQUEST.set(request)  # what comes in on its stream belongs to it
         with scope:
             try:
@@ -221,7 +221,7 @@ class SessionSender:
                     _typed(request), _AS_IT_CAME, progress_callback=progressed
                 )
             except MCPError as error:
-                exchange.fail(error if exchange.answered else Dropped(error.message))
+                exchange.fail(exchange.cause(error))
             except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
                 exchange.fail(error)
             else:
