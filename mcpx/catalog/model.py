@@ -190,16 +190,15 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         """The server's own usage instructions, whole."""
         return self.catalogue.instructions if self.catalogue else None
 
-    def describe_state(self) -> str:
-        """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ..."""
-        text = self.describe_state_alone()
-        return f"{text}: {self.cause}" if self.cause and not self.ready else text
+    def describe_state(self, *, cause: bool = True) -> str:
+        """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ...
 
-    def describe_state_alone(self) -> str:
-        """The state without the cause, which may quote the server."""
+        The cause may quote the server: pass `cause=False` where its words must not appear.
+        """
+        text = str(self.state)
         if self.state is State.WAITING and self.retry_in_s is not None:
-            return f"{self.state}, retry in {max(0.0, self.retry_in_s):.0f} s"
-        return str(self.state)
+            text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
+        return f"{text}: {self.cause}" if cause and self.cause and not self.ready else text
 
     def refuse(self, what: str) -> str:
         """Why nothing was sent, and when the server is tried next. `what` goes on from its name."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
-from mcpx.catalog.uris import problem_with
+from mcpx.catalog.uris import uri_rejection
 from mcpx.errors import CallError, Code
 from mcpx.rendering.results import read_resource_result, resource_value
 from mcpx.rendering.suggest import unknown_resource, unknown_server, unknown_tool
@@ -109,24 +109,24 @@ class Registry:
             CallError: `unknown_server`, `unknown_resource`, `server_unavailable`, `overloaded`.
         """
         upstream = self.upstream(server_name)
-        request = ReadResource(self.admit(upstream, uri), origin=origin)
+        request = ReadResource(self.resolve_uri(upstream, uri), origin=origin)
         self.session(server_name, origin.client).submit(request, reply)
 
-    def admit(self, upstream: Upstream, uri: str) -> str:
-        """The URI to send to that server: as given, or for MCPX's name of one of its resources its own.
+    def resolve_uri(self, upstream: Upstream, uri: str) -> str:
+        """The URI to send to that server: as given, or its own where MCPX's name for it is given.
 
         Raises:
-            CallError: `unknown_resource`; it must not be sent.
+            CallError: `unknown_resource`; the URI must not be sent.
         """
         catalogue = upstream.catalogue
-        if catalogue is None or (problem := problem_with(uri, catalogue)) is None:
+        if catalogue is None or (rejection := uri_rejection(uri, catalogue)) is None:
             return uri
         named = own_uri(uri)
-        if named is None or named[0] != upstream.name:
-            raise unknown_resource(upstream.info(), uri, problem)
-        if (problem := problem_with(named[1], catalogue)) is not None:
-            raise unknown_resource(upstream.info(), named[1], problem)
-        return named[1]
+        if named is not None and named[0] == upstream.name:
+            uri = named[1]
+            if (rejection := uri_rejection(uri, catalogue)) is None:
+                return uri
+        raise unknown_resource(upstream.info(), uri, rejection)
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.

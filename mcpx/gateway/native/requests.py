@@ -133,7 +133,7 @@ class Native:
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
         target = await self._target(ctx, params.uri)
         try:
-            self._hub.registry.admit(target.upstream, target.own)
+            self._hub.registry.resolve_uri(target.upstream, target.own)
             await self._subscribers.subscribe(ctx.session, target)
         except CallError as error:
             raise about_resource(
@@ -271,7 +271,7 @@ class Native:
         async def find(uri: str) -> None:
             with suppress(MCPError, CallError):
                 target = await self._target(ctx, uri)
-                self._hub.registry.admit(target.upstream, target.own)
+                self._hub.registry.resolve_uri(target.upstream, target.own)
                 found[uri] = target
 
         async with anyio.create_task_group() as tasks:  # together: a server may be on its way
