@@ -25,7 +25,7 @@ from mcpx.gateway import sdk_path as slow_lane
 from mcpx.gateway.clients.handles import client_of
 from mcpx.gateway.clients.identity import connection_of
 from mcpx.gateway.clients.sessions import Clients, client_name, wants_structured_content
-from mcpx.gateway.native.requests import Native
+from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
 from mcpx.rendering.results import Shaped, read_resource_result, shape_resource
@@ -64,7 +64,7 @@ class GatewayServer(Server[Any]):
         self.middleware = [clients.meet]
         self._hub = hub
         self._wait_until = anyio.current_time() + hub.config.startup_wait
-        self._native = Native(hub, clients.subscribers, self._wait_for_servers)
+        self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
         self._native.register(self)
 
     def create_initialization_options(

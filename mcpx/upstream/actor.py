@@ -278,7 +278,7 @@ class Upstream:
         )
         catalogue = await lister.list_all(generation)
         self.counters.listings += 1
-        self._omission_log.name(catalogue.left_out)
+        self._omission_log.record(catalogue.left_out)
         self._replace(self._describer.apply(catalogue))
 
     def _replace(self, catalogue: Catalogue) -> None:

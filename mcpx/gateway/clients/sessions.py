@@ -104,7 +104,7 @@ class Clients:
 
     async def _reach_them_for_ever(self) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.subscribers.deliver_for_ever)
+            tasks.start_soon(self.subscribers.run)
             tasks.start_soon(self.post.run)
             await self._announce_for_ever()
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from mcp.server.connection import Connection
 
-from mcpx.gateway.clients.subscribers import Target
+from mcpx.gateway.clients.subscribers import ResourceTarget
 from tests.mcpx.gateway.native.behind import Behind, behind, entry
 from tests.mcpx.scripted import PATIENCE_S, config_of
 from tests.mcpx.serving import ENVELOPE, LEGACY
@@ -132,7 +132,7 @@ class Deaf:
 async def test_a_client_that_takes_nothing_holds_up_nobody(ears):
     async with behind(config_of({"a": entry("both", ears)})) as mcpx, mcpx.door() as end:
         upstream, deaf, other = mcpx.hub.upstreams["a"], Deaf(), Line(end)
-        await mcpx.clients.subscribers.subscribe(deaf, Target(upstream, "note:///full", URI, str))
+        await mcpx.clients.subscribers.subscribe(deaf, ResourceTarget(upstream, "note:///full", URI, str))
         with anyio.fail_after(PATIENCE_S):
             await other.subscribe("handshake")
             slowest = max([await updated(mcpx, [other], str(number)) for number in range(20)])

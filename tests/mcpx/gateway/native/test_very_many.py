@@ -13,7 +13,7 @@ import pytest
 from mcpx.catalog.model import State
 from mcpx.gateway.native.pagination import PAGE
 from mcpx.upstream.offers.auto_describe import AT_A_TIME
-from mcpx.upstream.offers.pages import PAGE_CAP
+from mcpx.upstream.offers.pages import MAX_PAGES
 from tests.mcpx.gateway.native.behind import behind
 from tests.mcpx.scripted import QUICK, config_of
 
@@ -51,9 +51,9 @@ async def test_a_list_of_resources_that_never_ends_is_stopped_and_says_so(ears):
         assert await mcpx.watch.text("hi", server="a") == "hi"
         (left_out,) = mcpx.hub.upstreams["a"].info().left_out
         assert left_out.kind == "resources/list"
-        reason = f"the server's list of resources does not end: stopped after {PAGE_CAP} pages"
+        reason = f"the server's list of resources does not end: stopped after {MAX_PAGES} pages"
         assert left_out.reason == reason
-        assert len(ears.of("listed")) == PAGE_CAP
+        assert len(ears.of("listed")) == MAX_PAGES
 
 
 async def test_five_hundred_descriptions_cost_nobody_anything(ears):
