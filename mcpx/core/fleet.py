@@ -41,6 +41,7 @@ from supervisors import (
     Phase,
     Policy,
     Shutdown,
+    Signal,
     Supervisor,
 )
 
@@ -71,7 +72,7 @@ class Fleet:
         self._numbers: dict[str, int] = {}
         self._observers: list[Observer] = []
         self._settled = anyio.Event()
-        self._news = anyio.Event()
+        self._news = Signal()
         self._stopping = False
         self.upstreams = {name: self._upstream(server) for name, server in config.servers.items()}
         self._unsettled = {name for name, up in self.upstreams.items() if up.config.disabled is None}
@@ -298,5 +299,4 @@ class Fleet:
         self._wake()
 
     def _wake(self) -> None:
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        self._news.pulse()

@@ -29,6 +29,7 @@ from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.requests import Origin
+from supervisors import Signal
 
 Context = ServerRequestContext[Any, Any]
 Message = Exec | Read | Forward
@@ -107,7 +108,7 @@ class _Telling:
     def __init__(self, hub: Hub) -> None:
         self._audience = hub.audience
         self._waiting: Backlog[Delivery] = Backlog()
-        self._news = anyio.Event()
+        self._news = Signal()
         self._closed = False
 
     def put(self, delivery: Delivery, size: int) -> None:
@@ -128,7 +129,7 @@ class _Telling:
         """Tell, until it is closed and all is told."""
         while len(self._waiting) or not self._closed:
             if not len(self._waiting):
-                self._news = anyio.Event()
+                self._news.clear()
                 await self._news.wait()
                 continue
             deliver = self._waiting.take()

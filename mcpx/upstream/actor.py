@@ -37,11 +37,10 @@ from mcpx.upstream.relay.server_requests import Asking
 from mcpx.upstream.relay.suspended import Holds
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.upstream_session import Greeting, Passing, UpstreamSession, open_session
-from mcpx.upstream.signal import Flag
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
-from supervisors import Incarnation, Phase, Supervisor
+from supervisors import Incarnation, Phase, Signal, Supervisor
 
 log = structlog.get_logger()
 
@@ -195,7 +194,7 @@ class Upstream:
     async def _live(self, incarnation: Incarnation, greeting: Greeting) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         self._probe = True  # whatever fails now, the next attempt asks again
-        changes, passing = Flag(), self._passing()
+        changes, passing = Signal(), self._passing()
         try:
             async with open_session(
                 self.config,
@@ -228,7 +227,7 @@ class Upstream:
         return Passing(asking, logs, self._audience)
 
     async def _serve(
-        self, session: UpstreamSession, incarnation: Incarnation, changes: Flag, passing: Passing
+        self, session: UpstreamSession, incarnation: Incarnation, changes: Signal, passing: Passing
     ) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
         async with anyio.create_task_group() as tasks:
@@ -289,7 +288,7 @@ class Upstream:
         if changed:
             self._on_catalogue(self.name, changed)
 
-    async def _follow(self, session: UpstreamSession, generation: int, changes: Flag) -> None:
+    async def _follow(self, session: UpstreamSession, generation: int, changes: Signal) -> None:
         """List again after the server said that a list changed; a storm of changes is a few listings.
 
         Each listing that more changes follow at once doubles the pause before the next.

@@ -32,11 +32,10 @@ from mcpx.upstream.relay.suspended import Running
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sender
 from mcpx.upstream.session.upstream_session import UpstreamSession
-from mcpx.upstream.signal import Flag
 from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
 from mcpx.wire.channel import TELLS_UNREAD
 from mcpx.wire.outgoing import ConnectionEnded
-from supervisors import ActorRef, Envelope
+from supervisors import ActorRef, Envelope, Signal
 
 RESTED_S: Final = 0.001  # without an answer: longer than a client takes that calls without a pause
 SEE_OUT_S: Final = 5.0  # for a server that takes nothing new; its calls end sooner where it is dead
@@ -78,8 +77,8 @@ class Calls:
         self._put_back = put_back
         self._on_proof: Callable[[], None] | None = on_proof
         self._open = False
-        self._idle = anyio.Event()
-        self.overdue = Flag()
+        self._idle = Signal()
+        self.overdue = Signal()
         """Set when a call has passed its deadline."""
         self.answered_at = time.monotonic()
         """When the server last answered, by the loop's clock."""
@@ -132,8 +131,7 @@ class Calls:
 
     async def _none_running(self) -> None:
         while len(self._in_flight):
-            if self._idle.is_set():
-                self._idle = anyio.Event()
+            self._idle.clear()
             await self._idle.wait()
 
     def close(self) -> None:

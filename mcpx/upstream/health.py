@@ -22,7 +22,7 @@ from mcp_types import CONNECTION_CLOSED
 
 from mcpx.config import HealthCheck
 from mcpx.upstream.errors import ConnectionLost, Unwell
-from mcpx.upstream.signal import Flag
+from supervisors import Signal
 
 Ask = Callable[[], Awaitable[object]]
 """Sends the server something that it must answer. Any answer will do, an error too."""
@@ -31,7 +31,7 @@ Ask = Callable[[], Awaitable[object]]
 class Activity(Protocol):
     """What the calls tell of themselves."""
 
-    overdue: Flag
+    overdue: Signal
     """Set when a call has passed its deadline."""
     answered_at: float
     """When the server last answered a call, by the loop's clock."""

@@ -20,7 +20,17 @@ from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.requests import Request, size_of, tool_of
-from supervisors import ActorRef, Envelope, MailboxClosed, MailboxFull, Phase, Reply, State, Supervisor
+from supervisors import (
+    ActorRef,
+    Envelope,
+    MailboxClosed,
+    MailboxFull,
+    Phase,
+    Reply,
+    Signal,
+    State,
+    Supervisor,
+)
 
 RawReply = Reply[msgspec.Raw]
 LARGE: Final = 65536  # bytes of a request; smaller ones are bounded well enough by their number
@@ -53,7 +63,7 @@ class CallQueue:
         self.held: str | None = None
         """Why the server is not under supervision yet, where it will be soon: requests wait for that."""
         self._awaiting = 0  # callers that wait for something else than a request: the first listing
-        self._news = anyio.Event()
+        self._news = Signal()
 
     def lifecycle(self) -> State:
         """The supervisor's view of the server. Raises NoSuchChild for a disabled one."""
@@ -131,8 +141,7 @@ class CallQueue:
 
     def tell_waiters(self) -> None:
         """Something changed that callers in `wait_for` may want to know."""
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        self._news.pulse()
 
     # --- out, unserved
 

@@ -27,7 +27,7 @@ from mcpx.gateway.clients.identity import connection_of
 from mcpx.gateway.clients.outbox import PostOffice
 from mcpx.gateway.clients.subscribers import Subscribers
 from mcpx.observe.contained import contain
-from supervisors import Incarnation
+from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ class Clients:
         self._hub = hub
         self.post = PostOffice(hub.audience)
         self._sessions: dict[Connection, ServerSession] = {}
-        self._changed = anyio.Event()
+        self._changed = Signal()
         self._due: dict[ServerEvent, None] = {}
 
     async def meet(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -112,7 +112,7 @@ class Clients:
         while True:
             await self._changed.wait()
             await anyio.sleep(DEBOUNCE_S)
-            self._changed = anyio.Event()
+            self._changed.clear()
             due, self._due = self._due, {}
             for event in due:
                 try:

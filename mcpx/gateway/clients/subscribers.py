@@ -25,6 +25,7 @@ from mcpx.errors import CallError
 from mcpx.gateway.clients.identity import connection_of
 from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
+from supervisors import Signal
 
 log = structlog.get_logger()
 
@@ -62,7 +63,7 @@ class Subscribers:
         self._bus = bus
         self._subscribers: dict[Connection, _Subscriber] = {}
         self._due: dict[_Subscriber, None] = {}
-        self._updated = anyio.Event()
+        self._updated = Signal()
         self._streams = 0
 
     def __len__(self) -> int:
@@ -120,7 +121,7 @@ class Subscribers:
         async with anyio.create_task_group() as tasks:
             while True:
                 await self._updated.wait()
-                self._updated = anyio.Event()
+                self._updated.clear()
                 due, self._due = self._due, {}
                 for subscriber in due:
                     if not subscriber.sending:

@@ -30,7 +30,7 @@ from mcpx.upstream.offers.update_stream import Opened, UpdateStream
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import MCPX, Subscribe, Unsubscribe
 from mcpx.upstream.session.upstream_session import UpstreamSession
-from mcpx.upstream.signal import Flag
+from supervisors import Signal
 
 log = structlog.get_logger()
 
@@ -79,8 +79,8 @@ class Subscriptions:
         self._patience = patience
         self._topics: dict[str, Topic] = {}
         self._session: UpstreamSession | None = None
-        self._wanted = Flag()  # set when the URIs that are wanted have changed
-        self._work = Flag()  # set when a digest is to be read
+        self._wanted = Signal()  # set when the URIs that are wanted have changed
+        self._work = Signal()  # set when a digest is to be read
         self._log = log.bind(server=server)
 
     def belong_to(self, submit: Submit, catalogue: Callable[[], Catalogue | None]) -> None:

@@ -18,7 +18,7 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import CONNECTION_CLOSED
 
-from mcpx.upstream.signal import Flag
+from supervisors import Signal
 
 OPEN_S: Final = 10.0  # for the server to acknowledge a stream
 AGAIN_S: Final = 1.0  # after a lost stream
@@ -47,7 +47,7 @@ class UpdateStream:
         self._current: anyio.CancelScope | None = None
         self._live: set[anyio.CancelScope] = set()
 
-    async def keep(self, changed: Flag, wanted: Callable[[], list[str]], told: OnOpened) -> None:
+    async def keep(self, changed: Signal, wanted: Callable[[], list[str]], told: OnOpened) -> None:
         """Hold a stream open for what is `wanted`, which is asked again whenever `changed` is set."""
         async with anyio.create_task_group() as streams:
             while True:
@@ -67,7 +67,7 @@ class UpdateStream:
         self,
         streams: anyio.abc.TaskGroup,
         uris: list[str],
-        changed: Flag,
+        changed: Signal,
         *,
         after_a_gap: bool,
     ) -> Opened:
@@ -86,7 +86,7 @@ class UpdateStream:
     async def _run(
         self,
         uris: list[str],
-        changed: Flag,
+        changed: Signal,
         *,
         task_status: anyio.abc.TaskStatus[tuple[anyio.CancelScope, set[str]]],
     ) -> None:
@@ -106,6 +106,6 @@ class UpdateStream:
             await _set_later(changed)
 
 
-async def _set_later(changed: Flag) -> None:
+async def _set_later(changed: Signal) -> None:
     await anyio.sleep(AGAIN_S)
     changed.set()

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import anyio
-
 from mcpx.observe.contained import contain
 from mcpx.upstream.context import JSON, Caller, most_verbose, wants
+from supervisors import Signal
 
 LOG: Final = "notifications/message"
 
@@ -40,7 +39,8 @@ class Audience:
         """Log and progress messages that clients went without, because they did not read."""
         self._passing_by: str | None = None  # the most verbose level that a request of its own asked for
         self._strangers = False
-        self._news = anyio.Event()
+        self.changes = Signal()
+        """Pulsed when `level` or `roots_version` has changed."""
         self._on_left: list[Callable[[object], None]] = []
 
     # --- for the gateway
@@ -61,8 +61,7 @@ class Audience:
 
     def changed(self) -> None:
         """The level that some member wants has changed."""
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        self.changes.pulse()
 
     def pass_by(self, level: str | None) -> None:
         """A request came from a client without a session, that wants log messages from `level` on."""
@@ -81,10 +80,6 @@ class Audience:
     def level(self) -> str | None:
         """The most verbose level that anybody wants; a request's own level counts from then on."""
         return most_verbose([self._passing_by, *(member.log_level for member in self.members.values())])
-
-    def next_change(self) -> anyio.Event:
-        """Set when the level or the roots have changed."""
-        return self._news
 
     def sole(self, owner: object | None = None) -> Member | None:
         """The client `owner`; or the one there is, unless there are several, or some without a session."""

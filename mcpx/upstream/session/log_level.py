@@ -41,13 +41,15 @@ class Telling:
 
     async def follow(self) -> None:
         """Pass on what changes, for as long as the session lives."""
+        audience = self._audience
         while True:
-            change = self._audience.next_change()
-            if self._handshake and self._roots != self._audience.roots_version:
-                self._roots = self._audience.roots_version
+            roots, level = audience.roots_version, audience.level
+            if self._handshake and self._roots != roots:
+                self._roots = roots
                 await self._client.notify_raw(ROOTS_CHANGED)
-            await self._set_level(self._audience.level)
-            await change.wait()
+            await self._set_level(level)
+            while (roots, level) == (audience.roots_version, audience.level):
+                await audience.changes.wait()
 
     async def _set_level(self, level: str | None) -> None:
         """Tell the server the level, unless it has it. Nobody's wish leaves it as it is."""

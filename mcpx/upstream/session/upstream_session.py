@@ -29,10 +29,10 @@ from mcpx.upstream.relay.server_requests import Asking
 from mcpx.upstream.session.log_level import Telling
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
-from mcpx.upstream.signal import Flag
 from mcpx.upstream.transport.exchange import overheard
 from mcpx.upstream.transport.link import Hooks, Link, open_link
 from mcpx.version import __version__
+from supervisors import Signal
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
 LISTEN_AGAIN_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
@@ -67,7 +67,7 @@ class UpstreamSession:
         self,
         client: PassingSession,
         link: Link,
-        changes: Flag,
+        changes: Signal,
         connecting: anyio.CancelScope,
         telling: Telling,
     ) -> None:
@@ -169,7 +169,7 @@ async def open_session(
     greeting: Greeting,
     limit: int,
     hooks: Hooks,
-    changes: Flag,
+    changes: Signal,
     passing: Passing,
     on_updated: Callable[[str], None] = lambda _uri: None,
 ) -> AsyncIterator[UpstreamSession]:

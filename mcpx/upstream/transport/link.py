@@ -25,12 +25,12 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCError
 
 from mcpx.config import Http, Sse, Stdio, Transport
-from mcpx.upstream.signal import Flag
 from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_client import GuardedClient, certificates
 from mcpx.upstream.transport.process import ChildProcess, running
 from mcpx.wire.channel import PeerNotReading
 from mcpx.wire.dispatcher import Rubbish, WireDispatcher
+from supervisors import Signal
 
 EXIT_CODE_WAIT_S = 0.03  # after the output ended: the exit code makes a better message than "output closed"
 LAST_WORDS_S = 0.03  # after the exit: an answer written before it may still be in the pipe
@@ -69,7 +69,7 @@ class Link:
         """What was wrong with the last HTTP exchange; None while all is well."""
         self.curable = True
         """Whether trying again can help, now that it is lost."""
-        self.suspicion = Flag()
+        self.suspicion = Signal()
         """Set when there is reason to see whether the session still lives."""
         self.missed: Callable[[], None] = lambda: None
         """Called when news of changed lists may have been missed."""

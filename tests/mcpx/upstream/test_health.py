@@ -11,7 +11,7 @@ from mcp import MCPError
 from mcpx.config import HealthCheck
 from mcpx.upstream.errors import ConnectionLost
 from mcpx.upstream.health import Health
-from mcpx.upstream.signal import Flag
+from supervisors import Signal
 from supervisors.testing import virtual_backends
 
 SETTINGS = HealthCheck(interval=30, timeout=5, failure_threshold=2)
@@ -30,7 +30,7 @@ class Server:
         self.silent_from = silent_from
         self.busy_until = busy_until
         self.answered_at = -math.inf
-        self.overdue = Flag()
+        self.overdue = Signal()
         self.probes = []
         self.killed_at = None
 
