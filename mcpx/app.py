@@ -22,7 +22,7 @@ from mcpx.config import Config
 from mcpx.core.hub import TEARDOWN_S, Hub
 from mcpx.daemon.launch import LARGEST_LOG
 from mcpx.daemon.paths import Meeting, check_state_folder
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioDoor
 from mcpx.gateway.frontends.unix_socket import SocketDoor
@@ -48,7 +48,7 @@ async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
     check_state_folder()
     raise_limit()
     hub = Hub(config)
-    clients = Clients(hub)
+    clients = ClientSessions(hub)
     door = StdioDoor(hub, GatewayServer(hub, clients))
     # a stdio session cannot be taken up again: when its door is done or fails, so is the process
     gateway = ChildSpec(
@@ -73,7 +73,7 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
     raise_limit()
     with _http(config, host=host, port=port, auth=auth) as open_door:
         hub = Hub(config)
-        clients = Clients(hub)
+        clients = ClientSessions(hub)
         return await _run(hub, clients, open_door(hub, clients), patience=PATIENCE)
 
 
@@ -93,7 +93,7 @@ async def serve_daemon(config: Config, place: Meeting, *, patience: Patience = P
         listener = stack.enter_context(listen_on_socket(place))
         stack.callback(place.socket.unlink, missing_ok=True)
         hub = Hub(config)
-        clients = Clients(hub)
+        clients = ClientSessions(hub)
         door = SocketDoor(hub, GatewayServer(hub, clients), listener, place)
         # the door drains within the grace time, and then its clients are owed a moment to take the rest
         shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
@@ -107,7 +107,7 @@ async def serve_daemon(config: Config, place: Meeting, *, patience: Patience = P
 @contextmanager
 def _http(
     config: Config, *, host: str | None = None, port: int | None = None, auth: bool = True
-) -> Iterator[Callable[[Hub, Clients], ChildSpec]]:
+) -> Iterator[Callable[[Hub, ClientSessions], ChildSpec]]:
     """Listen at once, so that what is wrong with the address is told at once; the door comes with the hub."""
     from mcpx.gateway.frontends.http_frontend import HttpDoor, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
 
@@ -115,7 +115,7 @@ def _http(
     with listener:
         token = load_token() if auth else None
 
-        def open_door(hub: Hub, clients: Clients) -> ChildSpec:
+        def open_door(hub: Hub, clients: ClientSessions) -> ChildSpec:
             limit = config.max_message_bytes
             door = HttpDoor(GatewayServer(hub, clients), listener, config.http, token=token, limit=limit)
             return ChildSpec(name="http", run=door.run, shutdown=Shutdown(grace=config.shutdown_grace))
@@ -123,7 +123,7 @@ def _http(
         yield open_door
 
 
-async def _run(hub: Hub, clients: Clients, *parts: ChildSpec, patience: Patience) -> int:
+async def _run(hub: Hub, clients: ClientSessions, *parts: ChildSpec, patience: Patience) -> int:
     notifier = Notifier()
     hub.around_reload = notifier.reloading
     hub.root.add(ChildSpec(name="clients", run=clients.run))

@@ -26,8 +26,8 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import Client
 from mcpx.upstream.errors import cause_of
-from mcpx.upstream.per_client import PrivateSessions
-from mcpx.upstream.relay.clients import Audience
+from mcpx.upstream.per_client import PerClientSessions
+from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
     Backoff,
@@ -59,10 +59,10 @@ class Fleet:
     """The servers of a configuration. `state` is where the ledger and the logs are, if not as usual."""
 
     def __init__(
-        self, config: Config, *, state: Path | None = None, audience: Audience | None = None
+        self, config: Config, *, state: Path | None = None, clients: ConnectedClients | None = None
     ) -> None:
         self._config = config
-        self._audience = audience or Audience()
+        self._clients = clients or ConnectedClients()
         self._state = state
         self.ledger = Ledger(state)
         self.supervisor = Supervisor(
@@ -90,10 +90,10 @@ class Fleet:
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
             on_catalogue=self._tell,
-            audience=self._audience,
+            clients=self._clients,
         )
         if server.sessions == "per_client" and server.disabled is None:
-            upstream.private = PrivateSessions(server.name, lambda client: self._open_for(client, upstream))
+            upstream.private = PerClientSessions(server.name, lambda client: self._open_for(client, upstream))
         return upstream
 
     def _open_for(self, client: Client, shared: Upstream) -> Upstream:
@@ -107,7 +107,7 @@ class Fleet:
             child=self._child_name(shared.name),
             counters=shared.counters,
             client=client,
-            audience=self._audience,
+            clients=self._clients,
         )
         own.greet_like(shared)
         self._start(own)
@@ -117,7 +117,7 @@ class Fleet:
         """A client has left: end the sessions that are its own, without waiting for them."""
         client.here = False
         for upstream in self.upstreams.values():
-            if upstream.private is not None and (own := upstream.private.leave(client)) is not None:
+            if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
                 own.retire("its client has left")
                 if own.child in self._children:
                     self.supervisor.dismiss(own.child)

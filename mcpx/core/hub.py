@@ -29,7 +29,7 @@ from mcpx.core.router import MAILBOX_SIZE, Message, Router, RouterActor
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.upstream.context import Client
-from mcpx.upstream.relay.clients import Audience
+from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
@@ -49,8 +49,8 @@ class Hub:
     def __init__(self, config: Config, *, state: Path | None = None) -> None:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
-        self.audience = Audience()
-        self.fleet = Fleet(config, state=state, audience=self.audience)
+        self.clients = ConnectedClients()
+        self.fleet = Fleet(config, state=state, clients=self.clients)
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.registry = Registry(self.upstreams)
@@ -127,7 +127,7 @@ class Hub:
     def client_left(self, client: Client) -> None:
         """End what belongs to this client alone: sessions, and calls that wait for it to come back."""
         self.fleet.leave(client)
-        self.audience.leave(client)
+        self.clients.leave(client)
 
     # --- its changes
 

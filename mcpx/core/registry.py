@@ -83,7 +83,7 @@ class Registry:
         upstream = self.upstream(server_name)
         if upstream.private is None or client is None or upstream.queue.closed:
             return upstream
-        return upstream.private.of(client)
+        return upstream.private.get_or_open(client)
 
     def tool(self, server_name: str, tool_name: str) -> ToolInfo:
         """A tool that is to be used. Raises CallError: unknown server or tool, or not listed yet."""

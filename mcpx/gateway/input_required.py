@@ -20,8 +20,8 @@ from mcpx.core.router import Exec, Forward, Read
 from mcpx.errors import CallError, Code
 from mcpx.rendering.results import InputRequired
 from mcpx.upstream.context import JSON, QUESTIONS, Caller, InputAnswers
-from mcpx.upstream.relay.eras import for_handshake
-from mcpx.upstream.relay.server_requests import MOST_OPEN
+from mcpx.upstream.relay.server_requests import MAX_OPEN_REQUESTS
+from mcpx.upstream.relay.suspended import to_handshake
 
 SHOWN: Final = 64  # characters of a method that there is not
 ROUNDS: Final = 10  # as the SDKs have it
@@ -37,8 +37,11 @@ def check(need: InputRequired, caller: Caller) -> dict[str, JSON]:
         CallError: One of them is none, or the client did not declare it.
     """
     asked = need.result.get("inputRequests") or {}
-    if isinstance(asked, dict) and len(asked) > MOST_OPEN:
-        text = f"{need.server} asks {len(asked)} questions in one result; {MOST_OPEN} are passed on at most"
+    if isinstance(asked, dict) and len(asked) > MAX_OPEN_REQUESTS:
+        count = len(asked)
+        text = (
+            f"{need.server} asks {count} questions in one result; {MAX_OPEN_REQUESTS} are passed on at most"
+        )
         raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
     for each in asked.values() if isinstance(asked, dict) else [{}]:
         method = each.get("method") if isinstance(each, dict) else None
@@ -105,7 +108,7 @@ async def _ask_all(need: InputRequired, caller: Caller, seconds: float, round_nu
         nonlocal refused
         try:
             method = question["method"]
-            params = for_handshake(method, question.get("params") or {})
+            params = to_handshake(method, question.get("params") or {})
             responses[key] = await caller.ask(method, params, None)
         except MCPError as error:
             refused = error

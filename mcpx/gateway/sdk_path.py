@@ -23,8 +23,8 @@ from mcpx.core.hub import Hub
 from mcpx.core.router import Exec, Forward, Read
 from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.gateway import input_required as inputs
-from mcpx.gateway.clients.backlog import Backlog
-from mcpx.gateway.clients.handles import Delivery, Outbox, RequestCaller
+from mcpx.gateway.clients.handles import Delivery, Enqueue, RequestCaller
+from mcpx.gateway.clients.outbox import Backlog
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired
 from mcpx.upstream.context import InputAnswers
@@ -45,10 +45,10 @@ async def run(hub: Hub, ctx: Context, message: Message, shape: Callable[[msgspec
     telling = _Telling(hub)
     caller = RequestCaller(ctx, hub, telling.put)
     if caller.modern:
-        hub.audience.pass_by(caller.log_level)
+        hub.clients.note_sessionless(caller.log_level)
     wants_progress = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
     origin = Origin(
-        client=caller.session_of,
+        client=caller.session_client,
         caller=caller,
         answers=_answers(ctx),
         on_progress=_to_client(ctx, telling.put) if wants_progress else None,
@@ -98,7 +98,7 @@ def _answers(ctx: Context) -> InputAnswers | None:
     return InputAnswers(msgspec.json.encode(responses) if responses is not None else b"", state)
 
 
-def _to_client(ctx: Context, put: Outbox) -> Callable[[float, float | None, str | None], None]:
+def _to_client(ctx: Context, put: Enqueue) -> Callable[[float, float | None, str | None], None]:
     return lambda *told: put(partial(ctx.session.report_progress, *told), len(told[2] or ""))
 
 
@@ -106,7 +106,7 @@ class _Telling:
     """What is told to the client during its request, in order; one that does not take it goes without."""
 
     def __init__(self, hub: Hub) -> None:
-        self._audience = hub.audience
+        self._clients = hub.clients
         self._waiting: Backlog[Delivery] = Backlog()
         self._news = Signal()
         self._closed = False
@@ -118,7 +118,7 @@ class _Telling:
         if self._waiting.put(delivery, size):
             self._news.set()
         else:
-            self._audience.dropped += 1
+            self._clients.dropped += 1
 
     def close(self) -> None:
         """Nothing more will come."""

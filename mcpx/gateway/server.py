@@ -22,9 +22,8 @@ from mcpx.core.hub import Hub
 from mcpx.core.router import Exec, Read
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path as slow_lane
-from mcpx.gateway.clients.handles import client_of
-from mcpx.gateway.clients.identity import connection_of
-from mcpx.gateway.clients.sessions import Clients, client_name, wants_structured_content
+from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
@@ -45,7 +44,7 @@ SETTLING_S: Final = 60.0  # that such a list waits at most
 class GatewayServer(Server[Any]):
     """Serves the three tools over a hub."""
 
-    def __init__(self, hub: Hub, clients: Clients) -> None:
+    def __init__(self, hub: Hub, clients: ClientSessions) -> None:
         super().__init__(
             "mcpx",
             version=__version__,
@@ -61,7 +60,7 @@ class GatewayServer(Server[Any]):
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.middleware = [clients.meet]
+        self.middleware = [clients.track]
         self._hub = hub
         self._wait_until = anyio.current_time() + hub.config.startup_wait
         self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
@@ -143,20 +142,20 @@ class GatewayServer(Server[Any]):
 
     def count_dropped(self) -> None:
         """A client goes without a log or progress message, because it does not read."""
-        self._hub.audience.dropped += 1
+        self._hub.clients.dropped += 1
 
     async def _set_level(
         self, ctx: Context, params: mcp_types.SetLevelRequestParams
     ) -> mcp_types.EmptyResult:
         """The client wants log messages of all servers from this level on (before 2026-07-28)."""
-        member = self._hub.audience.members.get(client_of(connection_of(ctx.session), self._hub))
-        if member is not None:
-            member.log_level = params.level
-            self._hub.audience.changed()
+        handle = self._hub.clients.handles.get(client_of(connection_of(ctx.session), self._hub))
+        if handle is not None:
+            handle.log_level = params.level
+            self._hub.clients.changed()
         return mcp_types.EmptyResult()
 
     async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
-        self._hub.audience.roots_changed()
+        self._hub.clients.roots_changed()
 
 
 def _missing(tool: str, arguments: JSON) -> str | None:

@@ -29,14 +29,13 @@ from mcpx.upstream.offers.auto_describe import Describer
 from mcpx.upstream.offers.left_out import OmissionLog
 from mcpx.upstream.offers.listing import Lister
 from mcpx.upstream.offers.subscriptions import Subscriptions
-from mcpx.upstream.per_client import PrivateSessions
+from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.queue import CallQueue, RawReply
-from mcpx.upstream.relay.clients import Audience
-from mcpx.upstream.relay.logs import LogRelay
-from mcpx.upstream.relay.server_requests import Asking
-from mcpx.upstream.relay.suspended import Holds
+from mcpx.upstream.relay.clients import ConnectedClients
+from mcpx.upstream.relay.session_relay import SessionRelay
+from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session.upstream_session import Greeting, Passing, UpstreamSession, open_session
+from mcpx.upstream.session.upstream_session import Greeting, UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
@@ -83,14 +82,14 @@ class Upstream:
         counters: Counters | None = None,
         client: Client | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
-        audience: Audience | None = None,
+        clients: ConnectedClients | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
         self.child = child or config.name
         self.catalogue: Catalogue | None = None
         self.client = client
-        self.private: PrivateSessions[Upstream] | None = None
+        self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
         self.counters = counters or Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
@@ -110,9 +109,9 @@ class Upstream:
         self.server_log = server_log
         self._redact = redactor_of(config)
         self._log = log.bind(server=config.name)
-        self._audience = audience or Audience()
-        self._holds = Holds(config.name, config.limits.call_timeout)
-        self._audience.on_left(self._holds.drop)
+        self._clients = clients or ConnectedClients()
+        self._suspended = SuspendedCalls(config.name, config.limits.call_timeout)
+        self._clients.add_left_callback(self._suspended.cancel_for)
 
     # --- for everybody
 
@@ -149,7 +148,7 @@ class Upstream:
     def retire(self, why: str) -> None:
         """Take no more requests, and fail those that wait, because of `why`; the running ones may finish."""
         self._leaving = why
-        self._audience.forget(self._holds.drop)
+        self._clients.remove_left_callback(self._suspended.cancel_for)
         self.queue.close()
 
     def submit(self, request: Request, reply: RawReply) -> None:
@@ -158,13 +157,13 @@ class Upstream:
         Raises:
             CallError: `not_sent`, where none of that is possible; or the held call is over.
         """
-        if request.origin.answers is None or not self._holds.go_on(request, reply):
+        if request.origin.answers is None or not self._suspended.resume(request, reply):
             self.queue.submit(request, reply)
 
     def succeed(self, old: Upstream) -> None:
         """Take the place of another upstream of the same name, with the subscriptions of its clients."""
         self.subscriptions = old.subscriptions
-        self.subscriptions.belong_to(self.submit, lambda: self.catalogue)
+        self.subscriptions.move_to(self.submit, lambda: self.catalogue)
 
     def greet_like(self, other: Upstream) -> None:
         """Greet the server as another session with it does."""
@@ -194,7 +193,7 @@ class Upstream:
     async def _live(self, incarnation: Incarnation, greeting: Greeting) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         self._probe = True  # whatever fails now, the next attempt asks again
-        changes, passing = Signal(), self._passing()
+        changes, relay = Signal(), self._relay()
         try:
             async with open_session(
                 self.config,
@@ -202,14 +201,14 @@ class Upstream:
                 limit=self._limit,
                 hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
                 changes=changes,
-                on_updated=self.subscriptions.notified,
-                passing=passing,
+                on_updated=self.subscriptions.handle_update,
+                relay=relay,
             ) as session:
                 await self._list(session, incarnation.generation)
                 session.established()
                 self._probe = session.modern
                 incarnation.ready()
-                await self._serve(session, incarnation, changes, passing)
+                await self._serve(session, incarnation, changes, relay)
         finally:  # only now: the process has been seen off
             self.pid = None
             self._ledger.remove(self.child)
@@ -220,18 +219,16 @@ class Upstream:
         if link.pid is not None:
             self._ledger.add(self.child, link.pid, link.mark)
 
-    def _passing(self) -> Passing:
-        """What takes the server's questions and log messages during one incarnation."""
-        asking = Asking(self.name, self._audience, self._holds, client=self.client)
-        logs = LogRelay(self.name, asking, self._audience, self.server_log, client=self.client)
-        return Passing(asking, logs, self._audience)
+    def _relay(self) -> SessionRelay:
+        return SessionRelay(self.name, self._clients, self._suspended, self.server_log, client=self.client)
 
     async def _serve(
-        self, session: UpstreamSession, incarnation: Incarnation, changes: Signal, passing: Passing
+        self, session: UpstreamSession, incarnation: Incarnation, changes: Signal, relay: SessionRelay
     ) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
         async with anyio.create_task_group() as tasks:
-            calls = passing.asking.work = self._calls(session, tasks, incarnation)
+            calls = self._calls(session, tasks, incarnation)
+            relay.attach(calls)
             try:
                 tasks.start_soon(self._watch, session)
                 tasks.start_soon(calls.see_out)

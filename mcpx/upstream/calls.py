@@ -28,7 +28,7 @@ from mcpx.upstream.errors import ConnectionLost, call_error, died
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.in_flight import InFlight
 from mcpx.upstream.queue import RawReply
-from mcpx.upstream.relay.suspended import Running
+from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sender
 from mcpx.upstream.session.upstream_session import UpstreamSession
@@ -96,11 +96,11 @@ class Calls:
             call.position is None or call.position < unread for call in self._in_flight
         )
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningCall]:
         """What the server works on now, the oldest first."""
         return list(self._in_flight)
 
-    def renew(self, call: Running) -> None:
+    def renew(self, call: RunningCall) -> None:
         """The server has shown signs of life on that call: its timeout starts anew."""
         self._in_flight.renew(call)  # type: ignore[arg-type]  # it came out of `running`
 

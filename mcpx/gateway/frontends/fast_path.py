@@ -79,7 +79,7 @@ class FastLane:
 
     def __init__(self, hub: Hub, connection: EraServer, shaper: Shaper, server_info: bytes) -> None:
         self._router = hub.router_ref
-        self._audience = hub.audience
+        self._clients = hub.clients
         self._caller: StreamCaller | None = None  # the same for all calls, before 2026-07-28
         self._upstreams = hub.upstreams
         self._hub = hub
@@ -172,11 +172,11 @@ class FastLane:
     def _caller_of(self, wire: WireDispatcher, meta: _Meta | None) -> StreamCaller:
         if self._connection.era is Era.MODERN and meta is not None:
             capabilities = read_capabilities(bytes(meta.capabilities))
-            self._audience.pass_by(meta.log_level)
+            self._clients.note_sessionless(meta.log_level)
             return StreamCaller(wire, self._client, capabilities, level=meta.log_level)
         if self._caller is None:
             capabilities = capabilities_of(self._connection.connection.client_capabilities)
-            self._caller = StreamCaller(wire, self._client, capabilities, audience=self._audience)
+            self._caller = StreamCaller(wire, self._client, capabilities, clients=self._clients)
         return self._caller
 
     def _progress(self, wire: WireDispatcher, meta: _Meta | None) -> OnProgress | None:

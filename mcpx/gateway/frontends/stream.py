@@ -88,7 +88,7 @@ class StreamClient:
             unsent = self._wire.channel.unsent
             log.warning("client.not_reading", unsent=unsent, dropped="its log and progress messages")
         self._dropped += 1
-        self._hub.audience.dropped += 1
+        self._hub.clients.dropped += 1
 
     def _gone(self, error: OSError) -> None:
         """The client reads no more: it has left, or is taken to have left."""

@@ -28,8 +28,8 @@ from mcp_types.version import (
 from mcpx.catalog.model import ToolInfo
 from mcpx.upstream.context import QUESTIONS
 from mcpx.upstream.relay.clients import LOG
-from mcpx.upstream.relay.logs import LogRelay
-from mcpx.upstream.relay.server_requests import COMPLETED, Asking, as_object
+from mcpx.upstream.relay.server_requests import ELICITATION_COMPLETE, as_object
+from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.greeting import read_initialize
 from mcpx.wire.dispatcher import WireDispatcher
@@ -62,19 +62,18 @@ class PassingSession(ClientSession):
         dispatcher: Dispatcher[TransportContext],
         *,
         client_info: types.Implementation,
-        asking: Asking,
-        logs: LogRelay,
+        relay: SessionRelay,
         on_change: Callable[[], None],
         on_updated: Callable[[str], None],
     ) -> None:
         super().__init__(dispatcher=dispatcher, client_info=client_info)
-        self._asking = asking
-        self._logs = logs
+        self._relay = relay
+        self._modern = False
         self._on_change = on_change
         self._on_updated = on_updated
         self._is_stream = isinstance(dispatcher, WireDispatcher)
         if isinstance(dispatcher, WireDispatcher):
-            asking.watch(dispatcher)
+            relay.requests.watch(dispatcher)
 
     # --- the handshake
 
@@ -107,8 +106,8 @@ class PassingSession(ClientSession):
     def adopt(self, result: types.InitializeResult | types.DiscoverResult) -> None:
         """As the SDK's; and each 2026-07-28 request says what the client behind it can do."""
         super().adopt(result)
-        self._logs.modern = isinstance(result, types.DiscoverResult)
-        if self._logs.modern:
+        self._modern = isinstance(result, types.DiscoverResult)
+        if self._modern:
             stamp = self._stamp
 
             def stamp_for_caller(data: dict[str, Any], opts: CallOptions) -> None:
@@ -187,7 +186,7 @@ class PassingSession(ClientSession):
         self, dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         if method in QUESTIONS:
-            return await self._asking.answer(dctx, method, as_object(params), REQUEST.get())
+            return await self._relay.requests.answer(dctx, method, as_object(params), REQUEST.get())
         return await super()._on_request(dctx, method, params)
 
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -210,8 +209,8 @@ class PassingSession(ClientSession):
         elif params is None:
             return
         elif method == LOG:
-            self._logs.take(dict(params), REQUEST.get())
+            self._relay.logs.forward(dict(params), REQUEST.get(), on_request=self._modern)
         elif method == UPDATED and isinstance(uri := params.get("uri"), str):
             self._on_updated(uri)
-        elif method == COMPLETED:
-            self._asking.completed(dict(params))
+        elif method == ELICITATION_COMPLETE:
+            self._relay.requests.completed(dict(params))

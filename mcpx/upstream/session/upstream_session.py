@@ -23,9 +23,7 @@ from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.upstream.errors import ConnectionLost, NoAnswer, Unwell, refused_probe
-from mcpx.upstream.relay.clients import Audience
-from mcpx.upstream.relay.logs import LogRelay
-from mcpx.upstream.relay.server_requests import Asking
+from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.session.log_level import Telling
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
@@ -50,14 +48,6 @@ class Greeting(msgspec.Struct):
     upset: bool = False
     """Whether it left, or fell silent, after it had read the question: some servers take nothing before
     `initialize`."""
-
-
-class Passing(msgspec.Struct, frozen=True):
-    """Who takes what a server says beside its answers."""
-
-    asking: Asking
-    logs: LogRelay
-    audience: Audience
 
 
 class UpstreamSession:
@@ -170,7 +160,7 @@ async def open_session(
     limit: int,
     hooks: Hooks,
     changes: Signal,
-    passing: Passing,
+    relay: SessionRelay,
     on_updated: Callable[[str], None] = lambda _uri: None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
@@ -194,8 +184,7 @@ async def open_session(
                 client = PassingSession(
                     link.dispatcher,
                     client_info=CLIENT_INFO,
-                    asking=passing.asking,
-                    logs=passing.logs,
+                    relay=relay,
                     on_change=changes.set,
                     on_updated=on_updated,
                 )
@@ -206,7 +195,7 @@ async def open_session(
                         # only a process can have ended over the question: a request over HTTP ends nothing
                         greeting.upset = greeting.probe and link.pid is not None and link.first_unread() != 0
                         raise
-                    telling = Telling(client, link.wire, passing.audience)
+                    telling = Telling(client, link.wire, relay.clients)
                     yield UpstreamSession(client, link, changes, scope, telling)
         except Exception as error:
             raise _told_by_link(error, link) from error

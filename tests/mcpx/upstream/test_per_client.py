@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcpx.catalog.model import State
 from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code, Outcome
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from mcpx.upstream.context import STATELESS, Client
 from tests.mcpx.line import Line
@@ -205,7 +205,7 @@ async def test_when_mcpx_ends_so_do_the_sessions_of_its_clients(ears):
 async def test_at_a_stream_door_a_connection_is_one_client_in_both_lanes(ears, modern):
     meta = {"_meta": ENVELOPE} if modern else {}
     async with one_server(ears, settings=OWN) as watch:
-        server = GatewayServer(watch.hub, Clients(watch.hub))
+        server = GatewayServer(watch.hub, ClientSessions(watch.hub))
         pids = []
         for _ in range(2):
             async with Line(watch.hub).connected(server) as line:
