@@ -5,7 +5,7 @@ that holds them. An upstream actor builds a new `Catalogue` after each listing a
 whole; everybody else only reads. Nothing here does I/O or knows the SDK.
 
 Field names are Python's (`input_schema`, `mime_type`); `Entry.members` maps them to the protocol's, for
-whoever reads a list or writes one. Values that belong to the protocol (`annotations`, `icons`, `meta`) are
+the modules that read and write lists. Values that belong to the protocol (`annotations`, `icons`, `meta`) are
 plain JSON with the protocol's own keys, as the upstream sent them.
 """
 

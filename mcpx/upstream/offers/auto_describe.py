@@ -55,7 +55,7 @@ def is_text(mime_type: str | None) -> bool:
 def first_words(text: str) -> str:
     """`begins: "..."` with the first characters on one line, and `...` where there are more.
 
-    In quotes, because it is content that anybody may have written, not what the resource is for.
+    In quotes, because it is content by an unknown author, not what the resource is for.
     """
     return "begins: " + quoted(
         one_line(text[:DESCRIPTION_CHARS]) + ("..." if len(text) > DESCRIPTION_CHARS else "")

@@ -66,8 +66,8 @@ class Subscriptions:
 
     @property
     def uris(self) -> list[str]:
-        """The URIs that have listeners."""
-        return list(self._topics)
+        """The URIs that have listeners, sorted."""
+        return sorted(self._topics)
 
     # --- for listeners
 
@@ -183,7 +183,7 @@ class Subscriptions:
             async with anyio.create_task_group() as tasks:
                 if session.modern:
                     stream = UpdateStream(session.client, self._updated, self._log)
-                    tasks.start_soon(stream.keep, self._wanted, self._wanted_uris, self._opened)
+                    tasks.start_soon(stream.keep, self._wanted, lambda: self.uris, self._opened)
                 else:
                     self._renew_all(tasks)
                 await self._read_digests(tasks)
@@ -214,9 +214,6 @@ class Subscriptions:
     def _check(self, topic: Topic) -> None:
         topic.maybe_missed = True
         self._work.set()
-
-    def _wanted_uris(self) -> list[str]:
-        return sorted(self._topics)
 
     def _opened(self, opened: Opened) -> None:
         for topic in [topic for uri in opened.wanted if (topic := self._topics.get(uri)) is not None]:

@@ -26,7 +26,11 @@ MAX_DIGEST_BYTES: Final = 1024 * 1024  # by the listing; a larger resource is no
 REFUSED: Final = b""  # the digest of a resource that the server refuses to give
 
 Submit = Callable[[Request, RawReply], None]
-"""Sends a request to the server, or queues it. Raises CallError where that is not possible."""
+"""Sends a request to the server, or queues it.
+
+Raises:
+    CallError: Neither is possible.
+"""
 Listener = Callable[[str], None]
 """Called with the URI that changed: the one subscribed to, or one below it. It may unsubscribe; it must not
 raise."""

@@ -40,10 +40,7 @@ class LogRelay:
         self._announced = False
 
     def forward(self, params: JSON, named: Request | None, *, on_request: bool) -> None:
-        """Pass a message on. `named` is the request on whose stream it came, if that is known.
-
-        `on_request` says that the server sends messages only for requests that asked for them (2026-07-28).
-        """
+        """Pass a message on; the arguments are those of `SessionRelay.handle_notification`."""
         level = params.get("level")
         if level not in LEVELS:
             return

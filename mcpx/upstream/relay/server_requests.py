@@ -73,19 +73,24 @@ class ServerRequestRouter:
     # --- asking
 
     async def answer(
-        self, context: DispatchContext[Any], method: str, params: JSON, named: Request | None
+        self,
+        context: DispatchContext[Any],
+        method: str,
+        params: Mapping[str, Any] | None,
+        named: Request | None,
     ) -> JSON:
-        """The client's answer to a request.
+        """The client's answer to a request. `named` is the call on whose stream it came, if that is known.
 
         Raises:
             MCPError: The client's own error, or the reason why no client is asked.
         """
         attributed = self._attributed.pop(coerce_request_id(context.request_id or 0), None)
+        given = _as_object(params)
         if self._open >= MAX_OPEN_REQUESTS:
             raise MCPError(INTERNAL_ERROR, _TOO_MANY_TEXT)
         self._open += 1
         try:
-            return await self._answer(context, method, params, attributed, named)
+            return await self._answer(context, method, given, attributed, named)
         finally:
             self._open -= 1
 
@@ -173,12 +178,8 @@ _TOO_MANY_TEXT: Final = (
 _TOO_MANY: Final = envelope.encode({"code": INTERNAL_ERROR, "message": _TOO_MANY_TEXT})
 
 
-def as_object(params: Mapping[str, Any] | None) -> JSON:
-    """The parameters of a message as a plain object.
-
-    Raises:
-        MCPError: They are something else.
-    """
+def _as_object(params: Mapping[str, Any] | None) -> JSON:
+    """The parameters of a message as a plain object."""
     if params is None:
         return {}
     if not isinstance(params, Mapping):

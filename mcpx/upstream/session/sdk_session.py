@@ -27,8 +27,6 @@ from mcp_types.version import (
 
 from mcpx.catalog.model import ToolInfo
 from mcpx.upstream.context import QUESTIONS
-from mcpx.upstream.relay.clients import LOG
-from mcpx.upstream.relay.server_requests import ELICITATION_COMPLETE, as_object
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.greeting import read_initialize
@@ -186,7 +184,7 @@ class PassingSession(ClientSession):
         self, dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         if method in QUESTIONS:
-            return await self._relay.requests.answer(dctx, method, as_object(params), REQUEST.get())
+            return await self._relay.requests.answer(dctx, method, params, REQUEST.get())
         return await super()._on_request(dctx, method, params)
 
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -208,9 +206,7 @@ class PassingSession(ClientSession):
             self._on_change()
         elif params is None:
             return
-        elif method == LOG:
-            self._relay.logs.forward(dict(params), REQUEST.get(), on_request=self._modern)
         elif method == UPDATED and isinstance(uri := params.get("uri"), str):
             self._on_updated(uri)
-        elif method == ELICITATION_COMPLETE:
-            self._relay.requests.completed(dict(params))
+        else:
+            self._relay.handle_notification(method, dict(params), REQUEST.get(), logs_on_request=self._modern)

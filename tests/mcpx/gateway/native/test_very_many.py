@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.catalog.model import State
-from mcpx.gateway.native.pagination import PAGE
+from mcpx.gateway.native.pagination import PAGE_ENTRIES
 from mcpx.upstream.offers.auto_describe import AT_A_TIME
 from mcpx.upstream.offers.pages import MAX_PAGES
 from tests.mcpx.gateway.native.connecting import open_gateway
@@ -39,7 +39,7 @@ async def test_five_thousand_resources_are_read_whole_and_listed_in_pages(ears, 
             pages += 1
             if (cursor := page.next_cursor) is None:
                 break
-            assert len(page.resources) == PAGE
+            assert len(page.resources) == PAGE_ENTRIES
         assert uris == [f"mcpx://a/doc:///{n}" for n in range(5000)]
         assert pages == 5
         assert len(ears.of("listed")) == 50  # from the catalogue: nothing was asked again
