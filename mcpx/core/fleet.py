@@ -136,7 +136,7 @@ class Fleet:
             upstream.queue.close()
         elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
-            upstream.queue.held = None
+            upstream.queue.pending_reason = None
             self.supervisor.add(self._spec(upstream))
 
     def _spec(self, upstream: Upstream) -> ChildSpec:
@@ -188,10 +188,9 @@ class Fleet:
 
     def _succeed(self, old: Upstream, new: Upstream) -> None:
         """Show the new one as starting, with what the old one offered, until it has listed for itself."""
-        new.succeed(old)
+        new.inherit_from(old)
         if new.config.disabled is None:
-            new.catalogue = old.catalogue
-            new.queue.held = MAKING_WAY
+            new.queue.pending_reason = MAKING_WAY
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         await self._retire(old, CHANGED)

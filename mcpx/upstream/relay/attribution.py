@@ -61,18 +61,13 @@ _NO_CLIENT: Final = Unattributed("no client stands behind the call in flight")
 class Attribution:
     """Attributes the messages of one session."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, calls: CallsInFlight) -> None:
         self._server = server
-        self._calls: CallsInFlight | None = None
-
-    def attach(self, calls: CallsInFlight) -> None:
-        """Attribute to these calls from now on; until then none is in flight."""
         self._calls = calls
 
     def renew(self, call: RunningCall) -> None:
         """Start the call's timeout again: the server works on it, or its client does."""
-        if self._calls is not None:
-            self._calls.renew(call)
+        self._calls.renew(call)
 
     def attribute(self, named: Request | None, *, want_logs: bool = False) -> Attributed | Unattributed:
         """Find the client that a message concerns, at the moment in which it comes.
@@ -80,7 +75,7 @@ class Attribution:
         It is the client that made the request `named`, or the one whose calls alone are in flight. With
         `want_logs` only calls count that asked for log messages.
         """
-        running = self._calls.running() if self._calls is not None else []
+        running = self._calls.running()
         if want_logs:
             running = [call for call in running if call.caller is not None and call.caller.log_level]
         if named is not None:

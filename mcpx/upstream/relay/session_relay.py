@@ -13,7 +13,7 @@ from mcpx.upstream.requests import Request
 
 
 class SessionRelay:
-    """The relay of one session.
+    """The relay of one session, to the clients behind its `calls`.
 
     `client` is the one whose own session it is, if any.
     """
@@ -21,6 +21,7 @@ class SessionRelay:
     def __init__(
         self,
         server: str,
+        calls: CallsInFlight,
         clients: ConnectedClients,
         suspended: SuspendedCalls,
         log_file: ServerLog,
@@ -28,13 +29,9 @@ class SessionRelay:
         client: object | None = None,
     ) -> None:
         self.clients = clients
-        self._attribution = Attribution(server)
+        self._attribution = Attribution(server, calls)
         self.requests = ServerRequestRouter(server, self._attribution, clients, suspended, client=client)
         self._logs = LogRelay(server, self._attribution, clients, log_file, client=client)
-
-    def attach(self, calls: CallsInFlight) -> None:
-        """Relay to the clients behind these calls from now on; during the handshake there are none."""
-        self._attribution.attach(calls)
 
     def handle_notification(
         self, method: str, params: JSON, named: Request | None, *, logs_on_request: bool

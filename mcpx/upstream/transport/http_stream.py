@@ -16,6 +16,7 @@ from mcpx.upstream.transport import http_answers
 from mcpx.upstream.transport.exchange import Dropped, Exchange, NotCarriedOut
 from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_body import Events, inflated, kept_headers, without_body
+from mcpx.upstream.transport.loss import Ending
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
 PASSED_ON_BYTES: Final = 65536  # of an event that has not ended yet
@@ -31,7 +32,7 @@ class Told(Protocol):
 
     established: bool
     """Whether the handshake is over."""
-    lost: anyio.Event
+    lost: Ending
     """Set when the session is over."""
     trouble: str | None
     """What was wrong with the last exchange; None while all is well."""

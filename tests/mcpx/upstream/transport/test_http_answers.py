@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from mcpx.errors import Code, Outcome
-from mcpx.upstream.errors import ConnectionLost, Unwell, call_error, refused_probe
+from mcpx.upstream.errors import call_error, ends_session
 from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.upstream.transport.http_answers import Asked, answer_in, asked_in, explanation, retry_after
 from mcpx.wire.outgoing import Unreadable
@@ -103,14 +103,14 @@ def test_what_a_caller_is_told(error, code, outcome):
 
 
 @pytest.mark.parametrize(
-    ("failure", "kind"),
+    ("failure", "over"),
     [
-        (NotCarriedOut("x"), Unwell),  # the link knows already
-        (Refused(400), ConnectionLost),
-        (Refused(429), Unwell),
-        (Refused(503), Unwell),
-        (Dropped("x"), Unwell),
+        (NotCarriedOut("x"), False),  # the link knows already
+        (Refused(400), True),
+        (Refused(429), False),
+        (Refused(503), False),
+        (Dropped("x"), False),
     ],
 )
-def test_a_probe_that_is_refused_says_whether_the_session_is_over(failure, kind):
-    assert type(refused_probe(failure)) is kind
+def test_a_probe_that_is_refused_says_whether_the_session_is_over(failure, over):
+    assert ends_session(failure) is over
