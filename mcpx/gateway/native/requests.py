@@ -23,8 +23,8 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
+from mcpx.core.calls import Forward, Read
 from mcpx.core.hub import Hub
-from mcpx.core.router import Forward, Read
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers

@@ -31,7 +31,7 @@ CALL = {"server_name": "s", "tool_name": "count", "arguments": {}}
 async def call(watch, client, tool="echo", arguments=None):
     arguments = {"text": "x"} if arguments is None else arguments
     with anyio.fail_after(PATIENCE_S):
-        done = await watch.hub.router.exec("s", tool, arguments, client=client)
+        done = await watch.hub.calls.exec("s", tool, arguments, client=client)
     return done.shaped.content[0]["text"]
 
 
@@ -70,7 +70,7 @@ async def test_it_ends_when_the_client_leaves_and_leaves_nothing_behind(ears):
         watch.hub.client_left(two)
         await gone(second)
         await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
-        assert [upstream.name for upstream in watch.hub.fleet.everything()] == ["s"]
+        assert [upstream.name for upstream in watch.hub.fleet.children()] == ["s"]
         assert len(watch.hub.upstreams["s"].private) == 0
         watch.hub.client_left(two)  # twice is harmless
 

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import msgspec
 
+from mcpx.core.calls import Exec
 from mcpx.core.hub import Hub, open_hub
-from mcpx.core.router import Exec
 from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.relay.suspended import SuspendedCall
@@ -80,7 +80,7 @@ class CallSite:
     ) -> RawReply:
         given = msgspec.json.encode(arguments)
         reply = RawReply()
-        self.hub.router_ref.request(Exec("s", tool, given, Origin(caller=caller, answers=answers)), reply)
+        self.hub.calls.call(Exec("s", tool, given, Origin(caller=caller, answers=answers)), reply)
         return reply
 
     async def result(self, reply: RawReply) -> dict[str, Any]:
