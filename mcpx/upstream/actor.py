@@ -25,14 +25,13 @@ from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.subscriptions import Subscriptions
-from mcpx.upstream.per_client import PrivateSessions
+from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.queue import CallQueue, RawReply
-from mcpx.upstream.relay.clients import Audience
-from mcpx.upstream.relay.logs import LogRelay
-from mcpx.upstream.relay.server_requests import Asking
-from mcpx.upstream.relay.suspended import Holds
+from mcpx.upstream.relay.clients import ConnectedClients
+from mcpx.upstream.relay.session_relay import SessionRelay
+from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session.upstream_session import Greeting, Passing, UpstreamSession, open_session
+from mcpx.upstream.session.upstream_session import Greeting, UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.upstream.transport.loss import ConnectionLost
@@ -74,13 +73,13 @@ class Upstream:
         counters: Counters | None = None,
         client: Client | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
-        audience: Audience | None = None,
+        clients: ConnectedClients | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
         self.child = child or config.name
         self.client = client
-        self.private: PrivateSessions[Upstream] | None = None
+        self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
         self.counters = counters or Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
@@ -101,9 +100,9 @@ class Upstream:
         self.server_log = server_log
         self._redact = redactor_of(config)
         self._log = log.bind(server=config.name)
-        self._audience = audience or Audience()
-        self._holds = Holds(config.name, config.limits.call_timeout)
-        self._audience.on_left(self._holds.drop)
+        self._clients = clients or ConnectedClients()
+        self._suspended = SuspendedCalls(config.name, config.limits.call_timeout)
+        self._clients.add_left_callback(self._suspended.cancel_for)
 
     # --- for the rest of MCPX
 
@@ -145,7 +144,7 @@ class Upstream:
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
         self._leaving = why
-        self._audience.forget(self._holds.drop)
+        self._clients.remove_left_callback(self._suspended.cancel_for)
         self.queue.close()
 
     def submit(self, request: Request, reply: RawReply) -> None:
@@ -154,7 +153,7 @@ class Upstream:
         Raises:
             CallError: `not_sent`, where none of that is possible; or the suspended call is over.
         """
-        if request.origin.answers is None or not self._holds.go_on(request, reply):
+        if request.origin.answers is None or not self._suspended.resume(request, reply):
             self.queue.submit(request, reply)
 
     def inherit_from(self, old: Upstream) -> None:
@@ -163,7 +162,7 @@ class Upstream:
         Its catalogue is shown until this one has listed for itself, unless this one is disabled.
         """
         self.subscriptions = old.subscriptions
-        self.subscriptions.belong_to(self.submit, lambda: self.catalogue)
+        self.subscriptions.move_to(self.submit, lambda: self.catalogue)
         if self.config.disabled is None:
             self._cache.current = old.catalogue
 
@@ -203,8 +202,8 @@ class Upstream:
                 limit=self._limit,
                 hooks=Hooks(self._on_open, self._on_malformed, self.server_log.write, changes.set),
                 changes=changes,
-                on_updated=self.subscriptions.notified,
-                passing=self._passing(calls),
+                on_updated=self.subscriptions.handle_update,
+                relay=self._relay(calls),
             ) as session:
                 await self._cache.list_all(session.client, incarnation.generation)
                 session.established()
@@ -216,11 +215,11 @@ class Upstream:
             self._ledger.remove(self.child)
             self.server_log.close()
 
-    def _passing(self, calls: Calls) -> Passing:
+    def _relay(self, calls: Calls) -> SessionRelay:
         """What takes the server's requests and log messages during one incarnation."""
-        asking = Asking(self.name, calls, self._audience, self._holds, client=self.client)
-        logs = LogRelay(self.name, asking, self._audience, self.server_log, client=self.client)
-        return Passing(asking, logs, self._audience)
+        return SessionRelay(
+            self.name, calls, self._clients, self._suspended, self.server_log, client=self.client
+        )
 
     async def _serve(
         self, session: UpstreamSession, incarnation: Incarnation, calls: Calls, changes: Signal

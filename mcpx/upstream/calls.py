@@ -30,7 +30,7 @@ from mcpx.upstream.errors import call_error, server_died
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.in_flight import InFlight
 from mcpx.upstream.queue import CallQueue
-from mcpx.upstream.relay.suspended import Running
+from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.senders import Sender
 from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
@@ -91,11 +91,11 @@ class Calls:
             call.position is None or call.position < unread for call in self._in_flight
         )
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningCall]:
         """The calls in flight, the oldest first."""
         return list(self._in_flight)
 
-    def renew(self, call: Running) -> None:
+    def renew(self, call: RunningCall) -> None:
         """Restart the timeout of a call: the server has shown signs of life on it."""
         self._in_flight.renew(call)  # type: ignore[arg-type]  # it came out of `running`
 

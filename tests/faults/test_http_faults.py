@@ -89,7 +89,7 @@ async def test_outcomes_are_honest_in_a_storm_of_faults(era):
         while raging():
             key = str(next(numbers))
             try:
-                await on.watch.hub.router.exec("w", "act", {"key": key})
+                await on.watch.hub.calls.exec("w", "act", {"key": key})
                 fates[key] = None
             except CallError as error:
                 fates[key] = error.outcome

@@ -73,7 +73,7 @@ class CatalogueCache:
         )
         catalogue = await lister.list_all(generation)
         self._counters.listings += 1
-        self._omission_log.name(catalogue.left_out)
+        self._omission_log.record(catalogue.left_out)
         self._replace(self._describer.apply(catalogue))
 
     async def follow(self, session: PassingSession, generation: int, changes: Signal) -> None:

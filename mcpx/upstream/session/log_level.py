@@ -15,7 +15,7 @@ from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.upstream.context import most_verbose
-from mcpx.upstream.relay.clients import Audience
+from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.wire.dispatcher import WireDispatcher
 
@@ -28,28 +28,30 @@ SET_LEVEL_TIMEOUT_S: Final = 5.0
 class LogLevelSync:
     """Synchronises one session. `wire` is its dispatcher, if it runs on a stream."""
 
-    def __init__(self, client: PassingSession, wire: WireDispatcher | None, audience: Audience) -> None:
+    def __init__(
+        self, client: PassingSession, wire: WireDispatcher | None, clients: ConnectedClients
+    ) -> None:
         can = client.server_capabilities
         self._handshake = client.discover_result is None
         self._client = client
         self._wire = wire
-        self._audience = audience
+        self._clients = clients
         self.has_level = self._handshake and can is not None and can.logging is not None
         """Whether the server accepts a log level for its whole session."""
         self._level: str | None = None
-        self._roots = audience.roots_version
+        self._roots = clients.roots_version
 
     async def follow(self) -> None:
         """Send changes to the server, for as long as the session lives."""
-        audience = self._audience
+        clients = self._clients
         while True:
-            roots, level = audience.roots_version, audience.level
+            roots, level = clients.roots_version, clients.level
             if self._handshake and self._roots != roots:
                 self._roots = roots
                 await self._client.notify_raw(ROOTS_CHANGED)
             await self._set_level(level)
-            while (roots, level) == (audience.roots_version, audience.level):
-                await audience.changes.wait()
+            while (roots, level) == (clients.roots_version, clients.level):
+                await clients.changes.wait()
 
     async def _set_level(self, level: str | None) -> None:
         """Send the level to the server, unless it has it already. None changes nothing."""

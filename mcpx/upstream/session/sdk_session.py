@@ -27,9 +27,7 @@ from mcp_types.version import (
 
 from mcpx.catalog.model import ToolInfo
 from mcpx.upstream.context import QUESTIONS
-from mcpx.upstream.relay.clients import LOG
-from mcpx.upstream.relay.logs import LogRelay
-from mcpx.upstream.relay.server_requests import COMPLETED, Asking, as_object
+from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.greeting import read_initialize
 from mcpx.wire.dispatcher import WireDispatcher
@@ -63,19 +61,18 @@ class PassingSession(ClientSession):
         dispatcher: Dispatcher[TransportContext],
         *,
         client_info: types.Implementation,
-        asking: Asking,
-        logs: LogRelay,
+        relay: SessionRelay,
         on_change: Callable[[], None],
         on_updated: Callable[[str], None],
     ) -> None:
         super().__init__(dispatcher=dispatcher, client_info=client_info)
-        self._asking = asking
-        self._logs = logs
+        self._relay = relay
+        self._modern = False
         self._on_change = on_change
         self._on_updated = on_updated
         self._is_stream = isinstance(dispatcher, WireDispatcher)
         if isinstance(dispatcher, WireDispatcher):
-            asking.watch(dispatcher)
+            relay.requests.watch(dispatcher)
 
     # --- the handshake
 
@@ -106,10 +103,10 @@ class PassingSession(ClientSession):
         return types.ClientCapabilities() if version in MODERN_PROTOCOL_VERSIONS else EVERYTHING
 
     def adopt(self, result: types.InitializeResult | types.DiscoverResult) -> None:
-        """Adopt a handshake; from then on, 2026-07-28 requests carry the capabilities of their client."""
+        """Adopt a handshake as the SDK does; 2026-07-28 requests then carry their client's capabilities."""
         super().adopt(result)
-        self._logs.modern = isinstance(result, types.DiscoverResult)
-        if self._logs.modern:
+        self._modern = isinstance(result, types.DiscoverResult)
+        if self._modern:
             stamp = self._stamp
 
             def stamp_for_caller(data: dict[str, Any], opts: CallOptions) -> None:
@@ -193,7 +190,7 @@ class PassingSession(ClientSession):
         self, dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         if method in QUESTIONS:
-            return await self._asking.answer(dctx, method, as_object(params), REQUEST.get())
+            return await self._relay.requests.answer(dctx, method, params, REQUEST.get())
         return await super()._on_request(dctx, method, params)
 
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -215,9 +212,7 @@ class PassingSession(ClientSession):
             self._on_change()
         elif params is None:
             return
-        elif method == LOG:
-            self._logs.take(dict(params), REQUEST.get())
         elif method == UPDATED and isinstance(uri := params.get("uri"), str):
             self._on_updated(uri)
-        elif method == COMPLETED:
-            self._asking.completed(dict(params))
+        else:
+            self._relay.handle_notification(method, dict(params), REQUEST.get(), logs_on_request=self._modern)

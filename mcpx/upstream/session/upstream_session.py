@@ -24,9 +24,7 @@ from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.upstream.errors import NoAnswer, Unhealthy, ends_session
-from mcpx.upstream.relay.clients import Audience
-from mcpx.upstream.relay.logs import LogRelay
-from mcpx.upstream.relay.server_requests import Asking
+from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
@@ -51,14 +49,6 @@ class Greeting(msgspec.Struct):
     upset: bool = False
     """Whether the handshake failed after the server had read that request: some servers accept nothing before
     `initialize`."""
-
-
-class Passing(msgspec.Struct, frozen=True):
-    """What takes the messages of a server that are no answers."""
-
-    asking: Asking
-    logs: LogRelay
-    audience: Audience
 
 
 class UpstreamSession:
@@ -165,7 +155,7 @@ async def open_session(
     limit: int,
     hooks: Hooks,
     changes: Signal,
-    passing: Passing,
+    relay: SessionRelay,
     on_updated: Callable[[str], None] = lambda _uri: None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
@@ -188,8 +178,7 @@ async def open_session(
                 client = PassingSession(
                     link.dispatcher,
                     client_info=CLIENT_INFO,
-                    asking=passing.asking,
-                    logs=passing.logs,
+                    relay=relay,
                     on_change=changes.set,
                     on_updated=on_updated,
                 )
@@ -200,7 +189,7 @@ async def open_session(
                         # only a process can have ended because of the probe: a request over HTTP ends nothing
                         greeting.upset = greeting.probe and link.pid is not None and link.first_unread() != 0
                         raise
-                    log_level = LogLevelSync(client, link.wire, passing.audience)
+                    log_level = LogLevelSync(client, link.wire, relay.clients)
                     yield UpstreamSession(client, link, changes, scope, log_level)
         except Exception as error:
             raise _explained(error, link) from error

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcpx.catalog.model import State
 from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code, Outcome
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from mcpx.upstream.context import STATELESS, Client
 from tests.mcpx.line import Line
@@ -31,7 +31,7 @@ CALL = {"server_name": "s", "tool_name": "count", "arguments": {}}
 async def call(watch, client, tool="echo", arguments=None):
     arguments = {"text": "x"} if arguments is None else arguments
     with anyio.fail_after(PATIENCE_S):
-        done = await watch.hub.router.exec("s", tool, arguments, client=client)
+        done = await watch.hub.calls.exec("s", tool, arguments, client=client)
     return done.shaped.content[0]["text"]
 
 
@@ -70,7 +70,7 @@ async def test_it_ends_when_the_client_leaves_and_leaves_nothing_behind(ears):
         watch.hub.client_left(two)
         await gone(second)
         await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
-        assert [upstream.name for upstream in watch.hub.fleet.everything()] == ["s"]
+        assert [upstream.name for upstream in watch.hub.fleet.children()] == ["s"]
         assert len(watch.hub.upstreams["s"].private) == 0
         watch.hub.client_left(two)  # twice is harmless
 
@@ -205,7 +205,7 @@ async def test_when_mcpx_ends_so_do_the_sessions_of_its_clients(ears):
 async def test_at_a_stream_door_a_connection_is_one_client_in_both_lanes(ears, modern):
     meta = {"_meta": ENVELOPE} if modern else {}
     async with one_server(ears, settings=OWN) as watch:
-        server = GatewayServer(watch.hub, Clients(watch.hub))
+        server = GatewayServer(watch.hub, ClientSessions(watch.hub))
         pids = []
         for _ in range(2):
             async with Line(watch.hub).connected(server) as line:
