@@ -20,7 +20,7 @@ from mcpx.config import ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.calls import Calls
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
@@ -71,7 +71,7 @@ class Upstream:
         max_message_bytes: int,
         child: str | None = None,
         counters: Counters | None = None,
-        client: Client | None = None,
+        client: ClientId | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
         clients: ConnectedClients | None = None,
     ) -> None:
@@ -153,7 +153,7 @@ class Upstream:
         Raises:
             CallError: `not_sent`, where none of that is possible; or the suspended call is over.
         """
-        if request.origin.answers is None or not self._suspended.resume(request, reply):
+        if request.context.answers is None or not self._suspended.resume(request, reply):
             self.queue.submit(request, reply)
 
     def inherit_from(self, old: Upstream) -> None:

@@ -209,7 +209,7 @@ class Calls:
             return
         if not isinstance(error, ConnectionDropped | NotExecuted):
             self.answered_at = time.monotonic()  # asyncio's clock
-        if self._on_proof is not None and not call.request.origin.own:
+        if self._on_proof is not None and not call.request.context.own:
             self._take_as_proof(error)
         if not self._release(call) or (error is not None and self._goes_again(call, error)):
             return

@@ -35,8 +35,8 @@ class InFlight:
         self.position = position
         self.started = time.monotonic()
         self.sent: Sent | None = None
-        self.caller = request.origin.caller  # it and `on_progress` change when a suspended call is resumed
-        self.on_progress = request.origin.on_progress
+        self.caller = request.context.caller  # it and `on_progress` change when a suspended call is resumed
+        self.on_progress = request.context.on_progress
         self.endings: list[Callable[[], None]] = []
         self.never_seen = False  # the server was killed before it could see the call, whoever took its bytes
 
