@@ -20,8 +20,8 @@ from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource
 from mcpx.validation.arguments import read_raw_arguments
 from mcpx.validation.checker import ArgumentChecker

@@ -19,6 +19,7 @@ from mcpx.catalog.model import Catalogue, ServerInfo, State
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
+from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.errors import NoAnswer
@@ -26,7 +27,6 @@ from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.subscriptions import Subscriptions
 from mcpx.upstream.per_client import PerClientSessions
-from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls

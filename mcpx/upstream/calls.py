@@ -26,10 +26,10 @@ from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Counters
+from mcpx.upstream.call_queue import CallQueue
 from mcpx.upstream.errors import call_error, server_died
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.in_flight import InFlight
-from mcpx.upstream.queue import CallQueue
 from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.senders import Sender

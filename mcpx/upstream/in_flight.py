@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mcpx.observe.contained import contain
-from mcpx.upstream.queue import RawReply
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sent
 from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted

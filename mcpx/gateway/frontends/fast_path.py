@@ -27,8 +27,8 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.rendering.results import InputRequired
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
-from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import OnProgress, RequestContext
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.bounds import INLINE

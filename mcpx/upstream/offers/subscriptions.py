@@ -21,10 +21,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.errors import call_error
 from mcpx.upstream.offers.topic import Listener, Submit, Topic
 from mcpx.upstream.offers.update_stream import Opened, UpdateStream
-from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import INTERNAL_CONTEXT, Subscribe, Unsubscribe
 from mcpx.upstream.session.upstream_session import UpstreamSession
 from supervisors import Signal

@@ -17,7 +17,7 @@ import msgspec
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
-from mcpx.upstream.queue import RawReply
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import INTERNAL_CONTEXT, ReadResource, Request
 
 READ_TIMEOUT_S: Final = 10.0

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import CallerHandle
-from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import OnProgress, Request
 
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.errors import CallError, Code
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, JSON, InputAnswers
-from mcpx.upstream.queue import RawReply
 from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request, tool_of
 

@@ -12,8 +12,8 @@ import msgspec
 
 from mcpx.core.calls import Exec
 from mcpx.core.hub import Hub, open_hub
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
-from mcpx.upstream.queue import RawReply
 from mcpx.upstream.relay.suspended import SuspendedCall
 from mcpx.upstream.requests import RequestContext
 from tests.mcpx.scripted import config_of
