@@ -24,7 +24,7 @@ from mcpx.core.hub import Hub
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import LARGEST_LOG
 from mcpx.daemon.paths import Meeting, check_state_folder
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
@@ -41,7 +41,7 @@ PATIENCE: Final = Patience()
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 
-Frontends = Callable[[Hub, Clients], list[ChildSpec]]
+Frontends = Callable[[Hub, ClientSessions], list[ChildSpec]]
 """Makes what serves clients, for a hub that is about to run."""
 
 
@@ -54,7 +54,7 @@ async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
     check_state_folder()
     raise_limit()
 
-    def frontends(hub: Hub, clients: Clients) -> list[ChildSpec]:
+    def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
         # a stdio session cannot be resumed: when its frontend ends or fails, so does the process
         gateway = ChildSpec(
             name="gateway",
@@ -98,7 +98,7 @@ async def serve_daemon(config: Config, place: Meeting, *, patience: Patience = P
         listener = stack.enter_context(listen_on_socket(place))
         stack.callback(place.socket.unlink, missing_ok=True)
 
-        def frontends(hub: Hub, clients: Clients) -> list[ChildSpec]:
+        def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
             socket = SocketFrontend(hub, GatewayServer(hub, clients), listener, place)
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
@@ -122,7 +122,7 @@ def _http(
     with listener:
         token = load_token() if auth else None
 
-        def frontends(hub: Hub, clients: Clients) -> list[ChildSpec]:
+        def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
             server, limit = GatewayServer(hub, clients), config.max_message_bytes
             http = HttpFrontend(server, listener, config.http, token=token, limit=limit)
             return [ChildSpec(name="http", run=http.run, shutdown=Shutdown(grace=config.shutdown_grace))]
@@ -133,7 +133,7 @@ def _http(
 async def _run(config: Config, frontends: Frontends, *, patience: Patience) -> int:
     notifier = Notifier()
     hub = Hub(config, reloading=notifier.reloading)
-    clients = Clients(hub)
+    clients = ClientSessions(hub)
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for child in frontends(hub, clients):
         hub.root.add(child)

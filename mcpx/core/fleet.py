@@ -25,11 +25,11 @@ from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.context import Client
-from mcpx.upstream.per_client import PrivateSessions
-from mcpx.upstream.relay.clients import Audience
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.per_client import PerClientSessions
+from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
-from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Supervisor
+from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
 
 log = structlog.get_logger()
 RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
@@ -45,10 +45,10 @@ class Fleet:
     """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual."""
 
     def __init__(
-        self, config: Config, *, state: Path | None = None, audience: Audience | None = None
+        self, config: Config, *, state: Path | None = None, clients: ConnectedClients | None = None
     ) -> None:
         self._config = config
-        self._audience = audience or Audience()
+        self._clients = clients or ConnectedClients()
         self._state = state
         self.ledger = Ledger(state)
         self.supervisor = Supervisor(
@@ -58,7 +58,7 @@ class Fleet:
         self._made: Counter[str] = Counter()  # children of each name so far
         self._observers: list[Observer] = []
         self._settled = anyio.Event()
-        self._news = anyio.Event()
+        self._news = Signal()
         self._stopping = False
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self._unsettled = {name for name, up in self.upstreams.items() if up.config.disabled is None}
@@ -76,15 +76,15 @@ class Fleet:
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
             on_catalogue=self._notify,
-            audience=self._audience,
+            clients=self._clients,
         )
         if server.sessions == "per_client" and server.disabled is None:
-            upstream.private = PrivateSessions(
+            upstream.private = PerClientSessions(
                 server.name, lambda client: self._open_private(client, upstream)
             )
         return upstream
 
-    def _open_private(self, client: Client, shared: Upstream) -> Upstream:
+    def _open_private(self, client: ClientId, shared: Upstream) -> Upstream:
         """A client's own session with a server. Its catalogue is not announced: the shared one is shown."""
         own = Upstream(
             replace(shared.config, auto_describe=False),
@@ -95,17 +95,17 @@ class Fleet:
             child=self._child_name(shared.name),
             counters=shared.counters,
             client=client,
-            audience=self._audience,
+            clients=self._clients,
         )
         own.greet_like(shared)
         self._start(own)
         return own
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: ClientId) -> None:
         """End the sessions of a client that has left, without waiting for them."""
-        client.here = False
+        client.connected = False
         for upstream in self.upstreams.values():
-            if upstream.private is not None and (own := upstream.private.leave(client)) is not None:
+            if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
                 own.retire("its client has left")
                 if own.child in self._children:
                     self.supervisor.dismiss(own.child)
@@ -125,7 +125,7 @@ class Fleet:
             upstream.queue.close()
         elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
-            upstream.queue.held = None
+            upstream.queue.pending_reason = None
             self.supervisor.add(child_spec(upstream, grace_s=self._config.shutdown_grace))
 
     # --- its changes
@@ -163,10 +163,9 @@ class Fleet:
 
     def _inherit(self, new: Upstream, old: Upstream) -> None:
         """Show `new` as starting, with what `old` offered, until it has listed for itself."""
-        new.succeed(old)
+        new.inherit_from(old)
         if new.config.disabled is None:
-            new.catalogue = old.catalogue
-            new.queue.held = OLD_ENDING
+            new.queue.pending_reason = OLD_ENDING
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         await self._retire(old, CHANGED)
@@ -271,5 +270,4 @@ class Fleet:
         self._wake()
 
     def _wake(self) -> None:
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        self._news.pulse()

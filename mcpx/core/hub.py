@@ -30,8 +30,8 @@ from mcpx.core.router import MAILBOX_SIZE, RouterActor
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
-from mcpx.upstream.context import Client
-from mcpx.upstream.relay.clients import Audience
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
@@ -56,8 +56,8 @@ class Hub:
     ) -> None:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
-        self.audience = Audience()
-        self.fleet = Fleet(config, state=state, audience=self.audience)
+        self.clients = ConnectedClients()
+        self.fleet = Fleet(config, state=state, clients=self.clients)
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
@@ -126,10 +126,10 @@ class Hub:
         """
         return self.fleet.observe(observer)
 
-    def client_left(self, client: Client) -> None:
+    def client_left(self, client: ClientId) -> None:
         """End what belongs to this client alone: sessions, and suspended calls."""
         self.fleet.leave(client)
-        self.audience.leave(client)
+        self.clients.leave(client)
 
     # --- its changes
 

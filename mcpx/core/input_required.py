@@ -16,25 +16,24 @@ from mcp import MCPError
 from mcpx.config.place import kind_of
 from mcpx.errors import CallError, Code
 from mcpx.rendering.results import InputRequired
-from mcpx.upstream.context import JSON, QUESTIONS, Caller, InputAnswers
-from mcpx.upstream.relay.eras import for_handshake
-from mcpx.upstream.relay.server_requests import MOST_OPEN
+from mcpx.upstream.context import JSON, QUESTIONS, CallerHandle, InputAnswers
+from mcpx.upstream.relay.server_requests import MAX_OPEN_REQUESTS
+from mcpx.upstream.relay.suspended import to_handshake
 
 MAX_METHOD_SHOWN: Final = 64  # characters of a method that does not exist
 RETRY_DELAYS_S: Final = (0.05, 0.1, 0.25)  # where the server only wants to be asked again, by round
 
 
-def input_requests(need: InputRequired, caller: Caller) -> dict[str, JSON]:
+def input_requests(need: InputRequired, caller: CallerHandle) -> dict[str, JSON]:
     """The input requests by their keys, if the client can be asked them.
 
     Raises:
         CallError: One of them is not of the protocol, or the client did not declare it.
     """
     requests = need.result.get("inputRequests") or {}
-    if isinstance(requests, dict) and len(requests) > MOST_OPEN:
-        text = (
-            f"{need.server} asks {len(requests)} questions in one result; {MOST_OPEN} are passed on at most"
-        )
+    if isinstance(requests, dict) and len(requests) > MAX_OPEN_REQUESTS:
+        count = f"{len(requests)} questions in one result"
+        text = f"{need.server} asks {count}; {MAX_OPEN_REQUESTS} are passed on at most"
         raise CallError(Code.PROTOCOL_ERROR, text, server=need.server)
     for each in requests.values() if isinstance(requests, dict) else [{}]:
         method = each.get("method") if isinstance(each, dict) else None
@@ -55,7 +54,7 @@ def _shown(method: Any) -> str:
 
 
 async def obtain_input(
-    need: InputRequired, caller: Caller, *, timeout_s: float, round_number: int
+    need: InputRequired, caller: CallerHandle, *, timeout_s: float, round_number: int
 ) -> InputAnswers:
     """Ask the client everything at once, and wait for its answers.
 
@@ -74,7 +73,7 @@ async def obtain_input(
         nonlocal refusal
         try:
             method = request["method"]
-            params = for_handshake(method, request.get("params") or {})
+            params = to_handshake(method, request.get("params") or {})
             responses[key] = await caller.ask(method, params, None)
         except MCPError as error:
             refusal = error

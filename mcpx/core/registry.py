@@ -15,7 +15,7 @@ import msgspec
 
 from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
-from mcpx.catalog.uris import problem_with
+from mcpx.catalog.uris import uri_rejection
 from mcpx.core.calls import Read, ToolCalls
 from mcpx.rendering.descriptions import describe_resources, describe_tools
 from mcpx.rendering.results import read_resource_result, resource_value
@@ -88,14 +88,14 @@ class Registry:
             CallError: `unknown_resource`; the URI must not be sent.
         """
         catalogue = upstream.catalogue
-        if catalogue is None or (problem := problem_with(uri, catalogue)) is None:
+        if catalogue is None or (rejection := uri_rejection(uri, catalogue)) is None:
             return uri
         named = own_uri(uri)
-        if named is None or named[0] != upstream.name:
-            raise unknown_resource(upstream.info(), uri, problem)
-        if (problem := problem_with(named[1], catalogue)) is not None:
-            raise unknown_resource(upstream.info(), named[1], problem)
-        return named[1]
+        if named is not None and named[0] == upstream.name:
+            uri = named[1]
+            if (rejection := uri_rejection(uri, catalogue)) is None:
+                return uri
+        raise unknown_resource(upstream.info(), uri, rejection)
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.

@@ -93,7 +93,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
-        dropped=hub.audience.dropped or msgspec.UNSET,
+        dropped=hub.clients.dropped or msgspec.UNSET,
     )
     return Status(daemon=daemon, servers=[_server(upstream) for upstream in hub.upstreams.values()])
 

@@ -22,9 +22,9 @@ from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PR
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcpx.gateway.clients.identity import mark
+from mcpx.gateway.clients.identity import bind_client
 from mcpx.gateway.server import GatewayServer
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.wire.context import WireContext
 from mcpx.wire.dispatcher import WireDispatcher
 
@@ -45,8 +45,8 @@ class EraServer:
     def __init__(self, server: GatewayServer, dispatcher: WireDispatcher) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
-        self.identity = Client()
-        mark(self.connection, self.identity)
+        self.identity = ClientId()
+        bind_client(self.connection, self.identity)
         self._server = server
         self._dispatcher = dispatcher
         self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
@@ -89,7 +89,7 @@ class EraServer:
         connection = Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
         )
-        mark(connection, self.identity)
+        bind_client(connection, self.identity)
         try:
             return await serve_one(
                 self._server,

@@ -23,11 +23,12 @@ from mcpx.config.place import kind_of
 from mcpx.core.calls import Request
 from mcpx.core.hub import Hub
 from mcpx.errors import CallError
-from mcpx.gateway.clients.backlog import Backlog
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
+from mcpx.gateway.clients.outbox import Backlog
 from mcpx.upstream.context import InputAnswers
-from mcpx.upstream.relay.clients import Audience
-from mcpx.upstream.requests import Origin
+from mcpx.upstream.relay.clients import ConnectedClients
+from mcpx.upstream.requests import RequestContext
+from supervisors import Signal
 
 Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
@@ -40,8 +41,8 @@ async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspe
         CallError: The request failed, or `render` says that it did.
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
-    notifications = _NotificationQueue(hub.audience)
-    request = replace(request, origin=_origin(hub, ctx, notifications))
+    notifications = _NotificationQueue(hub.clients)
+    request = replace(request, context=_context(hub, ctx, notifications))
     failure: CallError | MCPError | None = None
     result: R | JSON = {}
     async with anyio.create_task_group() as tasks:
@@ -57,19 +58,19 @@ async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspe
     return result
 
 
-def _origin(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> Origin:
+def _context(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> RequestContext:
     """The context of the client's request."""
     caller = RequestCaller(ctx, hub, notifications.put)
     if caller.modern:
-        hub.audience.pass_by(caller.log_level)
+        hub.clients.note_sessionless(caller.log_level)
 
     def progressed(progress: float, total: float | None, message: str | None) -> None:
         step = partial(ctx.session.report_progress, progress, total, message)
         notifications.put(step, len(message or ""))
 
     wants_progress = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
-    return Origin(
-        client=caller.session_of,
+    return RequestContext(
+        client=caller.session_client,
         caller=caller,
         answers=_answers(ctx),
         on_progress=progressed if wants_progress else None,
@@ -92,10 +93,10 @@ def _answers(ctx: Context) -> InputAnswers | None:
 class _NotificationQueue:
     """Notifications to the client during its request, delivered in order, in bounded memory."""
 
-    def __init__(self, audience: Audience) -> None:
-        self._audience = audience
+    def __init__(self, clients: ConnectedClients) -> None:
+        self._clients = clients
         self._waiting: Backlog[Delivery] = Backlog()
-        self._changed = anyio.Event()
+        self._changed = Signal()
         self._closed = False
 
     def put(self, delivery: Delivery, size: int) -> None:
@@ -105,7 +106,7 @@ class _NotificationQueue:
         if self._waiting.put(delivery, size):
             self._changed.set()
         else:
-            self._audience.dropped += 1
+            self._clients.dropped += 1
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -116,7 +117,7 @@ class _NotificationQueue:
         """Deliver until it is closed and empty."""
         while len(self._waiting) or not self._closed:
             if not len(self._waiting):
-                self._changed = anyio.Event()
+                self._changed.clear()
                 await self._changed.wait()
                 continue
             deliver = self._waiting.take()

@@ -21,16 +21,15 @@ from mcpx.core.calls import Exec, Read
 from mcpx.core.hub import Hub
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
-from mcpx.gateway.clients.handles import client_of
-from mcpx.gateway.clients.identity import connection_of
-from mcpx.gateway.clients.sessions import Clients, client_name, wants_structured_content
-from mcpx.gateway.native.requests import Native
+from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
+from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
 from mcpx.rendering.results import Shaped
 from mcpx.rendering.suggest import nearest
 from mcpx.text import cut, shown_name
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 
@@ -44,7 +43,7 @@ SETTLED_TIMEOUT_S: Final = 60.0  # of such a list
 class GatewayServer(Server[Any]):
     """Serves the three tools over a hub."""
 
-    def __init__(self, hub: Hub, clients: Clients) -> None:
+    def __init__(self, hub: Hub, clients: ClientSessions) -> None:
         super().__init__(
             "mcpx",
             version=__version__,
@@ -60,10 +59,10 @@ class GatewayServer(Server[Any]):
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.middleware = [clients.meet]
+        self.middleware = [clients.track]
         self._hub = hub
         self._wait_until = anyio.current_time() + hub.config.startup_wait
-        self._native = Native(hub, clients.subscribers, self._wait_for_servers)
+        self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
         self._native.register(self)
 
     def create_initialization_options(
@@ -79,7 +78,7 @@ class GatewayServer(Server[Any]):
         )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
-    def client_left(self, client: Client) -> None:
+    def client_left(self, client: ClientId) -> None:
         """End what belongs to one client alone: its connection has ended."""
         self._hub.client_left(client)
 
@@ -136,20 +135,20 @@ class GatewayServer(Server[Any]):
 
     def count_dropped(self) -> None:
         """Count a log or progress message that a client which does not read goes without."""
-        self._hub.audience.dropped += 1
+        self._hub.clients.dropped += 1
 
     async def _set_level(
         self, ctx: Context, params: mcp_types.SetLevelRequestParams
     ) -> mcp_types.EmptyResult:
         """Send the client log messages of all servers from this level on (before 2026-07-28)."""
-        member = self._hub.audience.members.get(client_of(connection_of(ctx.session), self._hub))
-        if member is not None:
-            member.log_level = params.level
-            self._hub.audience.changed()
+        handle = self._hub.clients.handles.get(client_of(connection_of(ctx.session), self._hub))
+        if handle is not None:
+            handle.log_level = params.level
+            self._hub.clients.changed()
         return mcp_types.EmptyResult()
 
     async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
-        self._hub.audience.roots_changed()
+        self._hub.clients.roots_changed()
 
 
 def _missing(tool: str, arguments: JSON) -> str | None:

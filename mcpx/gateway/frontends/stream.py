@@ -80,7 +80,7 @@ class StreamClient:
             unsent = self._wire.channel.unsent
             log.warning("client.not_reading", unsent=unsent, dropped="its log and progress messages")
         self._dropped += 1
-        self._hub.audience.dropped += 1
+        self._hub.clients.dropped += 1
 
     def _end_broken(self, error: OSError) -> None:
         """End the session: the client reads no more."""

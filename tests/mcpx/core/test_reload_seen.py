@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpx.catalog.model import State
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
 from tests.mcpx.line import Line
@@ -67,7 +67,7 @@ async def test_clients_hear_of_it_and_see_the_new_servers_and_settings():
         "arguments": {"server_name": "s", "tool_name": "echo", "arguments": {"text": text}},
     }
     async with open_watched(config_of({"s": entry(), "gone": entry()})) as watch:
-        clients = Clients(watch.hub)
+        clients = ClientSessions(watch.hub)
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
         async with Line(watch.hub).connected(GatewayServer(watch.hub, clients)) as line:
             await line.initialize()

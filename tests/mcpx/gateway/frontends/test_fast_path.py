@@ -12,7 +12,7 @@ import pytest
 
 from mcpx.config import parse
 from mcpx.core.hub import open_hub
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.frontends.fast_path import FastPath
 from mcpx.gateway.server import GatewayServer
@@ -94,7 +94,7 @@ async def served(hub, *, fast):
         os.set_blocking(fd, False)
     channel = Channel(fds[0], fds[3])
     wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
-    server = GatewayServer(hub, Clients(hub))
+    server = GatewayServer(hub, ClientSessions(hub))
     connection = EraServer(server, wire)
     if fast:
         wire.fast = FastPath(hub, server, connection).take

@@ -15,7 +15,7 @@ import mcpx.daemon.paths
 from mcpx.config import load
 from mcpx.core.hub import open_hub
 from mcpx.daemon.paths import MeetingError, claim_folder, connect, holder, meeting, take_seat
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends import unix_socket
 from mcpx.gateway.frontends.unix_socket import SocketFrontend, listen
 from mcpx.gateway.server import GatewayServer
@@ -135,7 +135,7 @@ class Peer:
 
     def __init__(self, house, hub):
         self.listener = listen(house.place)
-        clients = Clients(hub)
+        clients = ClientSessions(hub)
         self.frontend = SocketFrontend(hub, GatewayServer(hub, clients), self.listener, house.place)
         hub.root.add(ChildSpec(name="gateway", run=self.frontend.run))
 
