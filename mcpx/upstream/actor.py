@@ -40,7 +40,7 @@ from mcpx.upstream.session.upstream_session import Greeting, Passing, UpstreamSe
 from mcpx.upstream.signal import Flag
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
@@ -313,7 +313,7 @@ class Upstream:
         with anyio.move_on_after(self.config.limits.connect_timeout):
             try:
                 await self._list(session, generation)
-            except (MCPError, BadListing, Unreadable, ResponseTooLarge) as error:
+            except (MCPError, BadListing, MalformedMessage, ResponseTooLarge) as error:
                 reason = str(error).partition("\n")[0]
             else:
                 return True

@@ -34,7 +34,7 @@ from mcpx.upstream.session.senders import Sender
 from mcpx.upstream.session.upstream_session import UpstreamSession
 from mcpx.upstream.signal import Flag
 from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
-from mcpx.wire.channel import TELLS_UNREAD
+from mcpx.wire.channel import CAN_COUNT_UNREAD
 from mcpx.wire.outgoing import ConnectionEnded
 from supervisors import ActorRef, Envelope
 
@@ -196,7 +196,7 @@ class Calls:
         link = self._link
         if self._sender.congested():
             return False  # `_take_on` comes when it has read
-        if not TELLS_UNREAD or link.pid is None or (alone and self._is_rested()):
+        if not CAN_COUNT_UNREAD or link.pid is None or (alone and self._is_rested()):
             return link.alive() and not link.doomed()
         return not link.lost.is_set()
 

@@ -1,4 +1,4 @@
-"""What a handler of the SDK gets with each message: the SDK's `DispatchContext` over a wire dispatcher."""
+"""The SDK's `DispatchContext` over a wire dispatcher: what a handler gets with each message."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WireContext(DispatchContext[TransportContext]):
         self._transport = BOTH_WAYS
         self._cancel_requested = anyio.Event()
         self.standing = False
-        """Whether the request stays open for good: nobody waits for its answer."""
+        """Whether the request stays open for good, and shutdown need not wait for its answer."""
 
     @property
     def transport(self) -> TransportContext:
@@ -72,20 +72,20 @@ class WireContext(DispatchContext[TransportContext]):
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         if self._progress_token is None:
             return
-        told = {
+        params = {
             "progressToken": self._progress_token,
             "progress": progress,
             "total": total,
             "message": message,
         }
         await self.notify(
-            "notifications/progress", {key: value for key, value in told.items() if value is not None}
+            "notifications/progress", {key: value for key, value in params.items() if value is not None}
         )
 
     def forbid_requests(self) -> None:
-        """No requests to the peer on this context: its protocol revision has none."""
+        """Refuse requests to the peer on this context, as protocol revisions without them want it."""
         self._transport = ONE_WAY
 
     def close(self) -> None:
-        """The request has been answered: nothing goes out on it any more."""
+        """Drop what is sent on this context from now on: its request has been answered."""
         self._closed = True

@@ -123,7 +123,7 @@ class StreamCaller:
 
     def log(self, params: JSON) -> None:
         if self._open:
-            self._wire.tell(LOG, envelope.encode(params))
+            self._wire.notify_lossy(LOG, envelope.encode(params))
 
     def close(self) -> None:
         """One of its requests was answered: at 2026-07-28 nothing may be sent for it any more."""

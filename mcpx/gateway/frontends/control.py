@@ -35,7 +35,7 @@ from mcpx.observe.contained import contain
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
-from mcpx.wire.shallow import shallow
+from mcpx.wire.mending import shallow
 
 STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
 LONGEST_BARE: Final = 1024  # bytes of a request without arguments; a longer one is not read twice

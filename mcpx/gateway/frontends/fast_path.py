@@ -187,7 +187,7 @@ class FastLane:
         def progressed(progress: float, total: float | None, message: str | None) -> None:
             told = {"progressToken": token, "progress": progress, "total": total, "message": message}
             params = envelope.encode({key: value for key, value in told.items() if value is not None})
-            wire.tell("notifications/progress", params)
+            wire.notify_lossy("notifications/progress", params)
 
         return progressed
 

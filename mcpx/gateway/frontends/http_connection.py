@@ -3,7 +3,7 @@
 A head has to be whole within `HEAD_S`, a body within `BODY_S`, and all bodies together take no more than a
 sum. Nothing waits for a client to read: what it has not taken stands in the connection's buffer, where it is
 counted. While that is congested, events with log and progress messages are dropped; with more than
-`MOST_UNSENT` in it the connection is ended, and where all of them together hold too much, the fullest.
+`MAX_UNSENT_BYTES` in it the connection is ended, and where all of them together hold too much, the fullest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from mcpx.config.loopback import is_loopback
-from mcpx.wire.channel import HIGH_WATER, LOW_WATER, MOST_UNSENT
+from mcpx.wire.channel import HIGH_WATER, LOW_WATER, MAX_UNSENT_BYTES
 
 log = structlog.get_logger()
 HEAD_S: Final = (
@@ -28,7 +28,7 @@ HEAD_S: Final = (
 )
 BODY_S: Final = 60.0  # for the largest message over a slow line
 COUNTED: Final = 65536  # bytes of a body from which on it counts in the sum
-MOST_UNSENT_ALL: Final = 2 * MOST_UNSENT  # bytes that stand unread in all connections together
+MOST_UNSENT_ALL: Final = 2 * MAX_UNSENT_BYTES  # bytes that stand unread in all connections together
 _LOSSY: Final = re.compile(
     rb'(?:event: message\r?\n)?data: \{(?:"jsonrpc":"2\.0",)?"method":"notifications/(?:message|progress)"'
 )
@@ -178,8 +178,8 @@ class HttpConnection(H11Protocol):
             log.warning("client.not_reading", unsent=unsent, dropped="its log and progress messages")
 
     def _look_at_unsent(self, added: int) -> None:
-        if self.transport.get_write_buffer_size() - added > MOST_UNSENT:
-            self.give_up(MOST_UNSENT)
+        if self.transport.get_write_buffer_size() - added > MAX_UNSENT_BYTES:
+            self.give_up(MAX_UNSENT_BYTES)
             return
         others = self.shared.connections
         if sum(each.transport.get_write_buffer_size() for each in others) > MOST_UNSENT_ALL:
@@ -187,7 +187,7 @@ class HttpConnection(H11Protocol):
 
     def give_up(self, most: int) -> None:
         """End it, because it or the door holds more unread bytes than `most`."""
-        where = "" if most == MOST_UNSENT else ", with others over HTTP"
+        where = "" if most == MAX_UNSENT_BYTES else ", with others over HTTP"
         log.warning("client.gone", reason=f"it leaves more than {most >> 20} MB unread{where}")
         self.transport.abort()
 

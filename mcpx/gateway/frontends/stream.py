@@ -37,7 +37,7 @@ class StreamClient:
         self._wire = WireDispatcher(
             channel,
             limit=hub.config.max_message_bytes,
-            on_rubbish=self._note_rubbish,
+            on_malformed=self._note_rubbish,
             on_end=self._input_ended.set,
             refuses=True,
         )
@@ -50,7 +50,7 @@ class StreamClient:
         self._wire.on_dropped = self._count_dropped
         self._connection = EraServer(server, self._wire)
         lane = self._fast_lane(server)
-        self._wire.fast, self._wire.too_deep = lane.take, lane.refuse_too_deep
+        self._wire.receiver.fast, self._wire.receiver.too_deep = lane.take, lane.refuse_too_deep
 
     def _fast_lane(self, server: GatewayServer) -> FastLane:
         config = self._hub.config

@@ -26,13 +26,13 @@ from mcpx.upstream.offers.entries import TEXT_MOST, Odd, Reader
 from mcpx.upstream.offers.left_out import Omissions
 from mcpx.upstream.offers.pages import Budget, Pages
 from mcpx.upstream.session.sdk_session import PassingSession
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 OTHER_LIST_S: Final = 15.0  # for a list that is not the tools; at most a quarter of the connect timeout
 UNDECLARED_S: Final = 5.0  # for a list that the server does not say it has
 
-Failure = MCPError | BadListing | Unreadable | ResponseTooLarge | TimeoutError
-_FAILURES: Final = (MCPError, BadListing, Unreadable, ResponseTooLarge, TimeoutError)
+Failure = MCPError | BadListing | MalformedMessage | ResponseTooLarge | TimeoutError
+_FAILURES: Final = (MCPError, BadListing, MalformedMessage, ResponseTooLarge, TimeoutError)
 E = TypeVar("E", ToolInfo, ResourceInfo, TemplateInfo, PromptInfo)
 
 
@@ -89,7 +89,7 @@ class Lister:
 
         Raises:
             MCPError: The connection ended, or the server refused the list of its tools and has nothing else.
-            BadListing: So where that list cannot be used; the same for Unreadable and ResponseTooLarge.
+            BadListing: So where that list cannot be used; the same for MalformedMessage and ResponseTooLarge.
         """
         session = self._session
         can = session.server_capabilities or mcp_types.ServerCapabilities()

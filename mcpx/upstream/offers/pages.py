@@ -79,7 +79,7 @@ class Pages:
 
         Raises:
             MCPError: The server refused a page.
-            Unreadable: A page cannot be read; so for ResponseTooLarge.
+            MalformedMessage: A page cannot be read; so for ResponseTooLarge.
             BadListing: A page is not one of this list; or there is no end of pages, and nothing in them.
         """
         cursor: str | None = None

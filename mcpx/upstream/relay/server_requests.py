@@ -68,7 +68,7 @@ class Asking:
 
     def watch(self, wire: WireDispatcher) -> None:
         """Judge each question of a stream when its line comes, before the lines behind it change things."""
-        wire.fast = self._note
+        wire.receiver.fast = self._note
 
     def _note(self, wire: WireDispatcher, request_id: RequestId, method: str, _raw: msgspec.Raw) -> bool:
         if method not in QUESTIONS:

@@ -67,7 +67,7 @@ class Telling:
             self._level = level
             outgoing = self._wire.outgoing
             params = msgspec.json.encode({"level": level})
-            outgoing.call(outgoing.mint(), SET_LEVEL, params, lambda _result, _error: None, None)
+            outgoing.call(outgoing.new_id(), SET_LEVEL, params, lambda _result, _error: None, None)
 
     async def raise_first(self, level: str | None) -> None:
         """The same over HTTP."""

@@ -143,7 +143,7 @@ class PassingSession(ClientSession):
 
         Raises:
             MCPError: The server refused it, or the connection ended.
-            Unreadable: The answer cannot be read; so for ResponseTooLarge.
+            MalformedMessage: The answer cannot be read; so for ResponseTooLarge.
         """
         data: dict[str, Any] = {"method": method}
         if cursor is not None:

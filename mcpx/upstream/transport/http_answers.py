@@ -17,8 +17,8 @@ from mcpx.upstream.transport.exchange import Refused
 from mcpx.upstream.transport.http_body import SHOWN
 from mcpx.wire import envelope
 from mcpx.wire.envelope import RequestId, RPCError
-from mcpx.wire.mending import may_have_halves, mend_halves
-from mcpx.wire.outgoing import Unreadable
+from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates
+from mcpx.wire.outgoing import MalformedMessage
 
 SESSION: Final = "mcp-session-id"  # the header
 _RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
@@ -39,7 +39,7 @@ class Asked(msgspec.Struct, frozen=True):
 def asked_in(request: httpx2.Request) -> Asked:
     """What a POST says."""
     try:
-        message = envelope.decode_envelope(request.content)
+        message = envelope.decode_message(request.content)
     except msgspec.DecodeError:
         return Asked(None, None)
     return Asked(message.method, message.id if message.method is not None else None)
@@ -51,38 +51,38 @@ def content_type(response: httpx2.Response) -> str:
 
 
 def message_in(data: bytes) -> JSONRPCMessage:
-    """The message. Raises Unreadable."""
+    """The message. Raises MalformedMessage."""
     try:
         return jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
-        raise Unreadable(f"the answer is not a JSON-RPC message: {problem}") from None
+        raise MalformedMessage(f"the answer is not a JSON-RPC message: {problem}") from None
 
 
 def answer_in(data: bytes, asked: Asked) -> bytes:
-    """The answer to that request, under its id: an error may come without one. Raises Unreadable.
+    """The answer to that request, under its id: an error may come without one. Raises MalformedMessage.
 
     Half a surrogate pair in it, which some clients take, is replaced.
     """
-    if may_have_halves(data):
-        data = mend_halves(data)
+    if may_have_lone_surrogates(data):
+        data = mend_lone_surrogates(data)
     message = message_in(data)
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
-        raise Unreadable("the answer is a message of another kind")
+        raise MalformedMessage("the answer is a message of another kind")
     if message.id is None:
         named = message.model_copy(update={"id": asked.id})
         return named.model_dump_json(exclude_unset=True).encode()
     if str(message.id) != str(asked.id):
-        raise Unreadable("the answer is to another request")
+        raise MalformedMessage("the answer is to another request")
     return data
 
 
-def unexpected(response: httpx2.Response) -> Unreadable:
+def unexpected(response: httpx2.Response) -> MalformedMessage:
     """A good status with something else than a message."""
     if response.status_code in _ACCEPTED:
-        return Unreadable(f"the answer is HTTP {response.status_code}, without a message")
+        return MalformedMessage(f"the answer is HTTP {response.status_code}, without a message")
     kind = _shown(content_type(response)) or "of no content type"
-    return Unreadable(f"the answer is {kind}, not an MCP message")
+    return MalformedMessage(f"the answer is {kind}, not an MCP message")
 
 
 def redirected(response: httpx2.Response, location: httpx2.URL | None, redact: Redact) -> Refused:

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 ENCODINGS: Final = "gzip"  # what is asked for; servers do not agree on what `deflate` means
 BEGINNING_BYTES: Final = 65536  # of a body that only explains, or that nobody needs
@@ -31,7 +31,7 @@ _LINE_BREAK: Final = re.compile(rb"\r\n|\n|\r")
 
 
 async def inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """The body without its Content-Encoding. Raises Unreadable.
+    """The body without its Content-Encoding. Raises MalformedMessage.
 
     Others have their turn now and then: thousands of chunks may come in one read.
     """
@@ -50,7 +50,7 @@ async def _inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[
             yield chunk
         return
     if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise Unreadable(f"the answer is compressed with {encoding[:SHOWN]}, which was not asked for")
+        raise MalformedMessage(f"the answer is compressed with {encoding[:SHOWN]}, which was not asked for")
     inflate = zlib.decompressobj(_ANY_HEADER)
     async for chunk in body:
         rest = chunk
@@ -58,7 +58,7 @@ async def _inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[
             try:
                 yield inflate.decompress(rest, _STEP)
             except zlib.error as error:
-                raise Unreadable(f"the answer's compression is broken: {error}") from error
+                raise MalformedMessage(f"the answer's compression is broken: {error}") from error
             rest = inflate.unconsumed_tail
         if inflate.eof:
             return  # what follows would only be kept
@@ -82,7 +82,7 @@ async def read_beginning(response: httpx2.Response) -> bytes:
     """
     read = bytearray()
     encoding = response.headers.get("content-encoding", "")
-    with anyio.move_on_after(BEGINNING_S), suppress(httpx2.HTTPError, Unreadable):
+    with anyio.move_on_after(BEGINNING_S), suppress(httpx2.HTTPError, MalformedMessage):
         async for chunk in inflated(response.aiter_raw(), encoding):
             read += chunk
             if len(read) > BEGINNING_BYTES:

@@ -43,7 +43,7 @@ from mcpx.upstream.transport.http_body import (
 )
 from mcpx.upstream.transport.http_notify import Notifier
 from mcpx.upstream.transport.http_stream import EventBody, Listening, Told, session_over
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 CONNECT_S: Final = 10.0  # to open a connection: a host that takes longer is not there
 WRITE_S: Final = 30.0  # for the server to take the next piece of a request
@@ -66,7 +66,7 @@ _UNREACHABLE: Final = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
-_FAILURES: Final = (NotCarriedOut, Dropped, Refused, ResponseTooLarge, Unreadable)
+_FAILURES: Final = (NotCarriedOut, Dropped, Refused, ResponseTooLarge, MalformedMessage)
 
 Apart = Callable[[JSONRPCError], Awaitable[None]]
 """Delivers an answer where answers do not come with the request, but on a stream of their own."""

@@ -16,7 +16,7 @@ from mcpx.upstream.transport import http_answers
 from mcpx.upstream.transport.exchange import Dropped, Exchange, NotCarriedOut
 from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_body import Events, inflated, kept_headers, without_body
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 PASSED_ON_BYTES: Final = 65536  # of an event that has not ended yet
 STEADY_S: Final = 10.0  # a stream that lived so long was a good one
@@ -98,7 +98,7 @@ class EventBody(httpx2.AsyncByteStream):
                 if self._events.ended != ended or len(kept) >= PASSED_ON_BYTES:
                     yield bytes(kept)
                     kept.clear()
-        except (ResponseTooLarge, Unreadable) as error:
+        except (ResponseTooLarge, MalformedMessage) as error:
             self.why = f"the event stream was left: {error}"
             self._exchange.fail(error)
         except httpx2.HTTPError as error:
@@ -117,7 +117,7 @@ class EventBody(httpx2.AsyncByteStream):
     def _look_at(self, data: bytes) -> None:
         try:
             message = http_answers.message_in(data)
-        except Unreadable as error:
+        except MalformedMessage as error:
             self._exchange.fail(error)
         else:
             self._exchange.answered |= isinstance(message, JSONRPCResponse | JSONRPCError)

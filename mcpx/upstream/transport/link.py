@@ -30,7 +30,8 @@ from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_client import GuardedClient, certificates
 from mcpx.upstream.transport.process import ChildProcess, running
 from mcpx.wire.channel import PeerNotReading
-from mcpx.wire.dispatcher import Rubbish, WireDispatcher
+from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.receiver import OnMalformed
 
 EXIT_CODE_WAIT_S = 0.03  # after the output ended: the exit code makes a better message than "output closed"
 LAST_WORDS_S = 0.03  # after the exit: an answer written before it may still be in the pipe
@@ -113,7 +114,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
     on_open: Callable[[Link], None]
     """Called when it is open, before anything is sent: a child process is running."""
-    on_rubbish: Rubbish
+    on_rubbish: OnMalformed
     """Told of lines that are no messages."""
     on_stderr: Callable[[bytes], None]
     """Given what a child writes to standard error, as it comes."""
@@ -146,9 +147,9 @@ async def _stdio(stdio: Stdio, limit: int, hooks: Hooks, redact: Redact) -> Asyn
         wire = WireDispatcher(
             child.channel,
             limit=limit,
-            on_rubbish=hooks.on_rubbish,
+            on_malformed=hooks.on_rubbish,
             on_end=output_ended.set,
-            aside_limit=ASIDE_BYTES,
+            request_limit=ASIDE_BYTES,
             mends=True,
         )
         link = Link(wire, child.pid, child.mark)
@@ -188,7 +189,7 @@ async def _await_exit(child: ChildProcess, link: Link, wire: WireDispatcher) -> 
     await child.exited.wait()
     await anyio.sleep(LAST_WORDS_S)
     with anyio.move_on_after(LAST_WORDS_MOST_S):
-        while wire.behind:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
+        while wire.has_backlog:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
             await anyio.sleep(LAST_WORDS_LOOK_S)
     _end(child, link, wire)
 

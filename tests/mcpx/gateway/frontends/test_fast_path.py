@@ -95,13 +95,13 @@ async def served(hub, *, fast):
     for fd in fds:
         os.set_blocking(fd, False)
     channel = Channel(fds[0], fds[3])
-    wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
+    wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
     server = GatewayServer(hub, Clients(hub))
     connection = EraServer(server, wire)
     if fast:
         shaper = Shaper(toon=True, toon_min_size=0)
         info = msgspec.json.encode(server.server_info_stamp)
-        wire.fast = FastLane(hub, connection, shaper, info).take
+        wire.receiver.fast = FastLane(hub, connection, shaper, info).take
     client = RawClient(fds[2], fds[1])
     try:
         async with anyio.create_task_group() as tasks:

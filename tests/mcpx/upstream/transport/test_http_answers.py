@@ -13,7 +13,7 @@ from mcpx.errors import Code, Outcome
 from mcpx.upstream.errors import ConnectionLost, Unwell, call_error, refused_probe
 from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
 from mcpx.upstream.transport.http_answers import Asked, answer_in, asked_in, explanation, retry_after
-from mcpx.wire.outgoing import Unreadable
+from mcpx.wire.outgoing import MalformedMessage
 
 ASKED = Asked("tools/call", 3)
 
@@ -66,7 +66,7 @@ def test_an_error_without_an_id_gets_that_of_the_request():
     ],
 )
 def test_what_is_no_answer_is_unreadable(data, says):
-    with pytest.raises(Unreadable, match=says):
+    with pytest.raises(MalformedMessage, match=says):
         answer_in(data, ASKED)
 
 
