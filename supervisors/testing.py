@@ -1,4 +1,4 @@
-"""For tests of code that uses this package: an observer that can be waited for, and virtual time.
+"""For tests of code that uses this package: a recording observer, and virtual time.
 
 Virtual time needs nothing from here but a back end: on trio `MockClock(autojump_threshold=0)`, on asyncio
 the loop of `async-solipsism`. `virtual_backends` gives both in the form `anyio.run` takes.
@@ -21,12 +21,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._news = anyio.Event()
+        self._added = anyio.Event()
 
     def __call__(self, event: Event) -> None:
         self.events.append(event)
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        added, self._added = self._added, anyio.Event()
+        added.set()
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one type, in order."""
@@ -40,7 +40,7 @@ class Recorder:
             found = [event for event in self.of(kind) if when(event)]
             if len(found) >= count:
                 return found[count - 1]
-            await self._news.wait()
+            await self._added.wait()
 
 
 def virtual_backends() -> list[tuple[str, dict[str, Any]]]:

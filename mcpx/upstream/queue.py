@@ -20,7 +20,7 @@ from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.requests import Request, size_of, tool_of
-from supervisors import ActorRef, Envelope, MailboxClosed, MailboxFull, Phase, Reply, State, Supervisor
+from supervisors import ActorRef, ChildState, Envelope, MailboxClosed, MailboxFull, Phase, Reply, Supervisor
 
 RawReply = Reply[msgspec.Raw]
 LARGE: Final = 65536  # bytes of a request; smaller ones are bounded well enough by their number
@@ -55,11 +55,11 @@ class CallQueue:
         self._awaiting = 0  # callers that wait for something else than a request: the first listing
         self._news = anyio.Event()
 
-    def lifecycle(self) -> State:
+    def lifecycle(self) -> ChildState:
         """The supervisor's view of the server. Raises NoSuchChild for a disabled one."""
-        return State(child=self._child) if self.held else self._supervisor.state(self._child)
+        return ChildState(child=self._child) if self.held else self._supervisor.state(self._child)
 
-    def lifecycle_or_none(self) -> State | None:
+    def lifecycle_or_none(self) -> ChildState | None:
         """The same; None for a server that is disabled, or not wanted any more."""
         return None if self._config.disabled is not None or self.closed else self.lifecycle()
 
