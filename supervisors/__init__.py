@@ -42,6 +42,7 @@ from supervisors.lifecycle import ChildState, Phase, step
 from supervisors.mailbox import Mailbox
 from supervisors.policy import Backoff, Intensity, Parking, Policy, Restart, Shutdown, Strategy, delay
 from supervisors.reply import Abandoned, Reply
+from supervisors.signals import Signal
 from supervisors.supervisor import Supervisor
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "Reply",
     "Restart",
     "Shutdown",
+    "Signal",
     "SignificantChildFailed",
     "Strategy",
     "Supervisor",

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import anyio
-
 from supervisors.events import Event
+from supervisors.signals import Signal
 
 E = TypeVar("E")
 
@@ -21,12 +20,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._added = anyio.Event()
+        self._news = Signal()
 
     def __call__(self, event: Event) -> None:
         self.events.append(event)
-        added, self._added = self._added, anyio.Event()
-        added.set()
+        self._news.pulse()
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one type, in order."""
@@ -40,7 +38,7 @@ class Recorder:
             found = [event for event in self.of(kind) if when(event)]
             if len(found) >= count:
                 return found[count - 1]
-            await self._added.wait()
+            await self._news.wait()
 
 
 def virtual_backends() -> list[tuple[str, dict[str, Any]]]:

@@ -27,6 +27,7 @@ from mcpx.wire.channel import Channel
 from mcpx.wire.envelope import Bytes
 from mcpx.wire.outgoing import MalformedMessage, Outgoing, ResponseTooLarge, decode_result
 from mcpx.wire.receiver import OnMalformed, Receiver
+from supervisors import Signal
 
 LOSSY: Final = frozenset({"notifications/message", "notifications/progress"})
 """Notifications that are dropped for a peer that does not read."""
@@ -71,7 +72,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         """Called when the peer reads again. Must not raise."""
         self.on_dropped: Callable[[], None] = lambda: None
         """Called for each lossy notification that is dropped. Must not raise."""
-        self._writable: anyio.Event | None = None  # set when the peer reads again; None while nobody waits
+        self._writable = Signal()  # pulsed when the peer reads again, and at the end
         self._ended = anyio.Event()
         channel.on_data = self.receiver.feed
         channel.on_end = on_end or self.end
@@ -133,7 +134,6 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.notify_lossy(method, encoded)
             return
         while method == UPDATED and self.channel.congested and not self._ended.is_set():
-            self._writable = self._writable or anyio.Event()
             await self._writable.wait()
         self.channel.write(*envelope.notification(method, encoded))
 
@@ -145,13 +145,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.channel.write(*envelope.notification(method, params))
 
     def _drained(self) -> None:
-        self._wake_waiting()
+        self._writable.pulse()
         self.on_drained()
-
-    def _wake_waiting(self) -> None:
-        writable, self._writable = self._writable, None
-        if writable is not None:
-            writable.set()
 
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
         """Run a coroutine function for as long as the connection lives; what it raises is logged."""
@@ -184,7 +179,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def end(self) -> None:
         """No more messages will come."""
         self._ended.set()
-        self._wake_waiting()
+        self._writable.pulse()
 
     def _close(self) -> None:
         self.receiver.stop()
