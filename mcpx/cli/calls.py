@@ -100,9 +100,9 @@ def read_arguments(words: tuple[str, ...]) -> JSON:
 
 def _sayable(arguments: JSON) -> JSON:
     """The arguments, if JSON has a word for each of their numbers. Raises click.BadParameter."""
-    from mcpx.validation.bounds import holds_no_number
+    from mcpx.validation.bounds import holds_nonfinite
 
-    if holds_no_number(arguments):
+    if holds_nonfinite(arguments):
         problem = "a number is beyond what JSON can say; write it as text, or smaller"
         raise click.BadParameter(problem, param_hint="ARGUMENTS")
     return arguments

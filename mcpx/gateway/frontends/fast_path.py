@@ -32,7 +32,7 @@ from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.queue import RawReply
 from mcpx.upstream.requests import OnProgress, Origin
 from mcpx.validation.arguments import unreadable
-from mcpx.validation.bounds import INLINE
+from mcpx.validation.bounds import MAX_INLINE_BYTES
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
@@ -124,7 +124,7 @@ class FastLane:
         """Refuse arguments that cannot be read, for the SDK could not say so; false where they can."""
         given = params.arguments
         try:
-            if len(given.arguments) <= INLINE:
+            if len(given.arguments) <= MAX_INLINE_BYTES:
                 msgspec.json.decode(given.arguments or b"null")
         except (msgspec.DecodeError, RecursionError) as error:
             self._refuse(wire, request_id, params, unreadable(error))
