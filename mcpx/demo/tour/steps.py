@@ -18,7 +18,7 @@ from mcpx.demo.tour.context import Context, Record, shown
 from mcpx.demo.tour.report import Excerpt, Share, Step, StepFailed, Tokens
 from mcpx.gateway.tools import definitions
 from mcpx.rendering.descriptions import describe, describe_tools
-from mcpx.rendering.descriptions.wording import counted
+from mcpx.rendering.descriptions.ladder import counted
 from mcpx.rendering.results import Shaped
 from mcpx.rendering.tokens import estimate
 
