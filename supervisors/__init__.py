@@ -1,8 +1,8 @@
 """Supervised actors on anyio: keep tasks alive, the way OTP keeps processes alive.
 
 A `Supervisor` runs children given by `ChildSpec`s, restarts them by their `Policy` with growing delays,
-parks those that keep failing, and stops them in order. What a child is at any moment is decided by one
-pure table (`supervisors.lifecycle`). An `Actor` is a child with a mailbox; others reach it by its
+parks those that keep failing, and stops them in order. The state of a child changes by one pure table
+(`supervisors.lifecycle`). An `Actor` is a child with a mailbox; others reach it by its
 `ActorRef`. Nothing is logged: an observer gets typed events (`supervisors.events`).
 
     async def serve(incarnation: Incarnation) -> None:
@@ -18,7 +18,6 @@ Depends on anyio and msgspec only; works on asyncio and trio.
 """
 
 from supervisors.actor import Actor, ActorRef, Envelope
-from supervisors.backoff import delay
 from supervisors.child import ChildSpec, Incarnation
 from supervisors.errors import (
     DuplicateChild,
@@ -39,12 +38,11 @@ from supervisors.events import (
     ChildStuck,
     Event,
 )
-from supervisors.lifecycle import Phase, State, step
+from supervisors.lifecycle import ChildState, Phase, step
 from supervisors.mailbox import Mailbox
-from supervisors.policy import Backoff, Intensity, Parking, Policy, Restart, Shutdown
+from supervisors.policy import Backoff, Intensity, Parking, Policy, Restart, Shutdown, Strategy, delay
 from supervisors.reply import Abandoned, Reply
 from supervisors.signals import Signal
-from supervisors.strategy import Strategy
 from supervisors.supervisor import Supervisor
 
 __all__ = [
@@ -58,6 +56,7 @@ __all__ = [
     "ChildReady",
     "ChildSpec",
     "ChildStarting",
+    "ChildState",
     "ChildStopped",
     "ChildStuck",
     "DuplicateChild",
@@ -77,7 +76,6 @@ __all__ = [
     "Shutdown",
     "Signal",
     "SignificantChildFailed",
-    "State",
     "Strategy",
     "Supervisor",
     "SupervisorError",

@@ -1,4 +1,4 @@
-"""Actors: a mailbox, the function that serves it, and a reference for everybody else.
+"""Actors: a mailbox, the function that serves it, and a reference for those who send.
 
 An actor's state is touched by its own `handle` only, one message at a time. Others hold an `ActorRef` and
 `tell` it something or `ask` it for an answer. The reference and the mailbox outlive the actor's
@@ -21,7 +21,7 @@ M = TypeVar("M")
 
 
 class Envelope(Generic[M]):
-    """One message on its way, with the slot for its answer where one is wanted."""
+    """A message in a mailbox, with the slot for its answer where one is wanted."""
 
     __slots__ = ("message", "reply")
 
@@ -31,7 +31,7 @@ class Envelope(Generic[M]):
 
 
 class ActorRef(Generic[M]):
-    """How the others talk to an actor. Cheap; may be handed around freely on its event loop."""
+    """The address of an actor. Cheap; may be handed around freely on its event loop."""
 
     def __init__(self, name: str, mailbox_size: int) -> None:
         self.name = name
@@ -47,9 +47,13 @@ class ActorRef(Generic[M]):
         self.mailbox.put(Envelope(message, None))
 
     def request(self, message: M, reply: Reply[Any]) -> Envelope[M]:
-        """Send `message` with a slot for the answer, and go on. Raises as `tell` does.
+        """Send `message` with a slot for the answer, and go on.
 
         It may be settled already when this returns. The envelope returned is what stands in the mailbox.
+
+        Raises:
+            MailboxFull: As in `tell`.
+            MailboxClosed: As in `tell`.
         """
         envelope = Envelope(message, reply)
         reply.on_abandon = lambda: self.mailbox.discard(envelope)
@@ -69,7 +73,7 @@ class ActorRef(Generic[M]):
         Raises:
             MailboxFull: As in `tell`.
             MailboxClosed: As in `tell`.
-            Exception: Whatever the actor rejected the request with.
+            Exception: What the actor rejected the request with.
         """
         reply: Reply[Any] = Reply()
         self.request(message, reply)

@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Incarnation:
-    """What a child's function gets: its number, ways to say how it does, and word that it must leave.
+    """What a child's function gets: its number, ways to report progress, and the request to leave.
 
     `stopping` is set when the child is asked to leave; a function that ignores it is cancelled after the
-    grace time of its `Shutdown`, or at once if it never said ready: then it has nothing to finish.
+    grace time of its `Shutdown`, or at once if it was never ready: then it has nothing to finish.
     """
 
     def __init__(
@@ -35,28 +35,28 @@ class Incarnation:
         self.name = name
         self.generation = generation
         self.stopping = anyio.Event()
-        self.said_ready = False
+        self.was_ready = False
         self._on_ready = on_ready
         self._on_proven = on_proven
         self._waits: set[anyio.CancelScope] = set()
 
     def ready(self) -> None:
-        """Say that this incarnation serves from now on. Saying it twice is harmless."""
-        self.said_ready = True
+        """Report that this incarnation serves. May be called more than once."""
+        self.was_ready = True
         self._on_ready(self.generation)
 
     def proven(self) -> None:
-        """Say that it has done real work: earlier failures count no more. Saying it twice is harmless."""
+        """Report that it has done real work, so that earlier failures no longer count. May be repeated."""
         self._on_proven(self.generation)
 
     def stop(self) -> None:
-        """Ask it to leave: the supervisor's side of `stopping`."""
+        """Ask it to leave, as the supervisor does."""
         self.stopping.set()
         for scope in self._waits:
             scope.cancel()
 
     async def while_wanted(self, wait: Callable[[], Awaitable[T]]) -> T | None:
-        """`await wait()`, cut short when the child is asked to leave: then the result is None."""
+        """Await `wait()`, or return None as soon as the child is asked to leave."""
         if self.stopping.is_set():
             return None
         with anyio.CancelScope() as scope:
@@ -69,7 +69,7 @@ class Incarnation:
 
 
 def classify(error: Exception) -> Cause:
-    """The default: every exception is a curable failure, told by its type and text."""
+    """Make a retryable cause of any exception, named by its type and text: the default."""
     text = str(error)
     return Cause(f"{type(error).__name__}: {text}" if text else type(error).__name__, error=error)
 
@@ -79,8 +79,8 @@ class ChildSpec:
     """How to run and keep one child.
 
     `run` is one incarnation. `classify` makes a cause of an exception it raised (pure; must not raise).
-    A `significant` child takes its supervisor with it when it is done. `urgent` says that somebody waits
-    for this child: where starts are limited, urgent ones go first.
+    A `significant` child takes its supervisor with it when it is done. `urgent` says whether a
+    caller waits for this child: where starts are limited, urgent ones go first.
     """
 
     name: str
@@ -93,10 +93,9 @@ class ChildSpec:
 
 
 async def run_incarnation(spec: ChildSpec, incarnation: Incarnation, scope: anyio.CancelScope) -> Cause:
-    """Run one incarnation to its end, under `scope`, and say how it ended.
+    """Run one incarnation to its end, under `scope`, and return how it ended.
 
-    Cancelling `scope` is how a halted child that overstays its grace is ended; a cancellation from further
-    outside passes through.
+    Cancelling `scope` ends a halted child that overstays its grace; one from further outside passes through.
     """
     try:
         with scope:

@@ -1,6 +1,6 @@
-"""What a supervisor tells its observer: a closed union of frozen structs.
+"""The events that a supervisor gives its observer: a closed union of frozen structs.
 
-The library never logs; it emits these, and the product turns them into whatever it likes. `child` is the
+The library never logs; its user turns these events into logs or metrics. `child` is the
 child's name, `generation` the incarnation's number (1 for the first), times are in seconds. Observers are
 called synchronously, in order, on the supervisor's event loop; they must not block, and may call back
 into the supervisor (`demand`, `resume`, `recycle`).
@@ -12,11 +12,11 @@ import msgspec
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why an incarnation ended. `curable` is false for faults that trying again cannot mend."""
+    """Why an incarnation ended. `retryable` is false for faults that another attempt cannot mend."""
 
     text: str
     normal: bool = False
-    curable: bool = True
+    retryable: bool = True
     error: BaseException | None = None
 
 

@@ -2,8 +2,8 @@
 
 A child is an endless sequence of *incarnations*: one run of its function each, numbered by *generation*.
 This file decides, from what has happened (a *fact*), what the child is now (its *state*) and what must be
-done about it (*commands*). It knows nothing else: no clock (`now` is passed in), no chance (`roll` is
-passed in), no task, no I/O. The supervisor feeds facts and carries commands out.
+done about it (*commands*; both are in `facts`). It is pure: the clock (`now`) and the random number
+(`jitter`) are passed in. The supervisor feeds facts and carries commands out.
 
 The theory of operation:
 
@@ -11,12 +11,12 @@ The theory of operation:
   connected, proves nothing.
 * An incarnation that ends unasked is a failure, and consecutive failures are counted. The count starts
   again after `healthy_after` seconds in `UP`, or as soon as an incarnation is `Proven`, by work that it has
-  done for somebody; never for being up, so that a child that connects and dies in a circle still backs off.
+  done for a caller; never for being up, so that a child that connects and dies in a loop still backs off.
   The first failure is answered at once, later ones after a growing, jittered delay
   (`WAITING`). A timer always exists in `WAITING`: the child cannot be forgotten.
-* After `parking.after` consecutive failures, or at once after one that trying again cannot cure, the child
-  is `PARKED`: callers are refused, a slow probe goes on. Nothing is ever given up for good.
-* A *demand* (somebody wants to use the child) collapses the wait into one attempt now, at most one in
+* After `parking.after` consecutive failures, or at once after one that is not `retryable`, the child
+  is `PARKED`: callers are refused, a slow probe goes on. No child is given up for good.
+* A *demand* (a caller needs the child) collapses the wait into one attempt now, at most one in
   `demand_interval`. A parked child is tried at once for the first demand, and then for one in
   `parking.refusal` or `parking.probe`, whichever is sooner.
 * `Resume` (an operator, a new configuration) forgets the failures and tries at once.
@@ -36,9 +36,26 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from supervisors.backoff import delay
-from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildStarting, ChildStopped, Event
-from supervisors.policy import Policy, Restart
+from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildStarting, ChildStopped
+from supervisors.facts import (
+    Announce,
+    Arm,
+    Command,
+    Demand,
+    Disarm,
+    Due,
+    Exited,
+    Fact,
+    Halt,
+    Proven,
+    Ready,
+    Recycle,
+    Resume,
+    Spawn,
+    Start,
+    Stop,
+)
+from supervisors.policy import Policy, Restart, delay
 
 
 class Phase(StrEnum):
@@ -53,96 +70,8 @@ class Phase(StrEnum):
     DONE = "done"
 
 
-# --- facts: what has happened
-
-
-class Start(msgspec.Struct, frozen=True):
-    """The child is wanted."""
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """The incarnation says that it serves."""
-
-    generation: int
-
-
-class Proven(msgspec.Struct, frozen=True):
-    """The incarnation has done real work for somebody."""
-
-    generation: int
-
-
-class Exited(msgspec.Struct, frozen=True):
-    """The incarnation has ended."""
-
-    generation: int
-    cause: Cause
-
-
-class Due(msgspec.Struct, frozen=True):
-    """The timer armed after that generation has run out."""
-
-    generation: int
-
-
-class Demand(msgspec.Struct, frozen=True):
-    """Somebody wants to use the child now."""
-
-
-class Resume(msgspec.Struct, frozen=True):
-    """The reasons for earlier failures may be gone: try now."""
-
-
-class Recycle(msgspec.Struct, frozen=True):
-    """End this incarnation and start another, no earlier than `at`."""
-
-    at: float = 0.0
-
-
-class Stop(msgspec.Struct, frozen=True):
-    """The child is not wanted any more."""
-
-
-Fact = Start | Ready | Proven | Exited | Due | Demand | Resume | Recycle | Stop
-
-
-# --- commands: what must be done
-
-
-class Spawn(msgspec.Struct, frozen=True):
-    """Run a new incarnation with this number."""
-
-    generation: int
-
-
-class Halt(msgspec.Struct, frozen=True):
-    """Ask the running incarnation to leave, and see that it does."""
-
-    generation: int
-
-
-class Arm(msgspec.Struct, frozen=True):
-    """Feed `Due(generation)` when the clock reads `at`; replaces an earlier timer."""
-
-    generation: int
-    at: float
-
-
-class Disarm(msgspec.Struct, frozen=True):
-    """Forget the timer."""
-
-
-class Announce(msgspec.Struct, frozen=True):
-    """Tell the observer."""
-
-    event: Event
-
-
-Command = Spawn | Halt | Arm | Disarm | Announce
-
-
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of one child. Times are clock readings in seconds."""
+class ChildState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one child. Times are clock readings in seconds."""
 
     child: str
     policy: Policy = Policy()
@@ -156,39 +85,39 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     attempt_at: float = float("-inf")
     """When the newest incarnation was started."""
     probed_at: float = float("-inf")
-    """When it was last tried for a demand while parked, since it was last ready."""
+    """When it was last tried for a demand while parked; reset when it is ready."""
     up_since: float | None = None
     """Set exactly in `UP`."""
     next_attempt_at: float | None = None
     """When the timer runs out: set exactly in `WAITING` and `PARKED`."""
     again_at: float | None = None
-    """In `STOPPING`: start anew no earlier than this, because it is being recycled."""
+    """In `STOPPING`: start again no earlier than this, because it is being recycled."""
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """What the outside lends to one step: the clock's reading, and a random number in [0.5, 1]."""
+    """The inputs of one step that are not facts: the clock's reading, and a random number in [0.5, 1]."""
 
     now: float
-    roll: float
+    jitter: float
 
 
-Step = tuple[State, list[Command]]
-Handler = Callable[[State, Any, Moment], Step]
+Step = tuple[ChildState, list[Command]]
+Handler = Callable[[ChildState, Any, Moment], Step]
 
 
-def step(state: State, fact: Fact, *, now: float, roll: float) -> Step:
+def step(state: ChildState, fact: Fact, *, now: float, jitter: float) -> Step:
     """The state after `fact`, and the commands to carry out, in order. Pure; never raises for any pair."""
     generation = getattr(fact, "generation", state.generation)
     handler = TABLE[state.phase].get(type(fact))
     if handler is None or generation != state.generation:
         return state, []
-    return handler(state, fact, Moment(now, roll))
+    return handler(state, fact, Moment(now, jitter))
 
 
 # --- the changes
 
 
-def _attempt(state: State, _fact: object, moment: Moment) -> Step:
+def _attempt(state: ChildState, _fact: object, moment: Moment) -> Step:
     """Start the next incarnation now."""
     commands: list[Command] = [] if state.next_attempt_at is None else [Disarm()]
     generation = state.generation + 1
@@ -204,18 +133,18 @@ def _attempt(state: State, _fact: object, moment: Moment) -> Step:
     return state, [*commands, Announce(ChildStarting(state.child, generation)), Spawn(generation)]
 
 
-def _up(state: State, _fact: Ready, moment: Moment) -> Step:
+def _up(state: ChildState, _fact: Ready, moment: Moment) -> Step:
     event = ChildReady(state.child, state.generation, moment.now - state.attempt_at)
     state = replace(state, phase=Phase.UP, up_since=moment.now, cause=None, probed_at=float("-inf"))
     return state, [Announce(event)]
 
 
-def _proven(state: State, _fact: Proven, _moment: Moment) -> Step:
+def _proven(state: ChildState, _fact: Proven, _moment: Moment) -> Step:
     """It works: if it ends now, that is a first failure."""
     return replace(state, failures=0), []
 
 
-def _ended(state: State, fact: Exited, moment: Moment) -> Step:
+def _ended(state: ChildState, fact: Exited, moment: Moment) -> Step:
     """The incarnation ended unasked: start again at once, wait, park, or be done."""
     restart = state.policy.restart
     if restart is Restart.TEMPORARY or (restart is Restart.TRANSIENT and fact.cause.normal):
@@ -224,16 +153,16 @@ def _ended(state: State, fact: Exited, moment: Moment) -> Step:
     failures = 1 if healthy else state.failures + 1
     state = replace(state, failures=failures, cause=fact.cause, up_since=None)
     parking = state.policy.parking
-    if parking and (failures >= parking.after or not fact.cause.curable):
+    if parking and (failures >= parking.after or not fact.cause.retryable):
         return _wait(state, Phase.PARKED, moment, parking.probe)
-    return _wait(state, Phase.WAITING, moment, delay(failures, moment.roll, state.policy.backoff))
+    return _wait(state, Phase.WAITING, moment, delay(failures, moment.jitter, state.policy.backoff))
 
 
-def _wait(state: State, phase: Phase, moment: Moment, seconds: float) -> Step:
+def _wait(state: ChildState, phase: Phase, moment: Moment, seconds: float) -> Step:
     """Hold the next attempt back for `seconds`; zero means now, without a detour through the timer."""
     cause = state.cause or Cause("unknown")
-    told = ChildParked if phase is Phase.PARKED else ChildFailed
-    event = Announce(told(state.child, state.generation, cause, state.failures, seconds))
+    kind = ChildParked if phase is Phase.PARKED else ChildFailed
+    event = Announce(kind(state.child, state.generation, cause, state.failures, seconds))
     if seconds <= 0:
         state, commands = _attempt(state, None, moment)
         return state, [event, *commands]
@@ -241,12 +170,12 @@ def _wait(state: State, phase: Phase, moment: Moment, seconds: float) -> Step:
     return replace(state, phase=phase, next_attempt_at=at), [event, Arm(state.generation, at)]
 
 
-def _due(state: State, fact: Due, moment: Moment) -> Step:
+def _due(state: ChildState, fact: Due, moment: Moment) -> Step:
     """The timer has run out by itself: there is none to disarm."""
     return _attempt(replace(state, next_attempt_at=None), fact, moment)
 
 
-def _hasten(state: State, _fact: Demand, moment: Moment) -> Step:
+def _hasten(state: ChildState, _fact: Demand, moment: Moment) -> Step:
     """A demand while waiting: now, or as soon as the demand interval allows."""
     earliest = state.attempt_at + state.policy.demand_interval
     if moment.now >= earliest:
@@ -256,14 +185,14 @@ def _hasten(state: State, _fact: Demand, moment: Moment) -> Step:
     return replace(state, next_attempt_at=earliest), [Arm(state.generation, earliest)]
 
 
-def _probe(state: State, _fact: Demand, moment: Moment) -> Step:
+def _probe(state: ChildState, _fact: Demand, moment: Moment) -> Step:
     """A demand while parked: one attempt, unless the last one that was made for a demand is too fresh."""
     if demand_refused(state, moment.now):
         return state, []
     return _attempt(replace(state, probed_at=moment.now), None, moment)
 
 
-def demand_refused(state: State, now: float) -> bool:
+def demand_refused(state: ChildState, now: float) -> bool:
     """Whether a demand would change nothing because the child is parked and was tried for one just now."""
     parking = state.policy.parking
     if state.phase is not Phase.PARKED or parking is None:
@@ -271,24 +200,24 @@ def demand_refused(state: State, now: float) -> bool:
     return now - state.probed_at < min(parking.refusal, parking.probe)
 
 
-def _resume(state: State, fact: Resume, moment: Moment) -> Step:
+def _resume(state: ChildState, fact: Resume, moment: Moment) -> Step:
     return _attempt(replace(state, failures=0), fact, moment)
 
 
-def _recycle(state: State, fact: Recycle, _moment: Moment) -> Step:
+def _recycle(state: ChildState, fact: Recycle, _moment: Moment) -> Step:
     return replace(state, phase=Phase.STOPPING, again_at=fact.at, up_since=None), [Halt(state.generation)]
 
 
-def _stop(state: State, _fact: Stop, _moment: Moment) -> Step:
+def _stop(state: ChildState, _fact: Stop, _moment: Moment) -> Step:
     return replace(state, phase=Phase.STOPPING, again_at=None, up_since=None), [Halt(state.generation)]
 
 
-def _stop_for_good(state: State, _fact: Stop, _moment: Moment) -> Step:
+def _stop_for_good(state: ChildState, _fact: Stop, _moment: Moment) -> Step:
     """A stop overtakes a recycling that is under way."""
     return replace(state, again_at=None), []
 
 
-def _left(state: State, fact: Exited, moment: Moment) -> Step:
+def _left(state: ChildState, fact: Exited, moment: Moment) -> Step:
     """The incarnation left as it was asked to."""
     if state.again_at is None:
         return _done(state, fact, moment)
@@ -299,7 +228,7 @@ def _left(state: State, fact: Exited, moment: Moment) -> Step:
     return waiting, [Arm(state.generation, at)]
 
 
-def _done(state: State, _fact: object, _moment: Moment) -> Step:
+def _done(state: ChildState, _fact: object, _moment: Moment) -> Step:
     commands: list[Command] = [] if state.next_attempt_at is None else [Disarm()]
     event = ChildStopped(state.child, state.generation, state.cause)
     state = replace(state, phase=Phase.DONE, up_since=None, next_attempt_at=None, again_at=None)

@@ -38,7 +38,7 @@ class Mailbox(Generic[M]):
         return len(self._messages)
 
     def __iter__(self) -> Iterator[M]:
-        """What waits now, in order."""
+        """Iterate over what waits now, in order."""
         return iter(tuple(self._messages))
 
     def put(self, message: M) -> None:
@@ -61,7 +61,7 @@ class Mailbox(Generic[M]):
         self._messages.appendleft(message)
 
     def attach(self, consumer: Callable[[M], object]) -> None:
-        """Give `consumer` every message, those that wait first, until `detach`. It must not raise."""
+        """Give `consumer` every message until `detach`, those that wait first. It must not raise."""
         self._consumer = consumer
         if not self._consuming:
             self._consume()
@@ -79,7 +79,7 @@ class Mailbox(Generic[M]):
             self._consuming = False
 
     def discard(self, message: M) -> bool:
-        """Take `message` out again, wherever it stands; whether it was there."""
+        """Take `message` out again; false if it was not there."""
         try:
             self._messages.remove(message)
         except ValueError:
@@ -87,7 +87,7 @@ class Mailbox(Generic[M]):
         return True
 
     def drain(self) -> list[M]:
-        """All messages, taken out at once, the oldest first."""
+        """Take out all messages, the oldest first."""
         taken = list(self._messages)
         self._messages.clear()
         return taken

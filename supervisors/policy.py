@@ -1,8 +1,8 @@
-"""How children are to be kept: the settings, as frozen structs, and the one rule about intensity.
+"""How children are to be kept: the settings, and the pure rules that apply them.
 
-Owned by whoever writes a `ChildSpec`; read by `lifecycle.step` and by the supervisor. All times are
-seconds. The names and their meaning are OTP's (`supervisor(3erl)`): permanent, transient, temporary,
-restart intensity.
+Part of a `ChildSpec` or of a `Supervisor`; read by `lifecycle.step` and by the supervisor. All times are
+seconds. The names and their meaning are OTP's (`supervisor(3erl)`): permanent, transient, temporary, restart
+intensity, one for one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Restart(StrEnum):
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait between attempts; the formula stands in `backoff.delay`."""
+    """How long to wait between attempts; `delay` is the formula."""
 
     initial: float = 0.5
     cap: float = 60.0
@@ -36,11 +36,30 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
+def delay(failures: int, jitter: float, backoff: Backoff) -> float:
+    """Seconds to wait after the `failures`-th consecutive failure (1 for the first).
+
+    The first failure is answered at once; after the n-th it is `jitter * min(cap, initial * 2**(n-2))`.
+    `jitter` is a random number in [0.5, 1], which spreads children that failed together ("equal jitter").
+
+    Raises:
+        ValueError: `failures` is below 1, or `jitter` is outside [0.5, 1].
+    """
+    if failures < 1:
+        raise ValueError(f"failures counts from 1, got {failures}")
+    if not 0.5 <= jitter <= 1.0:  # noqa: PLR2004 - the stated range
+        raise ValueError(f"jitter must be in [0.5, 1], got {jitter}")
+    if failures == 1:
+        return 0.0
+    doublings = min(failures - 2, 64)  # 2**64 s is past any cap; keeps the float finite
+    return jitter * min(backoff.cap, backoff.initial * 2.0**doublings)
+
+
 class Parking(msgspec.Struct, frozen=True, kw_only=True):
     """When to give up for now, and how a parked child is tried again."""
 
     after: int = 8
-    """Consecutive failures that park the child. A fault that cannot be cured parks at once."""
+    """Consecutive failures that park the child. A fault that is not retryable parks it at once."""
     probe: float = 300.0
     """Time between attempts while parked."""
     refusal: float = 10.0
@@ -58,9 +77,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child is made to leave: told, cancelled after `grace`, reported stuck after `limit` more.
+    """How a child is stopped: asked to leave, cancelled after `grace`, reported stuck after `limit` more.
 
-    One that never was ready gets no grace: it has nothing to finish.
+    One that was never ready gets no grace: it has nothing to finish.
     """
 
     grace: float = 5.0
@@ -76,3 +95,32 @@ class Intensity(msgspec.Struct, frozen=True, kw_only=True):
     def exceeded(self, times: Sequence[float], now: float) -> bool:
         """Whether the restarts at `times` (clock readings, the newest included) are too many at `now`."""
         return sum(1 for at in times if now - at <= self.within) > self.restarts
+
+
+class Strategy(StrEnum):
+    """What one child's failure means for its siblings."""
+
+    ONE_FOR_ONE = "one_for_one"
+    """Nothing."""
+    ONE_FOR_ALL = "one_for_all"
+    """All of them are restarted with it."""
+    REST_FOR_ONE = "rest_for_one"
+    """Those added after it are restarted with it, for they may depend on it."""
+
+
+def siblings_to_restart(strategy: Strategy, children: Sequence[str], failed: str) -> list[str]:
+    """Return the names to restart besides `failed`, in the order they are to be halted (youngest first).
+
+    `children` are all names in the order they were added. All siblings named leave before any is started.
+
+    Raises:
+        ValueError: `failed` is not among `children`.
+    """
+    at = children.index(failed)
+    if strategy is Strategy.ONE_FOR_ALL:
+        affected = [*children[:at], *children[at + 1 :]]
+    elif strategy is Strategy.REST_FOR_ONE:
+        affected = list(children[at + 1 :])
+    else:
+        affected = []
+    return affected[::-1]

@@ -1,7 +1,8 @@
 """The slot for an answer that travels with a request.
 
-Settled once, by whoever serves the request; it may be handed on from actor to actor until then. The asker
-either awaits it in a task or is called back. When the asker goes away first, the current holder is told.
+Settled once, by the actor that serves the request; it may be handed on from actor to actor until then. The
+asker either awaits it in a task or is called back. When the asker goes away first, `on_abandon` tells the
+current holder.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import anyio
 R = TypeVar("R")
 
 
-class Abandoned(Exception):  # noqa: N818 - a condition: what a slot is settled with when nobody listens
-    """Nobody waits for the answer any more."""
+class Abandoned(Exception):  # noqa: N818 - a condition: what a slot is settled with when its asker is gone
+    """The asker no longer waits for the answer."""
 
 
 class Reply(Generic[R]):
     """One answer: a value or an error.
 
-    `on_settled` is called with the slot when it is settled (by the asker's choice, instead of `wait`).
-    `on_abandon` is set by the current holder and called, once, when the asker goes away.
+    `on_settled` is called with the slot when it is settled, if the asker does not `wait`. `on_abandon` is set
+    by the current holder and called, once, when the asker goes away. Neither may raise.
     """
 
     __slots__ = ("_event", "error", "on_abandon", "on_settled", "settled", "value")
@@ -60,16 +61,16 @@ class Reply(Generic[R]):
             self.on_settled(self)
 
     def abandon(self) -> None:
-        """The asker is gone: tell the holder, and take no answer any more. `on_settled` is not called."""
+        """Withdraw the request because the asker is gone; `on_settled` is not called."""
         if self.settled:
             return
-        told, self.on_settled = self.on_abandon, None
+        on_abandon, self.on_settled = self.on_abandon, None
         self.reject(Abandoned())
-        if told is not None:
-            told()
+        if on_abandon is not None:
+            on_abandon()
 
     async def wait(self) -> R:
-        """The answer, or what it was rejected with. Cancelling the wait abandons the request."""
+        """Return the answer, or raise what it was rejected with. Cancelling the wait abandons the request."""
         if not self.settled:
             self._event = anyio.Event()
             try:

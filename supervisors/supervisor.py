@@ -1,14 +1,14 @@
 """The supervisor: the shell around `lifecycle.step`.
 
-It owns its children (each a `Charge`). It feeds facts to `step` one after the other and has the commands
-carried out; it decides nothing itself but three things that concern children together: which
-siblings go down with a failed one (`strategy`), when failures are too many (`intensity`), and how many
-may start at a time (`max_starting`, urgent ones first).
+It owns its children (each a `ManagedChild`), feeds facts to `step` one after the other and has the commands
+carried out. It decides only what concerns children together: which siblings are restarted with a failed one
+(`strategy`), when failures are too many (`intensity`), and how many may start at a time (`max_starting`,
+urgent ones first).
 
 Used from one event loop, on either anyio back end. Run it with `run` in a task of its own, or as the
 child of another supervisor with `run_as_child`. Its methods may be called from any task of that loop,
-and from observers. A supervisor that is run again (because its own supervisor restarts it) starts all its
-children afresh.
+and from observers. A supervisor that is run again, after a restart by its own supervisor, starts all its
+children with a new state.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from collections.abc import Callable
 import anyio
 import anyio.abc
 
-from supervisors import lifecycle
-from supervisors.charge import Charge
+from supervisors import facts, lifecycle
 from supervisors.child import ChildSpec, Incarnation
 from supervisors.errors import (
     DuplicateChild,
@@ -31,9 +30,10 @@ from supervisors.errors import (
     TooManyRestarts,
 )
 from supervisors.events import Event
-from supervisors.lifecycle import Announce, Arm, Command, Disarm, Fact, Halt, Phase, Spawn, State
-from supervisors.policy import Intensity
-from supervisors.strategy import Strategy, siblings_to_restart
+from supervisors.facts import Announce, Arm, Command, Disarm, Fact, Halt, Spawn
+from supervisors.lifecycle import ChildState, Phase
+from supervisors.managed_child import ManagedChild
+from supervisors.policy import Intensity, Strategy, siblings_to_restart
 
 Observer = Callable[[Event], None]
 
@@ -49,7 +49,7 @@ class Supervisor:
         max_starting: int | None = None,
         stop_together: bool = False,
         observe: Observer = lambda _event: None,
-        roll: Callable[[], float] = lambda: random.uniform(0.5, 1.0),  # noqa: S311 - jitter, not a secret
+        jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0),  # noqa: S311 - no secret
     ) -> None:
         self._strategy = strategy
         self._intensity = intensity
@@ -57,9 +57,9 @@ class Supervisor:
         self._max_starting = max_starting if strategy is Strategy.ONE_FOR_ONE else 1
         self._stop_together = stop_together
         self._observe = observe
-        self._roll = roll
-        self._children: dict[str, Charge] = {}
-        self._facts: deque[tuple[Charge, Fact]] = deque()
+        self._jitter = jitter
+        self._children: dict[str, ManagedChild] = {}
+        self._facts: deque[tuple[ManagedChild, Fact]] = deque()
         self._feeding = False
         self._tasks: anyio.abc.TaskGroup | None = None
         self._over = anyio.Event()
@@ -76,48 +76,52 @@ class Supervisor:
         """
         if spec.name in self._children:
             raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
-        self._children[spec.name] = child = Charge(spec, self._feed)
+        self._children[spec.name] = child = ManagedChild(spec, self._feed)
         if self._tasks is not None:
-            self._feed(child, lifecycle.Start())
+            self._feed(child, facts.Start())
 
     async def remove(self, name: str) -> None:
-        """Stop a child, wait until it has left, and forget it. Raises NoSuchChild."""
+        """Stop a child, wait until it has left, and forget it.
+
+        Raises:
+            NoSuchChild: There is none of that name, as in the methods below.
+        """
         child = self._child(name)
-        self._feed(child, lifecycle.Stop())
+        self._feed(child, facts.Stop())
         await child.done.wait()
         self._children.pop(name, None)
 
     def dismiss(self, name: str) -> None:
-        """Stop a child, and forget it once it has left; do not wait for that. Raises NoSuchChild."""
+        """Stop a child, and forget it once it has left; do not wait for that."""
         child = self._child(name)
         child.dismissed = True
-        self._feed(child, lifecycle.Stop())
+        self._feed(child, facts.Stop())
 
     def names(self) -> list[str]:
         """The children's names in the order they were added."""
         return list(self._children)
 
-    def state(self, name: str) -> State:
-        """What is known of a child now. Raises NoSuchChild."""
+    def state(self, name: str) -> ChildState:
+        """Return what is known of a child now."""
         return self._child(name).state
 
     def demand(self, name: str) -> bool:
-        """Somebody wants the child: try now if it waits. False if it is parked, and was tried so just now."""
+        """Try now if the child waits, because a caller needs it; false if it is parked and was just tried."""
         child = self._child(name)
         if lifecycle.demand_refused(child.state, anyio.current_time()):
             return False
-        self._feed(child, lifecycle.Demand())
+        self._feed(child, facts.Demand())
         return True
 
     def resume(self, name: str) -> None:
-        """Forget a child's failures and try now. Raises NoSuchChild."""
-        self._feed(self._child(name), lifecycle.Resume())
+        """Forget a child's failures and try now."""
+        self._feed(self._child(name), facts.Resume())
 
     def recycle(self, name: str) -> None:
-        """End a child's incarnation and start the next, without counting a failure. Raises NoSuchChild."""
-        self._feed(self._child(name), lifecycle.Recycle())
+        """End a child's incarnation and start the next, without counting a failure."""
+        self._feed(self._child(name), facts.Recycle())
 
-    def _child(self, name: str) -> Charge:
+    def _child(self, name: str) -> ManagedChild:
         try:
             return self._children[name]
         except KeyError:
@@ -136,11 +140,11 @@ class Supervisor:
         self._restarts.clear()
         self._facts.clear()
         for child in list(self._children.values()):
-            self._children[child.spec.name] = Charge(child.spec, self._feed)
+            self._children[child.spec.name] = ManagedChild(child.spec, self._feed)
         try:
             async with anyio.create_task_group() as self._tasks:
                 for child in list(self._children.values()):
-                    self._feed(child, lifecycle.Start())
+                    self._feed(child, facts.Start())
                 task_status.started()
                 await self._over.wait()
                 await self._stop_children()
@@ -164,7 +168,7 @@ class Supervisor:
 
     async def _stop_children(self) -> None:
         for child in reversed(list(self._children.values())):
-            self._feed(child, lifecycle.Stop())
+            self._feed(child, facts.Stop())
             if not self._stop_together:
                 await child.done.wait()
         for child in list(self._children.values()):
@@ -176,8 +180,8 @@ class Supervisor:
 
     # --- facts in, commands out
 
-    def _feed(self, child: Charge, fact: Fact) -> None:
-        """Take one fact in. Facts that come up while one is worked on wait for their turn."""
+    def _feed(self, child: ManagedChild, fact: Fact) -> None:
+        """Take one fact in. Facts that come up meanwhile wait for their turn."""
         self._facts.append((child, fact))
         if self._feeding:
             return
@@ -189,18 +193,18 @@ class Supervisor:
         finally:
             self._feeding = False
 
-    def _take_step(self, child: Charge, fact: Fact) -> None:
+    def _take_step(self, child: ManagedChild, fact: Fact) -> None:
         before = child.state
-        child.state, commands = lifecycle.step(before, fact, now=anyio.current_time(), roll=self._roll())
+        child.state, commands = lifecycle.step(before, fact, now=anyio.current_time(), jitter=self._jitter())
         for command in commands:
             self._perform(child, command)
-        if isinstance(fact, lifecycle.Exited) and before.phase in {Phase.STARTING, Phase.UP}:
+        if isinstance(fact, facts.Exited) and before.phase in {Phase.STARTING, Phase.UP}:
             self._after_failure(child)
         if child.state.phase is Phase.DONE and not child.done.is_set():
             self._after_done(child, asked=before.phase is Phase.STOPPING)
 
-    def _after_failure(self, child: Charge) -> None:
-        """What a failure means for the siblings and for the supervisor itself."""
+    def _after_failure(self, child: ManagedChild) -> None:
+        """Apply a failure to the siblings and to the supervisor itself."""
         if child.state.phase is Phase.DONE:
             return
         if self._intensity is not None:
@@ -211,9 +215,9 @@ class Supervisor:
                 self._escalate(TooManyRestarts(f"{child.spec.name} failed too often, lastly with: {cause}"))
         at = child.state.next_attempt_at or 0.0
         for name in siblings_to_restart(self._strategy, list(self._children), child.spec.name):
-            self._facts.append((self._children[name], lifecycle.Recycle(at)))
+            self._facts.append((self._children[name], facts.Recycle(at)))
 
-    def _after_done(self, child: Charge, *, asked: bool) -> None:
+    def _after_done(self, child: ManagedChild, *, asked: bool) -> None:
         child.done.set()
         if child.dismissed:
             self._children.pop(child.spec.name, None)
@@ -226,12 +230,12 @@ class Supervisor:
                 failure.__cause__ = cause.error
                 self._escalate(failure)
 
-    def _perform(self, child: Charge, command: Command) -> None:
+    def _perform(self, child: ManagedChild, command: Command) -> None:
         match command:
             case Announce(event):
                 self._observe(event)
             case Spawn(generation):
-                child.held = generation
+                child.pending = generation
             case Halt():
                 child.halt(self._group, self._observe)
             case Arm(generation, at):
@@ -246,9 +250,9 @@ class Supervisor:
         return self._tasks
 
     def _release(self) -> None:
-        """Start what is held back, as far as siblings still leaving and the limit allow."""
-        held = [child for child in self._children.values() if child.held is not None]
-        if not held:
+        """Start what is pending, as far as leaving siblings and the limit allow."""
+        pending = [child for child in self._children.values() if child.pending is not None]
+        if not pending:
             return
         if self._strategy is not Strategy.ONE_FOR_ONE and any(
             child.state.phase is Phase.STOPPING for child in self._children.values()
@@ -256,8 +260,8 @@ class Supervisor:
             return
         if self._max_starting is not None:
             if self._strategy is Strategy.ONE_FOR_ONE:
-                held.sort(key=lambda child: not child.spec.urgent())
+                pending.sort(key=lambda child: not child.spec.urgent())
             starting = sum(1 for c in self._children.values() if c.state.phase is Phase.STARTING)
-            held = held[: max(0, self._max_starting - (starting - len(held)))]
-        for child in held:
+            pending = pending[: max(0, self._max_starting - (starting - len(pending)))]
+        for child in pending:
             child.spawn(self._group)

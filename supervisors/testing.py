@@ -1,4 +1,4 @@
-"""For tests of code that uses this package: an observer that can be waited for, and virtual time.
+"""For tests of code that uses this package: a recording observer, and virtual time.
 
 Virtual time needs nothing from here but a back end: on trio `MockClock(autojump_threshold=0)`, on asyncio
 the loop of `async-solipsism`. `virtual_backends` gives both in the form `anyio.run` takes.

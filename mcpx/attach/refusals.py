@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.wire.envelope import Bytes, RequestId, answer, decode_envelope, encode, failure
+from mcpx.wire.envelope import Bytes, RequestId, answer, decode_message, encode, failure
 from mcpx.wire.lines import TooLong
-from mcpx.wire.unreadable import problem, refusal
+from mcpx.wire.malformed import describe, refusal
 
 CONNECTION_CLOSED: Final = -32000
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -62,15 +62,15 @@ def unavailable(request_id: RequestId, asked: Asked, cause: str) -> bytes:
 def unreadable(line: bytes) -> list[bytes]:
     """The answer to a line that is no message, as the daemon has it; nothing for one that is a message."""
     try:
-        decode_envelope(line)
+        decode_message(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return _joined(refusal(problem(line, error)))
+        return _joined(refusal(describe(line, error)))
     return []
 
 
 def too_long(line: TooLong) -> list[bytes]:
     """The answer to a request that is longer than the daemon takes."""
-    return _joined(refusal(problem(line)))
+    return _joined(refusal(describe(line)))
 
 
 def _joined(pieces: list[Bytes]) -> list[bytes]:

@@ -20,7 +20,7 @@ import msgspec
 
 from mcpx.attach.refusals import Asked, decode_object, light, lost, unavailable, unreadable
 from mcpx.wire import envelope
-from mcpx.wire.envelope import Envelope, RequestId
+from mcpx.wire.envelope import RequestId, RPCMessage
 
 OWN: Final = "mcpx-attach:"
 """How the ids of the shim's own requests begin."""
@@ -79,7 +79,7 @@ class Session:
             self._open.pop(_cancelled(message.params), None)
         return line + b"\n"
 
-    def _answer_of_client(self, message: Envelope) -> bytes | None:
+    def _answer_of_client(self, message: RPCMessage) -> bytes | None:
         """The answer to the daemon's request, under the daemon's id; to a daemon that is gone, none."""
         if not isinstance(message.id, int) or (theirs := self._asked_of_client.pop(message.id, None)) is None:
             return None
@@ -91,7 +91,7 @@ class Session:
 
     def from_daemon(self, line: bytes) -> list[bytes]:
         """What goes to the client for a line of the daemon; each ends with a newline."""
-        message = envelope.split_answer(line) or _read(line)
+        message = envelope.split_large_answer(line) or _read(line)
         if message is None:
             return [line + b"\n"]
         if message.method is None:
@@ -102,7 +102,7 @@ class Session:
             return [b"".join(envelope.request(self._minted, message.method, message.params or None))]
         return self._notice(message, line)
 
-    def _answer_of_daemon(self, message: Envelope, line: bytes) -> list[bytes]:
+    def _answer_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
         if message.id is None:
             return [line + b"\n"]
         if isinstance(message.id, str) and message.id in self._own:
@@ -128,7 +128,7 @@ class Session:
             case "tools/list":
                 self._tools, self._seen = _kept(asked), _digest(result)
 
-    def _notice(self, message: Envelope, line: bytes) -> list[bytes]:
+    def _notice(self, message: RPCMessage, line: bytes) -> list[bytes]:
         match message.method:
             case "notifications/tools/list_changed" if self._tools:
                 self._compare()
@@ -172,7 +172,7 @@ class Session:
         self._own.clear()
         return told, [line for line, _ in kept]
 
-    def _ours(self, message: Envelope) -> bool:
+    def _ours(self, message: RPCMessage) -> bool:
         return isinstance(message.id, str) and message.id.startswith(OWN)
 
     def replay(self, unsent: Iterable[bytes]) -> list[bytes]:
@@ -209,7 +209,7 @@ class Session:
         self._own[request_id] = asked
         return b"".join(envelope.request(request_id, asked.method, asked.params or None))
 
-    def _answer_to_us(self, asked: Asked, message: Envelope) -> list[bytes]:
+    def _answer_to_us(self, asked: Asked, message: RPCMessage) -> list[bytes]:
         if asked.method == "initialize" and message.error:
             self.refused = bytes(message.error).decode(errors="replace")
         if asked.method != TOOLS:
@@ -249,9 +249,9 @@ class Session:
         return told
 
 
-def _read(line: bytes) -> Envelope | None:
+def _read(line: bytes) -> RPCMessage | None:
     try:
-        return envelope.decode_envelope(line)
+        return envelope.decode_message(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 

@@ -30,11 +30,11 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
 @_json
 def inspect(server: str | None, tool: str | None, config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Show all servers, the tools of one SERVER, or one TOOL whole."""
-    told = _ask(config_path, {"mcpx": "inspect", "server": server, "tool": tool})
-    if "servers" in told:
-        _show_servers(told["servers"], as_json=as_json)
+    response = _ask(config_path, {"mcpx": "inspect", "server": server, "tool": tool})
+    if "servers" in response:
+        _show_servers(response["servers"], as_json=as_json)
     else:
-        _show(told["shaped"], as_json=as_json)
+        _show(response["shaped"], as_json=as_json)
 
 
 @click.command("exec", short_help="Run a tool.")
@@ -70,11 +70,11 @@ def exec_tool(
 @_json
 def resources(server: str | None, uri: str | None, config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """List the resources of all servers or of one SERVER, or read the one at URI."""
-    told = _ask(config_path, {"mcpx": "resources", "server": server, "uri": uri})
-    if "shaped" in told:
-        _show(told["shaped"], as_json=as_json)
+    response = _ask(config_path, {"mcpx": "resources", "server": server, "uri": uri})
+    if "shaped" in response:
+        _show(response["shaped"], as_json=as_json)
     else:
-        _show_resources(told["resources"], as_json=as_json)
+        _show_resources(response["resources"], as_json=as_json)
 
 
 def read_arguments(words: tuple[str, ...]) -> JSON:
@@ -88,21 +88,25 @@ def read_arguments(words: tuple[str, ...]) -> JSON:
             loaded: JSON = json.loads(words[0])
         except (ValueError, RecursionError) as error:
             raise click.BadParameter(f"not JSON that can be read: {error}", param_hint="ARGUMENTS") from None
-        return _sayable(loaded)
+        return _checked(loaded)
     given: JSON = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise click.BadParameter(f"{word!r} is neither JSON nor key=value", param_hint="ARGUMENTS")
         given[key] = _value(value)
-    return _sayable(given)
+    return _checked(given)
 
 
-def _sayable(arguments: JSON) -> JSON:
-    """The arguments, if JSON has a word for each of their numbers. Raises click.BadParameter."""
-    from mcpx.validation.bounds import holds_no_number
+def _checked(arguments: JSON) -> JSON:
+    """Return arguments that JSON can say.
 
-    if holds_no_number(arguments):
+    Raises:
+        click.BadParameter: They hold a NaN or an infinity.
+    """
+    from mcpx.validation.bounds import holds_nonfinite
+
+    if holds_nonfinite(arguments):
         problem = "a number is beyond what JSON can say; write it as text, or smaller"
         raise click.BadParameter(problem, param_hint="ARGUMENTS")
     return arguments
@@ -138,7 +142,7 @@ def _show(shaped: JSON, *, as_json: bool) -> None:
 
 
 def _media(block: JSON) -> str:
-    """What a terminal can say of a block that is not text."""
+    """Describe a block that is not text."""
     inner = block.get("resource", block)
     size = len(inner.get("data") or inner.get("blob") or "") * 3 // 4
     about = [block.get("type"), inner.get("mimeType"), inner.get("uri"), f"{size} bytes" if size else None]

@@ -1,6 +1,6 @@
 """`mcpx demo`: the whole product at work on the bundled servers, with no network and no configuration.
 
-The exit code is 0 when every scene did what it says, 1 when one did not (the last lines say which and why),
+The exit code is 0 when every step did what it says, 1 when one did not (the last lines say which and why),
 and 128 plus the number of the signal that ended it. No process outlives it in any of these cases.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from mcpx.demo.tour.scene import Ending
+    from mcpx.demo.tour.report import Report
 
 
 @click.command(short_help="See it at work; needs no configuration.")
@@ -26,39 +26,36 @@ def demo(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     does not work.
     """
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # one leaflet is Chinese, and not every terminal has the letters
+        sys.stdout.reconfigure(errors="replace")  # for terminals without Chinese letters
     try:
-        ending = _perform_as_json() if as_json else _perform_for_people()
+        report = _run_as_json() if as_json else _run_for_people()
     except BrokenPipeError:
-        _write_no_more()
+        _discard_output()
         sys.exit(1)
-    sys.exit(ending.exit_code)
+    sys.exit(report.exit_code)
 
 
-def _perform_for_people() -> Ending:
-    from mcpx.demo.tour.performance import perform
-    from mcpx.demo.tour.terminal import Terminal
+def _run_for_people() -> Report:
+    from mcpx.demo.tour.report import Printer
+    from mcpx.demo.tour.runner import run
 
-    terminal = Terminal()
-    terminal.open()
-    ending = perform(terminal.show)
-    terminal.close(ending)
-    return ending
+    printer = Printer()
+    report = run(printer.show_step)
+    printer.show_report(report)
+    return report
 
 
-def _perform_as_json() -> Ending:
+def _run_as_json() -> Report:
     import msgspec
 
-    from mcpx.demo.tour.performance import perform
+    from mcpx.demo.tour.runner import run
 
-    ending = perform(lambda _scene: None)
-    plain = {"ok": ending.ok, **msgspec.to_builtins(ending)}
+    report = run(lambda _step: None)
+    plain = {"ok": report.ok, **msgspec.to_builtins(report)}
     click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2))
-    return ending
+    return report
 
 
-def _write_no_more() -> None:
-    """Whoever read the output has left (`mcpx demo | head`): nothing more may be written at exit either."""
+def _discard_output() -> None:
+    """Write nothing more, at exit either: the reader has gone (`mcpx demo | head`)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -21,7 +21,7 @@ from mcpx.cli.serve import serve
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.version import __version__
 
-USAGE = 2
+EXIT_USAGE = 2
 
 
 class Cli(click.Group):
@@ -32,7 +32,7 @@ class Cli(click.Group):
             return super().invoke(ctx)
         except MCPXError as error:
             echo(f"mcpx: {error}", err=True, fg="red")
-            sys.exit(USAGE if isinstance(error, ConfigError) else 1)
+            sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

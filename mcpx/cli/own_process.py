@@ -20,14 +20,14 @@ from mcpx.text import one_line
 
 
 def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, Any]:
-    """Start the servers of a configuration (or the one asked of), perform what is asked, and end them all.
+    """Start the servers of a configuration (or the one that is needed), perform a request, and end them.
 
     Raises:
         ConfigError: The configuration cannot be used.
         MeetingError: Others may change the state folder.
         CallError: What `perform` raises.
     """
-    configure("error")  # what fails is told by the command itself
+    configure("error")  # the command itself prints what fails
     check_state_folder()
     request = msgspec.convert(asked, ControlRequest)
     return anyio.run(_perform, _only(load(config_path), request.server), request)

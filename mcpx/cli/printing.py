@@ -1,4 +1,4 @@
-r"""Printing what servers and users said: on a terminal with escapes for what it would obey or hide.
+r"""Printing text of servers and users: on a terminal with escapes for what it would obey or hide.
 
 A terminal obeys control characters, and does not show what is invisible or written against the direction of
 reading: there such characters are printed as `\x1b` or `\u202e`. A pipe or a file gets the text as it is,

@@ -12,8 +12,8 @@ from mcpx.cli.daemon import with_config
 from mcpx.cli.printing import echo
 from mcpx.cli.tail import LINES
 
-WATCH_S = 1.0  # between two looks
-RELOAD_S = 60.0  # servers that leave get their grace time
+REFRESH_INTERVAL_S = 1.0
+RELOAD_TIMEOUT_S = 60.0  # servers that stop get their grace time
 
 
 @click.command(short_help="The servers, a row each.")
@@ -25,21 +25,21 @@ def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa
     import time
 
     while True:
-        told = _ask(config_path, {"mcpx": "status"})
+        response = _ask(config_path, {"mcpx": "status"})
         if watch and not as_json and sys.stdout.isatty():
             click.clear()
-        _show(told, as_json=as_json)
+        _show(response, as_json=as_json)
         if not watch:
             return
-        time.sleep(WATCH_S)
+        time.sleep(REFRESH_INTERVAL_S)
 
 
 @click.command("reload", short_help="Read the configuration again.")
 @with_config
 def reload_config(config_path: str | None) -> None:
     """Have the daemon read its configuration again: only what has changed is started, stopped, restarted."""
-    told = _ask(config_path, {"mcpx": "reload"}, within=RELOAD_S)
-    for what, names in told.items():
+    response = _ask(config_path, {"mcpx": "reload"}, within=RELOAD_TIMEOUT_S)
+    for what, names in response.items():
         if names or what in {"added", "removed", "changed", "untouched"}:
             echo(f"{what.replace('_', ' ')}: {', '.join(names) or 'none'}")
 
@@ -49,8 +49,8 @@ def reload_config(config_path: str | None) -> None:
 @with_config
 def restart(server: str, config_path: str | None) -> None:
     """End a SERVER of the daemon and start it again, whatever its state."""
-    told = _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_S)
-    echo(f"restarted {server}: {told['state']}")
+    response = _ask(config_path, {"mcpx": "restart", "server": server}, within=RELOAD_TIMEOUT_S)
+    echo(f"restarted {server}: {response['state']}")
 
 
 @click.command(short_help="What a server says on standard error.")
@@ -84,10 +84,10 @@ def _ask(config_path: str | None, asked: dict[str, Any], within: float = 10.0) -
     return must_ask(meeting(config_path), asked, within=within)
 
 
-def _show(told: dict[str, Any], *, as_json: bool) -> None:
+def _show(status: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        echo(json.dumps(told, indent=2, ensure_ascii=False))
+        echo(json.dumps(status, indent=2, ensure_ascii=False))
         return
     from mcpx.cli.status_table import show
 
-    show(told)
+    show(status)

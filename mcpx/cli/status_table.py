@@ -1,9 +1,8 @@
 """The table of `mcpx status`: a status as something that rich prints, and that fits 80 cells.
 
-`render` is pure. Colours are styles, so a console that is no terminal prints none. Everything that servers
-and users said (names, causes) is printed as it is, never read as markup; what would harm a terminal is left
-out, and what is long is cut with an ellipsis. `ready x3` is a server with three sessions that belong to a
-client each.
+`render` is pure. Colours are styles, so a console that is no terminal prints none. Names and causes are never
+read as markup; what would harm a terminal is left out, and what is long is cut with an ellipsis. `ready x3`
+is a server with three sessions, one for each client.
 """
 
 from __future__ import annotations
@@ -29,26 +28,30 @@ STYLES: Final = {
     "disabled": "dim",
 }
 PIPE_WIDTH: Final = 200  # a pipe has no width of its own
-LONGEST_NAME: Final = 16  # so that the table fits 80 cells
-MINUTE: Final = 60
-HOUR: Final = 60 * MINUTE
-DAY: Final = 24 * HOUR
+MAX_NAME_CELLS: Final = 16  # so that the table fits 80 cells
+MINUTE_S: Final = 60
+HOUR_S: Final = 60 * MINUTE_S
+DAY_S: Final = 24 * HOUR_S
 THOUSANDS_FROM: Final = 10_000
 MILLIONS_FROM: Final = 1_000_000
-PRECISE_MS: Final = 100.0  # from here on nobody asks for a tenth
+PRECISE_MS: Final = 100.0  # tenths are not shown from here on
 
 
-def show(told: dict[str, Any]) -> None:
-    """Print a status that came as JSON to standard output. Raises msgspec.ValidationError."""
+def show(status: dict[str, Any]) -> None:
+    """Print a status that came as JSON to standard output.
+
+    Raises:
+        msgspec.ValidationError: It is no status.
+    """
     width = None if sys.stdout.isatty() else PIPE_WIDTH
-    Console(width=width).print(render(msgspec.convert(told, Status)))
+    Console(width=width).print(render(msgspec.convert(status, Status)))
 
 
 def render(status: Status) -> RenderableType:
-    """The daemon in one line, a row a server, and a line for each server that has something to say."""
+    """The daemon in one line, a row a server, and a line for each server with an error."""
     parts: list[RenderableType] = [_daemon(status), Text(), _table(status.servers)]
-    if told := [server for server in status.servers if server.last_error]:
-        parts += [Text(), *_causes(told)]
+    if with_causes := [server for server in status.servers if server.last_error]:
+        parts += [Text(), *_causes(with_causes)]
     return Group(*parts)
 
 
@@ -63,7 +66,7 @@ def _daemon(status: Status) -> Text:
 
 def _table(servers: list[ServerStatus]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("server", max_width=LONGEST_NAME, no_wrap=True, overflow="ellipsis")
+    table.add_column("server", max_width=MAX_NAME_CELLS, no_wrap=True, overflow="ellipsis")
     table.add_column("state", no_wrap=True)
     for header in ("pid", "up", "re", "tools", "res", "busy", "calls", "p50", "p99 ms"):
         table.add_column(header, justify="right", no_wrap=True)
@@ -91,7 +94,7 @@ def _row(server: ServerStatus) -> list[Text]:
 
 
 def _causes(servers: list[ServerStatus]) -> list[Text]:
-    """Why servers are not ready, and what the ready ones failed with last: a line each, cut at the end."""
+    """Return a line for each server: why it is not ready, or what it last failed with."""
     names = [_cut(one_line(server.name)) for server in servers]
     width = max(map(cell_len, names))
     return [
@@ -110,18 +113,18 @@ def _cause(server: ServerStatus) -> tuple[str, str]:
 
 
 def _cut(name: str) -> str:
-    return name if cell_len(name) <= LONGEST_NAME else set_cell_size(name, LONGEST_NAME - 1) + "…"
+    return name if cell_len(name) <= MAX_NAME_CELLS else set_cell_size(name, MAX_NAME_CELLS - 1) + "…"
 
 
 def duration(seconds: float) -> str:
     """`8s`, `12m`, `3h`, `3h05`, `9d`: at most five cells for what lives less than three years."""
-    if seconds < MINUTE:
+    if seconds < MINUTE_S:
         return f"{seconds:.0f}s"
-    if seconds < HOUR:
-        return f"{seconds // MINUTE:.0f}m"
-    if seconds < DAY:
-        return f"{seconds // HOUR:.0f}h{seconds % HOUR // MINUTE:02.0f}"
-    return f"{seconds // DAY:.0f}d"
+    if seconds < HOUR_S:
+        return f"{seconds // MINUTE_S:.0f}m"
+    if seconds < DAY_S:
+        return f"{seconds // HOUR_S:.0f}h{seconds % HOUR_S // MINUTE_S:02.0f}"
+    return f"{seconds // DAY_S:.0f}d"
 
 
 def _count(number: int) -> str:

@@ -11,13 +11,13 @@ from typing import BinaryIO, Final
 from mcpx.cli.printing import RawOutput
 from mcpx.errors import MCPXError
 
-LINES: Final = 100  # shown unless told otherwise
-FURTHEST: Final = 1 << 20  # bytes from the end in which those lines are looked for
-FOLLOW_S: Final = 0.2  # between two looks for more
+LINES: Final = 100  # shown by default
+MAX_TAIL_BYTES: Final = 1 << 20  # from the end, in which the lines are looked for
+POLL_INTERVAL_S: Final = 0.2
 
 
 def show(path: Path, *, lines: int, follow: bool) -> None:
-    """Print the last lines; with `follow`, go on until interrupted. A file that was rotated is opened anew.
+    """Print the last lines; with `follow`, go on until interrupted, across a rotation of the file.
 
     Raises:
         MCPXError: It cannot be read.
@@ -29,7 +29,7 @@ def show(path: Path, *, lines: int, follow: bool) -> None:
             identity = _identity(path)
             while follow:
                 _rest(log, output)
-                time.sleep(FOLLOW_S)
+                time.sleep(POLL_INTERVAL_S)
                 if _identity(path) not in {identity, None}:
                     break
             else:
@@ -41,7 +41,7 @@ def show(path: Path, *, lines: int, follow: bool) -> None:
 
 def _last(log: BinaryIO, lines: int, output: RawOutput) -> None:
     size = os.fstat(log.fileno()).st_size
-    log.seek(max(0, size - FURTHEST))
+    log.seek(max(0, size - MAX_TAIL_BYTES))
     output.write(b"".join(log.readlines()[-lines:]))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcpx.catalog.model import ServerInfo
     from mcpx.core.hub import Hub
     from mcpx.upstream.actor import Upstream
-    from supervisors import State
+    from supervisors import ChildState
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ def _restarts(upstream: Upstream) -> int:
     return max(0, life.generation - 1) if life else 0
 
 
-def _uptime(life: State | None) -> float | None:
+def _uptime(life: ChildState | None) -> float | None:
     if life is None or life.up_since is None:
         return None
     return _rounded(anyio.current_time() - life.up_since)

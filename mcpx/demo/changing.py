@@ -2,8 +2,8 @@
 
 Run as `python -P -m mcpx.demo.changing`. It starts with four tools (`add_tool`, `remove_tool`,
 `add_document`, `remove_document`) and no resources. A tool that was added answers with a greeting; a document
-that was added is a resource, and adding it again replaces its text. The client is told of each change: in the
-handshake era by notification, at 2026-07-28 and later on its `subscriptions/listen` stream.
+that was added is a resource, and adding it again replaces its text. Each change is announced to the client,
+in the handshake era by notification, at 2026-07-28 and later on its `subscriptions/listen` stream.
 
 Owns the two lists and the subscriptions of its one client. Every request is handled by one task at a time on
 one loop, and state changes before the first await.

@@ -51,7 +51,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 def documents(root: Path) -> list[Document]:
     """Every file that is offered, by name. Hidden files and links that lead outside are not.
 
-    Raises OSError where the folder cannot be read.
+    Raises:
+        OSError: The folder cannot be read.
     """
     root = root.resolve()
     found = (_document(root, path.relative_to(root).as_posix()) for path in sorted(root.rglob("*")))
@@ -70,7 +71,11 @@ def find(root: Path, uri: str) -> Document | None:
 
 
 def read(document: Document) -> str | bytes:
-    """The whole content: text where it is UTF-8, bytes otherwise. Raises OSError."""
+    """Read the whole content: text where it is UTF-8, bytes otherwise.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     content = document.path.read_bytes()
     try:
         return content.decode("utf-8")
@@ -79,7 +84,11 @@ def read(document: Document) -> str | bytes:
 
 
 def marks(root: Path) -> dict[str, tuple[int, int, int]]:
-    """By its URI, what tells one state of each document from another. Raises OSError."""
+    """Return modification time, size and inode of each document, by its URI.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
     found = {}
     for document in documents(root):
         with suppress(FileNotFoundError):  # removed between the two looks
@@ -89,7 +98,11 @@ def marks(root: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def search(root: Path, query: str) -> list[Match]:
-    """Every line of every text document that holds `query`, without regard to case. Raises OSError."""
+    """Find every line of every text document that holds `query`, without regard to case.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
     wanted = query.casefold()
     return [
         Match(uri=document.uri, name=document.name, line=number, text=line)

@@ -4,7 +4,7 @@ Run as `python -P -m mcpx.demo.knowledge [--folder PATH] [--poll SECONDS]`; with
 three medical leaflets in Chinese that ship with it (diabetes, heart disease, hypertension). Resources carry
 name, MIME type and size and, on purpose, no description: a gateway makes one from the content. Whatever is
 not a visible file inside the folder does not exist for it. The folder is read afresh at every request, and
-watched: the client is told when documents come or go, and, if it subscribed to one, when that one is edited.
+watched: changes of the list are announced to the client, and edits of the documents that it subscribed to.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ _SAMPLE_RATE: Final = 8000
 def bar_chart(values: Sequence[float]) -> bytes:
     """A PNG (RGB, 8 bits a channel), 96 pixels high: one bar a value, the largest to the top.
 
-    Raises ValueError where there is no value, or a negative one.
+    Raises:
+        ValueError: There is no value, or a negative one.
     """
     if not values or min(values) < 0:
         raise ValueError("a chart needs at least one value, and none below zero")

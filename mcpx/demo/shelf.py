@@ -27,7 +27,11 @@ class Shelf:
         self.documents: dict[str, str] = {}
 
     def apply(self, tool: str, arguments: dict[str, Any]) -> Change:
-        """Carry out one tool call. Raises ValueError, with a readable text, where it cannot be done."""
+        """Carry out one tool call.
+
+        Raises:
+            ValueError: It cannot be done; the text says why.
+        """
         if tool in self.greeters:
             return f"Hello from {tool}", None
         if tool == "add_document":

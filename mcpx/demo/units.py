@@ -25,9 +25,10 @@ _BASE: Final[dict[Unit, tuple[str, float, float]]] = {
 
 
 def convert(value: float, source: Unit, target: Unit) -> float:
-    """`value` in `target` units, to nine significant digits.
+    """Convert `value` into `target` units, to nine significant digits.
 
-    Raises ValueError where the two units measure different things; the message names what would fit.
+    Raises:
+        ValueError: The two units measure different things; the text names those that fit.
     """
     kind, factor, offset = _BASE[source]
     target_kind, target_factor, target_offset = _BASE[target]

@@ -21,16 +21,16 @@ from mcpx.text import is_clean, paragraphs, shown_name
 
 MODEL_TOKENS: Final = 16_000  # hosts cut a result at 25,000, or refuse it
 PROGRAM_BYTES: Final = 1_000_000
-LARGEST_SCHEMA: Final = 524_288  # characters of one schema for programs
+MAX_SCHEMA_CHARS: Final = 524_288  # characters of one schema for programs
 LARGEST_TEXT: Final = 65_536  # characters of one description, whole
 _SUMMARY_LEN: Final = 100
 _ESCAPED_CONTROL: Final = "\\u00"  # as JSON has it
-_LEAST_WHOLE: Final = 12  # tokens of a tool that is shown whole, with the names of its fields
-_LEAST_LINE: Final = 4
-_LEAST_NAME: Final = 2
-_LEAST_PLAIN: Final = 50  # bytes of a tool as plain JSON
-_LEAST_BRIEF: Final = 30
-_DEEPEST: Final = 64  # levels of a schema in which descriptions are cleaned
+_MIN_WHOLE_TOKENS: Final = 12  # tokens of a tool that is shown whole, with the names of its fields
+_MIN_LINE_TOKENS: Final = 4
+_MIN_NAME_TOKENS: Final = 2
+_MIN_PLAIN_BYTES: Final = 50  # bytes of a tool as plain JSON
+_MIN_BRIEF_BYTES: Final = 30
+_MAX_CLEANED_DEPTH: Final = 64  # levels of a schema in which descriptions are cleaned
 _HINT: Final = (
     "Shortened to fit: inspect(server_name, tool_name) shows one tool whole;"
     " with part of a name it finds the nearest."
@@ -42,13 +42,13 @@ Listed = Callable[[ToolInfo], tuple[Any, int]]
 
 def fitting_for_model(tools: Sequence[ToolInfo], listed: Listed) -> JSON:
     """`{tools}`, or `{tools_total, shortened, tools, not_shown?}` where they are not shown whole."""
-    whole = _within(tools, _LEAST_WHOLE, listed)
+    whole = _within(tools, _MIN_WHOLE_TOKENS, listed)
     if whole is not None:
         return {"tools": whole}
     forms: tuple[tuple[int, Listed], ...] = (
-        (_LEAST_LINE, _line),
-        (_LEAST_LINE - 1, _signature),
-        (_LEAST_NAME, _name),
+        (_MIN_LINE_TOKENS, _line),
+        (_MIN_LINE_TOKENS - 1, _signature),
+        (_MIN_NAME_TOKENS, _name),
     )
     for least, form in forms:
         entries = _within(tools, least, form)
@@ -59,7 +59,7 @@ def fitting_for_model(tools: Sequence[ToolInfo], listed: Listed) -> JSON:
 
 def fitting_for_programs(tools: Sequence[ToolInfo]) -> JSON:
     """The same for programs: plain JSON with the original schemas, else names with titles, else names."""
-    for form, least in ((clean_plain, _LEAST_PLAIN), (_brief_plain, _LEAST_BRIEF)):
+    for form, least in ((clean_plain, _MIN_PLAIN_BYTES), (_brief_plain, _MIN_BRIEF_BYTES)):
         entries = _weighed(tools, form) if least * len(tools) <= PROGRAM_BYTES else None
         if entries is not None:
             return {"tools": entries} if form is clean_plain else _shortened(tools, entries)
@@ -84,7 +84,7 @@ def clean_plain(tool: ToolInfo) -> JSON:
     """A tool whole as plain JSON. The name is as the server gave it; descriptions are clean."""
     plain = tool.to_dict()
     for field in ("input_schema", "output_schema", "annotations"):
-        if field in plain and outweighs(plain[field], LARGEST_SCHEMA):
+        if field in plain and outweighs(plain[field], MAX_SCHEMA_CHARS):
             plain[field] = {"$comment": "too large to be shown"}
     for field in ("title", "description"):
         if field in plain:
@@ -98,7 +98,7 @@ def clean_plain(tool: ToolInfo) -> JSON:
 
 def _cleaned(value: Any, depth: int = 0) -> Any:
     """A schema with clean titles and descriptions; all that has a meaning to a validator is as it was."""
-    if depth > _DEEPEST:
+    if depth > _MAX_CLEANED_DEPTH:
         return value
     if isinstance(value, list):
         return [_cleaned(item, depth + 1) for item in value]
@@ -131,7 +131,7 @@ def _first(sized: Iterable[tuple[Any, int]], room: int) -> list[Any]:
     """As many of the first entries as there is room for."""
     entries: list[Any] = []
     for entry, cost in sized:
-        if room < _LEAST_NAME:
+        if room < _MIN_NAME_TOKENS:
             break
         if cost <= room:  # one monstrous name must not hide those behind it
             room -= cost

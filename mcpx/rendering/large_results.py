@@ -1,11 +1,11 @@
-"""Results of tools that are too large to be read on the event loop: passed on without being taken apart.
+"""Results of tools that are too large to be decoded on the event loop: passed on as they came.
 
 Reading JSON into objects, trying TOON and proving that it loses nothing costs up to 2 us a container and
 40 ns a byte, and nothing else runs meanwhile. So a result is *large* above `toon_compression_max_size` bytes,
 or where it holds more values than fit the 50 ms that the loop may stand; and a large result is only scanned
 (1 to 2 ns a byte). What that costs: it is not shown as TOON, and has no `structuredContent` but the server's.
 
-`pieces` is for the wire, in the bytes that came. `essentials` is for those who need objects (the SDK's
+`pieces` is for the wire, in the bytes that came. `essentials` is for the callers that need objects (the SDK's
 server, programs): a large result that is *dense* too, with very many small values, is read no further than
 the protocol's own fields of its blocks.
 """
@@ -23,12 +23,12 @@ from mcpx.errors import CallError, Code
 Bytes = bytes | memoryview
 T = TypeVar("T")
 
-_ALWAYS_SMALL: Final = 16_384  # bytes; the densest of that size is read in 30 ms
-_MOST_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON, in about 50 ms
-_DENSE_WORK: Final = 600_000  # the same without TOON, for those who need objects
+_SMALL_BYTES: Final = 16_384  # the densest of that size is read in 30 ms
+_MAX_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON, in about 50 ms
+_DENSE_WORK: Final = 600_000  # the same without TOON, for callers that need objects
 _CONTAINER_WORK: Final = 8  # what an object or array costs, beside a scalar
-_MOST_BLOCKS: Final = 1024  # of a dense result; real ones have a handful
-_LARGEST_QUESTION: Final = 4_194_304  # bytes of what a server asks in place of a result, images among it
+_MAX_BLOCKS: Final = 1024  # of a dense result; real ones have a handful
+_MAX_QUESTION_BYTES: Final = 4_194_304  # of what a server asks in place of a result, with images
 _NOTHING: Final = msgspec.Raw()
 _BRACE: Final = ord("{")
 _BRACKET: Final = ord("[")
@@ -37,7 +37,7 @@ _BASE64: Final = string.ascii_letters.encode() + string.digits.encode() + b"+/"
 
 _FirstBlocks: Final = msgspec.defstruct(
     "_FirstBlocks",
-    [(f"block{index}", msgspec.Raw, _NOTHING) for index in range(_MOST_BLOCKS + 1)],
+    [(f"block{index}", msgspec.Raw, _NOTHING) for index in range(_MAX_BLOCKS + 1)],
     array_like=True,
 )
 """The first elements of an array; the rest is skipped without an object for each."""
@@ -90,16 +90,16 @@ _decode_item: Final = msgspec.json.Decoder(_Item).decode
 def is_large(raw: msgspec.Raw | bytes, largest: int) -> bool:
     """Whether a result is too large to be read: more than `largest` bytes, or too many values."""
     size = len(memoryview(raw))
-    return size > _ALWAYS_SMALL and (size > largest or _work(raw) > _MOST_WORK)
+    return size > _SMALL_BYTES and (size > largest or _work(raw) > _MAX_WORK)
 
 
 def is_dense(raw: msgspec.Raw | bytes) -> bool:
     """Whether a result holds more values than may be made into objects."""
-    return len(memoryview(raw)) > _ALWAYS_SMALL and _work(raw) > _DENSE_WORK
+    return len(memoryview(raw)) > _SMALL_BYTES and _work(raw) > _DENSE_WORK
 
 
 def _work(raw: msgspec.Raw | bytes) -> int:
-    """What it costs to read a JSON text, at most, by its commas and brackets; those in strings count too."""
+    """Return an upper bound of the cost of reading a JSON text, by its commas and brackets."""
     text = bytes(memoryview(raw))
     containers = len(text) - len(text.translate(None, b"{["))
     return _CONTAINER_WORK * containers + text.count(b",")
@@ -203,7 +203,7 @@ def _apart(raw: msgspec.Raw, server: str) -> _Parts | None:
         raise _broken(f"its result cannot be read ({error})", server) from None
     if parts.result_type != "input_required":
         return parts
-    if len(memoryview(raw)) > _LARGEST_QUESTION or is_dense(raw):
+    if len(memoryview(raw)) > _MAX_QUESTION_BYTES or is_dense(raw):
         raise _too_large("what it asks in place of a result is too large", server)
     return None
 
@@ -237,7 +237,7 @@ def _first(
     try:
         first = msgspec.structs.astuple(_decode_blocks(array))
         if first[-1]:
-            raise _too_large(f"its result has more than {_MOST_BLOCKS} blocks of content", server)
+            raise _too_large(f"its result has more than {_MAX_BLOCKS} blocks of content", server)
         return [decode(element) for element in first if element]
     except (msgspec.DecodeError, RecursionError) as error:
         raise _broken(f"its result has no proper `{field}` ({error})", server) from None

@@ -1,4 +1,4 @@
-"""Upstream results, shaped for a model (`content`) and for a program (`structured_content`).
+"""Results of servers, made ready for a model (`content`) and for a program (`structured_content`).
 
 Owns the rules for which block of a tool result becomes TOON, what `structuredContent` holds where the
 upstream gave none, and how a resource is shown. Called by the executor and the router with the raw protocol
@@ -23,8 +23,8 @@ from mcpx.errors import CallError, Code
 from mcpx.rendering.large_results import essential_contents, essentials, is_dense
 from mcpx.rendering.toon import JSONText, read_json
 
-_METHOD: Final = 64  # characters of a method in an error; the protocol's own have half of that
-_METHODS: Final = 8  # named in an error
+_MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own have half of that
+_MAX_METHODS: Final = 8  # named in an error
 _MEDIA: Final = {"image": "image", "audio": "audio"}  # major MIME type -> content block type
 
 
@@ -41,7 +41,7 @@ class Shaped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condition
-    """The server wants input from its client before it goes on; an error for whoever cannot give any.
+    """The server wants input from its client before it goes on: an error for callers that cannot give any.
 
     `result` is `{resultType, inputRequests?, requestState?}`, the one an object and the other a text.
     """
@@ -49,9 +49,9 @@ class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condi
     def __init__(self, result: JSON, server: str) -> None:
         asked = result.get("inputRequests") or {}
         methods = sorted(
-            {str(each.get("method"))[:_METHOD] for each in asked.values() if isinstance(each, dict)}
+            {str(each.get("method"))[:_MAX_METHOD_CHARS] for each in asked.values() if isinstance(each, dict)}
         )
-        wanted = ", ".join(methods[:_METHODS]) or "another try"
+        wanted = ", ".join(methods[:_MAX_METHODS]) or "another try"
         text = f"{server} wants input before it goes on ({wanted}), and this caller cannot be asked for any"
         super().__init__(Code.UPSTREAM_ERROR, text, server=server)
         self.result = result
@@ -78,7 +78,8 @@ def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
 def read_tool_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
     """The result of a `tools/call`, decoded; of one that is too dense for that, its essentials.
 
-    Raises as `read_result` does.
+    Raises:
+        CallError: As in `read_result`; `response_too_large`: it is dense, and has too many blocks.
     """
     if is_dense(raw) and (read := essentials(raw, server)) is not None:
         return read
@@ -88,7 +89,8 @@ def read_tool_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
 def read_resource_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
     """The result of a `resources/read`, decoded; of one that is too dense for that, its essentials.
 
-    Raises as `read_result` does.
+    Raises:
+        CallError: As in `read_result`; `response_too_large`: it is dense, and has too many blocks.
     """
     if is_dense(raw) and (read := essential_contents(raw, server)) is not None:
         return read
@@ -117,7 +119,8 @@ def shape_tool_result(
 
     A result that `is_large` is not read: its text is passed on, JSON or not.
 
-    Raises CallError (`protocol_error`) where `content` is not a list of blocks.
+    Raises:
+        CallError: `protocol_error`: `content` is not a list of blocks.
     """
     blocks = _list_of_objects(raw.get("content", []), "content", server)
     given = raw.get("structuredContent")
@@ -145,7 +148,8 @@ def shape_resource(raw: JSON, *, uri: str, server: str = "") -> Shaped:
     For the model: text as it came, an image or audio as a block of that type, other binary as an embedded
     resource. For programs: `resource_value`, under `result` where it is no object.
 
-    Raises CallError (`protocol_error`) as `resource_value` does.
+    Raises:
+        CallError: `protocol_error`: as in `resource_value`.
     """
     value = resource_value(raw, uri=uri, server=server)
     blocks = [_resource_block(item, uri) for item in raw["contents"]]
@@ -162,8 +166,8 @@ def resource_value(raw: JSON, *, uri: str = "", server: str = "") -> str | JSON 
     One text: the string. One binary: `{uri, mime_type, blob}`, base64. Any other number: the list of such.
     `uri` stands in where an item does not name its own; `mime_type` is `None` where the server gave none.
 
-    Raises CallError (`protocol_error`) for an item that has neither text nor a blob, and for a blob that is
-    not valid base64.
+    Raises:
+        CallError: `protocol_error`: an item has neither text nor a blob, or a blob that is not base64.
     """
     items = _list_of_objects(raw.get("contents"), "contents", server)
     values = [_item_value(item, uri, server) for item in items]

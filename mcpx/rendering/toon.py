@@ -1,8 +1,8 @@
 """JSON text into TOON, where that is really smaller and loses nothing.
 
 Owns the decision whether a JSON text is replaced by TOON (Token-Oriented Object Notation, toonformat.dev),
-and knows where the TOON library in use, or TOON itself, would change a value. Called by whatever shapes an
-answer for a model. Everything here is pure, and nothing but `encode` and `decode` raises.
+and knows where the TOON library in use, or TOON itself, would change a value. Called by what makes
+results for a model. Everything here is pure, and nothing but `encode` and `decode` raises.
 
 Only an object or an array counts as JSON: a text such as `42`, `true` or `"x"` is text to a reader, and
 TOON has nothing to save on it. A text is parsed once, by `read_json`; the parsed value serves
@@ -49,13 +49,6 @@ _CONTAINERS: Final = frozenset((dict, list))
 _PARSER: Final = msgspec.json.Decoder()
 
 
-class Compressed(msgspec.Struct, frozen=True):
-    """`text` is TOON, smaller than the JSON it stands for; `value` is that JSON, parsed."""
-
-    text: str
-    value: Any
-
-
 class JSONText(msgspec.Struct, frozen=True):
     """A text that is a JSON object or array. Made by `read_json`.
 
@@ -68,11 +61,11 @@ class JSONText(msgspec.Struct, frozen=True):
     depth: int
 
     def shorten(self, *, min_size: int = 0) -> str | None:
-        """TOON for this text, or `None` where the text should stay: not smaller, or not the same.
+        """Return TOON for this text, or None where TOON is not smaller or would lose something.
 
         A text of fewer than `min_size` characters is not tried.
         """
-        if not self.value or len(self.text) < min_size or self._drowns_in_indentation():
+        if not self.value or len(self.text) < min_size or self._indentation_dominates():
             return None
         try:
             compact = msgspec.json.encode(self.value)
@@ -84,7 +77,7 @@ class JSONText(msgspec.Struct, frozen=True):
         faithful = _has_every_key(self.text, compact) and _has_every_number(self.text)
         return toon if faithful else None
 
-    def _drowns_in_indentation(self) -> bool:
+    def _indentation_dominates(self) -> bool:
         """Whether TOON's indentation could be many times the text: a megabyte may make a gigabyte."""
         lines = self.text.count(",") + _containers(self.text) + 1
         if 2 * self.depth * lines <= _INDENT_ROOM:
@@ -94,20 +87,25 @@ class JSONText(msgspec.Struct, frozen=True):
 
 
 def encode(value: Any) -> str:
-    """Plain JSON data as TOON. Raises ValueError or TypeError for what TOON cannot say.
+    """Encode plain JSON data as TOON, unguarded: `read_json` is for values that must survive exactly.
 
-    Unguarded: use `read_json` or `compress` where the value must survive to the last digit.
+    Raises:
+        ValueError: TOON cannot say it; so for TypeError.
     """
     return toons.dumps(value)
 
 
 def decode(text: str) -> Any:
-    """TOON as plain JSON data; raises ValueError, with the line, for what is not TOON."""
+    """Decode TOON into plain JSON data.
+
+    Raises:
+        ValueError: It is not TOON; the text names the line.
+    """
     return toons.loads(text)
 
 
 def read_json(text: str) -> JSONText | None:
-    """The JSON object or array that `text` is, parsed; `None` for any other text. Never raises."""
+    """Parse a text that is a JSON object or array; None for any other text. Never raises."""
     if text.lstrip(" \t\r\n")[:1] not in ("{", "["):
         return None
     try:
@@ -118,13 +116,6 @@ def read_json(text: str) -> JSONText | None:
     if depth > MAX_DEPTH:
         depth = _depth(value)
     return JSONText(text, value, depth) if depth <= MAX_DEPTH else None
-
-
-def compress(text: str, *, min_size: int = 0) -> Compressed | None:
-    """`text` as TOON, with its parsed value; `None` where it is not JSON, or should stay as it is."""
-    source = read_json(text)
-    toon = source.shorten(min_size=min_size) if source else None
-    return Compressed(toon, source.value) if source and toon is not None else None
 
 
 def _characters(encoded: bytes) -> int:

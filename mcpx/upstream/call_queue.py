@@ -22,13 +22,13 @@ from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.requests import Request, size_of, tool_of
 from supervisors import (
     ActorRef,
+    ChildState,
     Envelope,
     MailboxClosed,
     MailboxFull,
     Phase,
     Reply,
     Signal,
-    State,
     Supervisor,
 )
 
@@ -65,15 +65,15 @@ class CallQueue:
         self._awaiting = 0  # callers of `wait_for`
         self._changed = Signal()
 
-    def lifecycle(self) -> State:
+    def lifecycle(self) -> ChildState:
         """The state of the server at the supervisor.
 
         Raises:
             NoSuchChild: The server is disabled, or was removed.
         """
-        return State(child=self._child) if self.pending_reason else self._supervisor.state(self._child)
+        return ChildState(child=self._child) if self.pending_reason else self._supervisor.state(self._child)
 
-    def lifecycle_or_none(self) -> State | None:
+    def lifecycle_or_none(self) -> ChildState | None:
         """The state of the server at the supervisor; None if it is disabled or was removed."""
         return None if self._config.disabled is not None or self.closed else self.lifecycle()
 

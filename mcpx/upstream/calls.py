@@ -36,7 +36,7 @@ from mcpx.upstream.session.senders import Sender
 from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.upstream.transport.link import Link
 from mcpx.upstream.transport.loss import ConnectionLost
-from mcpx.wire.channel import TELLS_UNREAD
+from mcpx.wire.channel import CAN_COUNT_UNREAD
 from mcpx.wire.outgoing import ConnectionEnded
 from supervisors import Envelope, Signal
 
@@ -190,7 +190,7 @@ class Calls:
         if self._sender.congested():
             return False  # `_resume` is called when it has read
         is_idle = alone and time.monotonic() - self.answered_at > IDLE_AFTER_S
-        if is_idle or not TELLS_UNREAD or link.pid is None:
+        if is_idle or not CAN_COUNT_UNREAD or link.pid is None:
             return link.is_alive() and not link.is_doomed()
         return not link.lost.is_set()
 

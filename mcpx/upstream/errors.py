@@ -22,7 +22,7 @@ from mcpx.observe.contained import contain
 from mcpx.text import cut, paragraphs
 from mcpx.upstream.transport.exchange import PERMISSION_STATUSES, ConnectionDropped, NotExecuted, Refused
 from mcpx.upstream.transport.loss import ConnectionLost
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Cause
 
 CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
@@ -79,7 +79,7 @@ def _lost(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, ConnectionLost):
         return None
     text = f"{leaf}; its last words: {leaf.stderr}" if leaf.stderr else str(leaf)
-    return Cause(text, curable=leaf.retryable, error=leaf)
+    return Cause(text, retryable=leaf.retryable, error=leaf)
 
 
 def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
@@ -87,11 +87,11 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
         return None
     command, cwd = config.transport.command, config.transport.cwd
     if cwd is not None and leaf.filename == cwd:
-        return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", curable=False, error=leaf)
+        return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", retryable=False, error=leaf)
     if isinstance(leaf, FileNotFoundError):
-        return Cause(f"command not found: {command}", curable=False, error=leaf)
+        return Cause(f"command not found: {command}", retryable=False, error=leaf)
     if isinstance(leaf, PermissionError):
-        return Cause(f"no permission to run {command}", curable=False, error=leaf)
+        return Cause(f"no permission to run {command}", retryable=False, error=leaf)
     if leaf.strerror:
         return Cause(f"cannot run {command}: {leaf.strerror}", error=leaf)
     return None
@@ -101,7 +101,7 @@ def _unreachable(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     if isinstance(leaf, httpx2.HTTPStatusError):
         status = leaf.response.status_code
         return Cause(
-            f"the server answers HTTP {status}", curable=status not in PERMISSION_STATUSES, error=leaf
+            f"the server answers HTTP {status}", retryable=status not in PERMISSION_STATUSES, error=leaf
         )
     if isinstance(leaf, httpx2.TimeoutException):
         return Cause("the server does not answer the connection", error=leaf)
@@ -115,7 +115,7 @@ def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
         seconds = config.limits.connect_timeout
         text = f"no answer to the handshake within {seconds:g} s"
         return Cause(f"{text}; its last words: {leaf}" if str(leaf) else text, error=leaf)
-    unusable = isinstance(leaf, BadListing | Unreadable | ResponseTooLarge)
+    unusable = isinstance(leaf, BadListing | MalformedMessage | ResponseTooLarge)
     return Cause(str(leaf), error=leaf) if unusable else None
 
 
@@ -160,7 +160,7 @@ def call_error(
         return server_died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
         return _refused_by_status(error, server=server, tool=tool)
-    if isinstance(error, ResponseTooLarge | Unreadable):
+    if isinstance(error, ResponseTooLarge | MalformedMessage):
         code = Code.RESPONSE_TOO_LARGE if isinstance(error, ResponseTooLarge) else Code.PROTOCOL_ERROR
         text = f"{server}: {redact(str(error))}; it may have taken effect"
         return CallError(code, text, server=server, tool=tool)

@@ -1,7 +1,7 @@
-"""How large arguments and schemas may be to be looked at, and where. Pure.
+"""Limits on the size of arguments and schemas, and where each is checked. Pure.
 
-The event loop is everybody's: what takes longer there than a few milliseconds is done in a process apart, or
-not at all.
+All clients share the event loop: what takes longer than a few milliseconds is done in a process of its own,
+or not at all.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-INLINE: Final = 1 << 18  # bytes of arguments that are decoded on the loop: 3 ms
-CHECKED: Final = (
-    1 << 24
-)  # bytes of arguments that are checked at all: a worker reads them in the half of its time
-TEXT_HELD: Final = 1 << 23  # bytes of a JSON string that holds the arguments
-SCHEMA_NODES: Final = 20_000  # values in a schema that is looked at: 10 ms
-SCHEMA_TEXT: Final = 1 << 20  # characters of the texts in it
-SCHEMA_DEPTH: Final = 200  # levels; its own metaschema takes jsonschema several frames a level
+MAX_INLINE_BYTES: Final = 1 << 18  # of arguments that are decoded on the event loop: 3 ms
+MAX_CHECKED_BYTES: Final = 1 << 24  # of arguments that are checked: a worker reads them in half its time
+MAX_TEXT_BYTES: Final = 1 << 23  # of a JSON string that holds the arguments
+MAX_SCHEMA_VALUES: Final = 20_000  # in a schema that is checked with: 10 ms
+MAX_SCHEMA_CHARS: Final = 1 << 20  # of all texts in it
+MAX_SCHEMA_DEPTH: Final = 200  # levels; its own metaschema takes jsonschema several frames a level
 
 
-def why_too_large(schema: Any, most: int = SCHEMA_NODES) -> str | None:
-    """What keeps a schema from being looked at: its size or depth. None for one of at most `most` values."""
+def why_too_large(schema: Any, most: int = MAX_SCHEMA_VALUES) -> str | None:
+    """Say why a schema is too large to be checked with; None if it is not, with at most `most` values."""
     nodes = text = 0
     stack: list[tuple[Any, int]] = [(schema, 0)]
     while stack:
         value, depth = stack.pop()
         nodes += len(value) if isinstance(value, dict | list) else 0
-        if depth > SCHEMA_DEPTH:
-            return f"the schema is nested over {SCHEMA_DEPTH} levels deep"
+        if depth > MAX_SCHEMA_DEPTH:
+            return f"the schema is nested over {MAX_SCHEMA_DEPTH} levels deep"
         if nodes > most:
             return f"the schema holds over {most} values"
         children = value
@@ -39,13 +37,13 @@ def why_too_large(schema: Any, most: int = SCHEMA_NODES) -> str | None:
                 text += len(child)
             elif isinstance(child, dict | list):
                 stack.append((child, depth + 1))
-        if text > SCHEMA_TEXT:
-            return f"the schema holds over {SCHEMA_TEXT} characters"
+        if text > MAX_SCHEMA_CHARS:
+            return f"the schema holds over {MAX_SCHEMA_CHARS} characters"
     return None
 
 
-def holds_no_number(value: Any) -> bool:
-    """Whether NaN or an infinity is in there, which JSON has no word for."""
+def holds_nonfinite(value: Any) -> bool:
+    """Whether a NaN or an infinity is in `value`, which JSON cannot say."""
     stack = [value]
     while stack:
         match stack.pop():

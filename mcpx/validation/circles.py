@@ -1,6 +1,6 @@
-"""References of a schema that lead nowhere, or in a circle: pure.
+"""References of a schema that lead nowhere, or in a circle. Pure.
 
-A schema may refer to itself below a member or an item: each turn takes a level of the arguments. One that
+A schema may refer to itself below a member or an item: each round takes a level of the arguments. One that
 refers to itself in place (`{"$ref": "#"}`, two definitions that name each other) would be checked for ever.
 Only what can be reached from the root counts.
 """
@@ -28,8 +28,8 @@ _MAPS_IN_PLACE: Final = ("dependentSchemas", "dependencies")
 _BASES: Final = ("$id", "id", "$anchor", "$dynamicAnchor")
 
 
-def reference_at_fault(schema: Any) -> str | None:
-    """What is wrong with a reference, in words; None where nothing is, or where it cannot be told."""
+def bad_reference(schema: Any) -> str | None:
+    """Say what is wrong with the references; None if nothing is, or it is not known."""
     walk = _Walk(schema)
     pending: list[Any] = [schema]
     seen: set[int] = set()
@@ -53,7 +53,11 @@ class _Walk:
         self._root = root
 
     def in_place(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """The subschemas that apply to the same value. Raises Unresolvable."""
+        """Yield the subschemas that apply to the same value.
+
+        Raises:
+            Unresolvable: A reference leads nowhere.
+        """
         ref = schema.get("$ref")
         if isinstance(ref, str) and not self._is_name(ref):
             try:
@@ -74,7 +78,7 @@ class _Walk:
         )
 
     def circle(self, schema: Any) -> str | None:
-        """Whether some value would be checked for ever: a search from each subschema that can be reached."""
+        """Say whether some value would be checked for ever: search from each reachable subschema."""
         done: set[int] = set()
         starts: list[Any] = [schema]
         begun: set[int] = set()
@@ -89,7 +93,7 @@ class _Walk:
         return None
 
     def _circle_from(self, start: dict[str, Any], done: set[int]) -> bool:
-        """Depth first along what applies in place; `done` are those from which no circle can be reached."""
+        """Search depth first along what applies in place; `done` are subschemas without a circle."""
         path: set[int] = set()
         stack: list[tuple[dict[str, Any], Iterator[Any]]] = []
 
@@ -114,7 +118,7 @@ class _Walk:
 
 
 def _below(schema: dict[str, Any]) -> Iterator[Any]:
-    """The subschemas that apply to members and items."""
+    """Yield the subschemas that apply to members and items."""
     for word in _BELOW:
         inner = schema.get(word)
         yield from inner if isinstance(inner, list) else [inner]

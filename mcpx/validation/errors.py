@@ -1,7 +1,6 @@
-"""What is wrong with the arguments of a call, as a model can act on it: where, and what was expected.
+"""Errors about arguments that a model can act on: where something is wrong, and what was expected.
 
-Bounded, whatever the server's schema and the client's arguments are: `MAX_PROBLEMS` of a line each, and a
-schema that is shown as far as somebody may read it.
+Their size is bounded for any schema and arguments: `MAX_PROBLEMS` of a line each, and a schema cut short.
 """
 
 from __future__ import annotations
@@ -18,26 +17,29 @@ from mcpx.text import shown_name
 from mcpx.validation.bounds import why_too_large
 
 MAX_PROBLEMS: Final = 10  # in one message; a model mends a few at a time
-PATH_SHOWN: Final = 200  # characters
-PROBLEM_SHOWN: Final = 400  # characters
-SCHEMA_SHOWN: Final = 6000  # characters; the whole is a matter for inspect
-CONVERTED: Final = 500  # values in a schema that is made a type on the event loop: some milliseconds
+MAX_PATH_CHARS: Final = 200
+MAX_PROBLEM_CHARS: Final = 400
+MAX_SCHEMA_CHARS: Final = 6000  # inspect shows the whole
+MAX_CONVERTED_VALUES: Final = (
+    500  # values in a schema that is made a type on the event loop: some milliseconds
+)
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One offending place: a path such as `$.files[0].name`, and what is wrong there."""
+    """What is wrong at one place; `path` is such as `$.files[0].name`."""
 
     path: str
     problem: str
 
 
 def invalid_arguments(tool: ToolInfo, problems: list[Problem], schema: str | None = None) -> CallError:
-    """The error that names every problem and shows the schema in its TypeScript form; nothing was sent.
+    """Make the error that lists the problems and shows the schema as a TypeScript type.
 
-    `schema` is that form, where it is known already.
+    `schema` is that type, if it is known already.
     """
     if schema is None:
-        schema = schema_text(tool.input_schema) if why_too_large(tool.input_schema, CONVERTED) is None else ""
+        too_large = why_too_large(tool.input_schema, MAX_CONVERTED_VALUES)
+        schema = "" if too_large else schema_text(tool.input_schema)
     shown = shown_name(tool.name)
     takes = f"It takes: {schema}" if schema else f"inspect({tool.server_name}, {shown}) shows what it takes"
     problems = [_in_brief(problem) for problem in problems[:MAX_PROBLEMS]]
@@ -49,40 +51,40 @@ def invalid_arguments(tool: ToolInfo, problems: list[Problem], schema: str | Non
 
 
 def unreadable_arguments(server: str, tool: str, problem: str) -> CallError:
-    """The error for arguments that are no JSON, for a tool that need not be known; nothing was sent."""
+    """Make the error for arguments that are no JSON; the tool need not exist."""
     text = f"Invalid arguments for {server}.{shown_name(tool)}; nothing was sent.\n- $: {problem}"
     details = {"problems": [{"path": "$", "problem": problem}]}
     return CallError(Code.INVALID_ARGUMENTS, text, server=server, tool=tool, details=details)
 
 
 def schema_text(schema: Any) -> str:
-    """A schema in its TypeScript form, cut where it is long."""
-    return cut(SchemaConverter.convert(schema), SCHEMA_SHOWN)
+    """Return a schema as a TypeScript type, cut where it is long."""
+    return cut_middle(SchemaConverter.convert(schema), MAX_SCHEMA_CHARS)
 
 
 def _in_brief(problem: Problem) -> Problem:
-    return Problem(cut(problem.path, PATH_SHOWN), cut(problem.problem, PROBLEM_SHOWN))
+    return Problem(cut_middle(problem.path, MAX_PATH_CHARS), cut_middle(problem.problem, MAX_PROBLEM_CHARS))
 
 
-def cut(text: str, most: int) -> str:
-    """The text without its middle, where it is longer than `most` characters."""
+def cut_middle(text: str, most: int) -> str:
+    """Cut the middle out of a text that is longer than `most` characters."""
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
-def kind_of(value: Any) -> str:
-    """A JSON value, named for a message: `null`, `a boolean`, `the number 3`, `the string "x"`, ..."""
+def describe_value(value: Any) -> str:
+    """Describe a JSON value for a message: `null`, `a boolean`, `the number 3`, `the string "x"`, ..."""
     match value:
         case bool():
             return plain_kind_of(value)
         case int() | float():
-            return f"the number {cut(str(value), 60)}"
+            return f"the number {cut_middle(str(value), 60)}"
         case str():
-            return f"the string {shown(value)}"
+            return f"the string {brief(value)}"
         case _:
             return plain_kind_of(value)
 
 
-def shown(value: Any) -> str:
+def brief(value: Any) -> str:
     """A JSON value in a line's worth of characters."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - a line's worth

@@ -1,8 +1,8 @@
 """The complete check of arguments, by jsonschema, and its errors in words. Runs in a worker process only.
 
-jsonschema has no bound: patterns that backtrack, branches that double, items compared each with each. So
-nothing here is called on the event loop (`mcpx.validation.worker` calls it, and is ended when it takes too
-long). Compiling a validator costs about sixty validations, so a `SchemaCheck` is kept. It always has an empty
+jsonschema's time is unbounded: patterns that backtrack, branches that double, items compared pairwise. So
+nothing here is called on the event loop: `mcpx.validation.worker` calls it, and is killed when it takes too
+long. Compiling a validator costs about sixty validations, so a `SchemaCheck` is kept. It always has an empty
 registry: jsonschema's own would fetch a remote `$ref` over the network.
 """
 
@@ -21,50 +21,58 @@ from referencing.exceptions import Unresolvable
 
 from mcpx.catalog.model import JSON
 from mcpx.rendering.typescript import SchemaConverter
-from mcpx.validation.circles import reference_at_fault
-from mcpx.validation.errors import MAX_PROBLEMS, Problem, cut, kind_of, shown
+from mcpx.validation.circles import bad_reference
+from mcpx.validation.errors import MAX_PROBLEMS, Problem, brief, cut_middle, describe_value
 
 NOTHING_REMOTE: Final[Registry[Any]] = Registry()
-BRIEF: Final = 200  # characters of one problem, and of a reason
-OPTIONS: Final = 20  # of an enumeration that are named, and of the names that are known
+MAX_REASON_CHARS: Final = 200
+MAX_OPTIONS: Final = 20  # of an enumeration, or of known names, in one problem
 COMPARED: Final = 500  # names that one is compared with, to say which was meant
 COMPARED_LETTERS: Final = 64  # of each; comparing takes their square
 
 
 class UnusableSchema(Exception):  # noqa: N818 - a condition
-    """The schema is none, refers to what cannot be found here, or to itself without end."""
+    """The schema is invalid, refers to what is not in it, or to itself without end."""
 
 
 class SchemaCheck:
-    """A compiled schema. Raises UnusableSchema where there is none to compile."""
+    """A compiled schema.
+
+    Raises:
+        UnusableSchema: It cannot be compiled.
+    """
 
     def __init__(self, schema: JSON) -> None:
         try:
             kind = validator_for(schema, default=Draft202012Validator)
             kind.check_schema(schema)
-            fault = reference_at_fault(schema)
+            fault = bad_reference(schema)
         except SchemaError as error:
             at = error.json_path
-            raise UnusableSchema(cut(f"at {at}: {_first_line(error)}", BRIEF)) from error
-        except Exception as error:  # what a keyword of an unheard-of kind makes jsonschema raise
-            raise UnusableSchema(cut(f"{type(error).__name__}: {_first_line(error)}", BRIEF)) from error
+            raise _unusable(f"at {at}: {_first_line(error)}") from error
+        except Exception as error:  # what a malformed keyword makes jsonschema raise
+            raise _unusable(f"{type(error).__name__}: {_first_line(error)}") from error
         if fault is not None:
-            raise UnusableSchema(cut(fault, BRIEF))
+            raise _unusable(fault)
         self._validator = kind(schema, registry=NOTHING_REMOTE)
 
     def problems(self, arguments: JSON) -> list[Problem]:
-        """What is wrong with `arguments`; empty for nothing.
+        """Return what is wrong with `arguments`.
 
         Raises:
-            UnusableSchema: It cannot be checked with, which shows only now.
+            UnusableSchema: The schema cannot be used, which shows only now.
         """
         try:
             errors = list(islice(self._validator.iter_errors(arguments), MAX_PROBLEMS))
             return [problem for error in errors for problem in _problems(error)][:MAX_PROBLEMS]
         except Unresolvable as error:
-            raise UnusableSchema(cut(_first_line(error), BRIEF)) from error
+            raise _unusable(_first_line(error)) from error
         except Exception as error:  # as above; RecursionError among them
-            raise UnusableSchema(cut(f"{type(error).__name__}: {_first_line(error)}", BRIEF)) from error
+            raise _unusable(f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+def _unusable(reason: str) -> UnusableSchema:
+    return UnusableSchema(cut_middle(reason, MAX_REASON_CHARS))
 
 
 def _first_line(error: Exception) -> str:
@@ -72,13 +80,13 @@ def _first_line(error: Exception) -> str:
 
 
 def _problems(error: ValidationError) -> Iterator[Problem]:
-    """One jsonschema error as what a model can act on: where, and what was expected there."""
+    """Translate one jsonschema error."""
     path = error.json_path
     value: Any = error.instance
     rule: Any = error.validator_value
     match error.validator:
         case "type":
-            yield Problem(path, f"expected {_either(rule)}, got {kind_of(value)}")
+            yield Problem(path, f"expected {_either(rule)}, got {describe_value(value)}")
         case "required":
             missing = [name for name in rule if name not in value]
             named = [name for name in missing if error.message.startswith(repr(name))] or missing
@@ -89,12 +97,12 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
             for name in islice((name for name in value if name not in known), MAX_PROBLEMS):
                 yield Problem(f"{path}.{name}", f"is not known here{_did_you_mean(name, known)}")
         case "enum":
-            allowed = [shown(option) for option in rule[:OPTIONS]]
-            yield Problem(path, f"expected one of {_listed(allowed, len(rule))}, got {shown(value)}")
+            allowed = [brief(option) for option in rule[:MAX_OPTIONS]]
+            yield Problem(path, f"expected one of {_listed(allowed, len(rule))}, got {brief(value)}")
         case "anyOf" | "oneOf":
-            yield Problem(path, f"{shown(value)} fits none of the allowed forms")
+            yield Problem(path, f"{brief(value)} fits none of the allowed forms")
         case _:
-            yield Problem(path, cut(error.message, BRIEF))
+            yield Problem(path, cut_middle(error.message, MAX_REASON_CHARS))
 
 
 def _expected(schema: Any, name: str) -> str:
@@ -107,7 +115,7 @@ def _did_you_mean(name: str, known: JSON) -> str:
     near = get_close_matches(name[:COMPARED_LETTERS], candidates, n=1)
     if near:
         return f"; did you mean {near[0]}?"
-    named = [cut(each, COMPARED_LETTERS) for each in islice(known, OPTIONS)]
+    named = [cut_middle(each, COMPARED_LETTERS) for each in islice(known, MAX_OPTIONS)]
     return f"; known are {_listed(named, len(known)) or 'none'}"
 
 

@@ -1,9 +1,9 @@
-"""The processes that check arguments, seen from the event loop: at most `WORKERS`, started when first needed.
+"""The processes that check arguments: at most `MAX_WORKERS`, started when first needed.
 
-Jobs of one server take one worker at a time, so that a server whose schemas take long keeps no other's
-waiting. A job that has run for `DEADLINE_S`, or has waited that long for its turn, is given up, and a process
-that runs it is killed. An idle process is ended after `IDLE_S`. `close` leaves none behind. Every job is
-answered exactly once, unless it was cancelled.
+The jobs of one server take one worker at a time, so that slow schemas of one do not delay the others. A job
+that has run for `DEADLINE_S`, or has waited that long for its turn, is given up, and its process is killed.
+An idle process is ended after `IDLE_TIMEOUT_S`; `close` leaves none behind. Every job is answered exactly
+once, unless it was cancelled.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ import msgspec
 
 import mcpx
 from mcpx.observe.contained import contain
-from mcpx.validation.protocol import DEADLINE_S, LENGTH, Job, Verdict, decode_verdict, encode_job
+from mcpx.validation.protocol import DEADLINE_S, LENGTH_BYTES, Job, Verdict, decode_verdict, encode_job
 from mcpx.wire.channel import Channel
 
-WORKERS: Final = 2
-WAITING: Final = 64  # jobs; more are not taken
-WAITING_BYTES: Final = 16 << 20  # of those jobs; the one that exceeds it is taken
-STARTING_S: Final = 5.0  # for a process to be ready: 0.2 s on a quiet machine
+MAX_WORKERS: Final = 2
+MAX_WAITING: Final = 64  # jobs; more are refused
+MAX_WAITING_BYTES: Final = 16 << 20  # of those jobs; the one that exceeds it is taken
+START_TIMEOUT_S: Final = 5.0  # for a process to be ready: 0.2 s on a quiet machine
 SLOW_S: Final = 0.05  # of one job, after which another process is made ready for the other servers
-IDLE_S: Final = 60.0  # without a job, after which a process gives its 25 MB back
-AGAIN_S: Final = 10.0  # after a process could not be started
+IDLE_TIMEOUT_S: Final = 60.0  # without a job, after which a process gives its 25 MB back
+RETRY_DELAY_S: Final = 10.0  # after a process could not be started
 REAP_POLL_S: Final = 0.01  # a killed process is gone within a turn or two
-REAP_S: Final = 2.0  # at the end; only an unkillable process outlasts it
-LARGEST_VERDICT: Final = 1 << 20  # bytes; a good one has 10 problems and a type
+REAP_TIMEOUT_S: Final = 2.0  # at the end; only an unkillable process outlasts it
+MAX_VERDICT_BYTES: Final = 1 << 20  # a good one has 10 problems and a type
 _HOME: Final = str(Path(mcpx.__file__).parent.parent)
 _MAIN: Final = "import sys; sys.path.append(sys.argv[1]); from mcpx.validation.worker import main; main()"
 """Not `-m`, to find this very package wherever it is; not multiprocessing, which runs the main module."""
 
 
-class Unjudged(msgspec.Struct, frozen=True):
-    """There is no verdict. `began` says that a process was at work on it: then it is the job's own doing."""
+class NoVerdict(msgspec.Struct, frozen=True):
+    """Why a job has no verdict. `began` says that a process was working on it."""
 
     reason: str
     began: bool = False
 
 
-Done = Callable[[Verdict | Unjudged], None]
+Done = Callable[[Verdict | NoVerdict], None]
 
 
 class Pending:
-    """One job on its way."""
+    """One job that waits or runs."""
 
     __slots__ = ("done", "frame", "server", "timer")
 
@@ -62,13 +62,13 @@ class Pending:
         self.timer: asyncio.TimerHandle | None = None
 
     def cancel(self) -> None:
-        """Nobody waits for it any more; `done` is not called."""
+        """Drop the job; `done` is not called."""
         self.done = None
         if self.timer is not None:
             self.timer.cancel()
 
-    def finish(self, verdict: Verdict | Unjudged) -> None:
-        """Tell whoever waits, once."""
+    def finish(self, verdict: Verdict | NoVerdict) -> None:
+        """Call `done`, once."""
         done = self.done
         self.cancel()
         if done is not None:
@@ -79,7 +79,7 @@ class Pending:
 
 
 class CheckPool:
-    """Takes jobs on one event loop. Nothing is started before the first."""
+    """Runs jobs for one event loop. No process is started before the first."""
 
     def __init__(self) -> None:
         self._workers: list[_Worker] = []
@@ -89,24 +89,24 @@ class CheckPool:
         self._not_before = 0.0  # by the loop's clock
 
     def submit(self, server: str, job: Job, done: Done) -> Pending:
-        """Have a job done. `done` is not called before this returns."""
+        """Queue a job. `done` is not called before this returns."""
         pending = Pending(server, encode_job(job), done)
         loop = asyncio.get_running_loop()
         self._waiting = deque(each for each in self._waiting if each.done is not None)
         if self._closed or self._is_full() or loop.time() < self._not_before:
-            loop.call_soon(pending.finish, Unjudged("no process was free to check them"))
+            loop.call_soon(pending.finish, NoVerdict("no process was free to check them"))
             return pending
         self._waiting.append(pending)
         cold = not any(worker.is_ready for worker in self._workers)
-        patience = STARTING_S if cold else DEADLINE_S
-        late = Unjudged(f"no process was free in {patience:g} s")
+        patience = START_TIMEOUT_S if cold else DEADLINE_S
+        late = NoVerdict(f"no process was free in {patience:g} s")
         pending.timer = loop.call_later(patience, pending.finish, late)
         self._hand_out()
         return pending
 
     def _is_full(self) -> bool:
         held = sum(len(each.frame) for each in self._waiting)
-        return len(self._waiting) >= WAITING or held > WAITING_BYTES
+        return len(self._waiting) >= MAX_WAITING or held > MAX_WAITING_BYTES
 
     def close(self) -> None:
         """End the processes, and wait until they have ended."""
@@ -114,15 +114,15 @@ class CheckPool:
         for worker in list(self._workers):
             self.end(worker, "MCPX is stopping")
         for pending in self._waiting:
-            pending.finish(Unjudged("MCPX is stopping"))
+            pending.finish(NoVerdict("MCPX is stopping"))
         self._waiting.clear()
         for popen in self._dying:
             with suppress(subprocess.TimeoutExpired):
-                popen.wait(REAP_S)
+                popen.wait(REAP_TIMEOUT_S)
         self._dying.clear()
 
     def _hand_out(self) -> None:
-        """Give idle processes what waits, a server's jobs one at a time."""
+        """Give waiting jobs to idle processes, one of each server at a time."""
         for pending in list(self._waiting):
             if pending.done is None:
                 self._waiting.remove(pending)
@@ -135,7 +135,7 @@ class CheckPool:
             if idle is not None:
                 self._waiting.remove(pending)
                 idle.take(pending)
-            elif all(worker.is_ready for worker in self._workers) and len(self._workers) < WORKERS:
+            elif all(worker.is_ready for worker in self._workers) and len(self._workers) < MAX_WORKERS:
                 self._start()
                 return
 
@@ -157,24 +157,24 @@ class CheckPool:
         self._workers.append(_Worker(popen, self))
 
     def _fail(self, reason: str) -> None:
-        self._not_before = asyncio.get_running_loop().time() + AGAIN_S
+        self._not_before = asyncio.get_running_loop().time() + RETRY_DELAY_S
         waiting, self._waiting = self._waiting, deque()
         for pending in waiting:
-            pending.finish(Unjudged(reason))
+            pending.finish(NoVerdict(reason))
 
     # --- for the workers
 
     def keep_one_ready(self) -> None:
-        """A job takes long: have a process for those that come meanwhile."""
-        if all(worker.job is not None for worker in self._workers) and len(self._workers) < WORKERS:
+        """Start another process while all have jobs, for those that come meanwhile."""
+        if all(worker.job is not None for worker in self._workers) and len(self._workers) < MAX_WORKERS:
             self._start()
 
-    def freed(self) -> None:
-        """A process is ready for another job."""
+    def on_idle(self) -> None:
+        """Give a process that is idle again its next job."""
         self._hand_out()
 
     def end(self, worker: _Worker, reason: str) -> None:
-        """Kill a process; its job, if it has one, has no verdict for this reason."""
+        """Kill a process; its job, if any, fails for this reason."""
         if worker not in self._workers:
             return
         self._workers.remove(worker)
@@ -183,7 +183,7 @@ class CheckPool:
         self._dying.append(worker.popen)
         self._reap()
         if worker.job is not None:
-            worker.job.finish(Unjudged(reason, began=not self._closed))
+            worker.job.finish(NoVerdict(reason, began=not self._closed))
         if self._closed:
             return
         if never_ready:
@@ -216,34 +216,34 @@ class _Worker:
         self._channel.on_data = self._take_in
         self._channel.on_end = lambda: pool.end(self, "the process that checked them ended")
         self._channel.start_reading()
-        late = f"no process was ready in {STARTING_S:g} s"
-        self._timer = self._loop.call_later(STARTING_S, pool.end, self, late)
+        late = f"no process was ready in {START_TIMEOUT_S:g} s"
+        self._timer = self._loop.call_later(START_TIMEOUT_S, pool.end, self, late)
         self._slow: asyncio.TimerHandle | None = None
 
     def take(self, pending: Pending) -> None:
-        """Work on that job."""
+        """Start a job."""
         self.job = pending
-        self._rest(DEADLINE_S, f"checking them took over {DEADLINE_S:g} s")
+        self._end_after(DEADLINE_S, f"checking them took over {DEADLINE_S:g} s")
         self._slow = self._loop.call_later(SLOW_S, self._pool.keep_one_ready)
         if pending.timer is not None:
             pending.timer.cancel()
-        self._channel.write(len(pending.frame).to_bytes(LENGTH), pending.frame)
+        self._channel.write(len(pending.frame).to_bytes(LENGTH_BYTES), pending.frame)
 
-    def _rest(self, seconds: float, reason: str) -> None:
+    def _end_after(self, seconds: float, reason: str) -> None:
         self._timer.cancel()
         self._timer = self._loop.call_later(seconds, self._pool.end, self, reason)
 
     def _take_in(self, data: bytes) -> None:
         self._received += data
-        while len(self._received) >= LENGTH:
-            length = int.from_bytes(self._received[:LENGTH])
-            if length > LARGEST_VERDICT:
+        while len(self._received) >= LENGTH_BYTES:
+            length = int.from_bytes(self._received[:LENGTH_BYTES])
+            if length > MAX_VERDICT_BYTES:
                 self._pool.end(self, "the verdict is too long")
                 return
-            if len(self._received) < LENGTH + length:
+            if len(self._received) < LENGTH_BYTES + length:
                 return
-            frame = bytes(self._received[LENGTH : LENGTH + length])
-            del self._received[: LENGTH + length]
+            frame = bytes(self._received[LENGTH_BYTES : LENGTH_BYTES + length])
+            del self._received[: LENGTH_BYTES + length]
             self._answered(frame)
 
     def _answered(self, frame: bytes) -> None:
@@ -251,18 +251,18 @@ class _Worker:
         self.is_ready = True
         if self._slow is not None:
             self._slow.cancel()
-        self._rest(IDLE_S, "it was idle")
+        self._end_after(IDLE_TIMEOUT_S, "it was idle")
         if job is not None:
             try:
                 verdict = decode_verdict(frame)
             except msgspec.DecodeError as error:
-                job.finish(Unjudged(f"the verdict cannot be read ({error})", began=True))
+                job.finish(NoVerdict(f"the verdict cannot be read ({error})", began=True))
             else:
                 job.finish(verdict)
-        self._pool.freed()
+        self._pool.on_idle()
 
     def kill(self) -> None:
-        """End it, and let go of its pipes."""
+        """Kill the process and close its pipes."""
         self._timer.cancel()
         if self._slow is not None:
             self._slow.cancel()

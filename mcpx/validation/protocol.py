@@ -1,4 +1,4 @@
-"""What goes between MCPX and the processes that check arguments: frames of a length and MessagePack."""
+"""The protocol of the processes that check arguments: frames of a length and MessagePack."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from mcpx.validation.errors import Problem
 
-DEADLINE_S: Final = 0.5  # for one check; then the call goes out unchecked, for the server checks too
-LENGTH: Final = 4  # bytes before each frame that say how long it is
+DEADLINE_S: Final = 0.5  # for one check; then the call goes out unchecked: the server checks too
+LENGTH_BYTES: Final = 4  # before each frame
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):
@@ -20,7 +20,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What was found. All empty: the arguments are good, or so is the schema."""
+    """The result of a job. If all is empty, the arguments, or the schema, are good."""
 
     problems: list[Problem] = []
     schema: str = ""

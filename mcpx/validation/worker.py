@@ -1,8 +1,8 @@
 """The process that checks arguments: jobs on standard input, verdicts on standard output, one at a time.
 
-Started by `mcpx.validation.pool`, and ended by it when it takes too long. It ends by itself when its input
-does, and, wherever it hangs, by an alarm of the kernel's: nothing of it outlives MCPX. It holds no descriptor
-but its three and imports neither the SDK nor an event loop.
+Started by `mcpx.validation.pool`, and killed by it when it takes too long. It ends by itself when its input
+ends and, wherever it hangs, by an alarm signal: it never outlives MCPX. It holds no descriptor but its three,
+and imports neither the SDK nor an event loop.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from mcpx.validation.fast import FastCheck, fast_check
 from mcpx.validation.full import SchemaCheck, UnusableSchema
 from mcpx.validation.protocol import (
     DEADLINE_S,
-    LENGTH,
+    LENGTH_BYTES,
     Job,
     Verdict,
     decode_job,
     encode_verdict,
 )
 
-ALARM_S: Final = 2 * DEADLINE_S  # MCPX has ended it by then, unless MCPX itself is gone
-KEPT: Final = 128  # schemas that stay compiled
-MEMORY: Final = 1 << 30  # bytes of address space: 16 MB of arguments take a quarter of that
-FRAMES: Final = 9000  # of Python's: arguments of 900 levels against a recursive schema
+ALARM_S: Final = 2 * DEADLINE_S  # MCPX kills it before that, unless MCPX itself is gone
+MAX_SCHEMAS: Final = 128  # that stay compiled
+MAX_MEMORY_BYTES: Final = 1 << 30  # of address space: 16 MB of arguments take a quarter of that
+RECURSION_LIMIT: Final = 9000  # arguments of 900 levels against a recursive schema
 
 
 class _Schema:
@@ -48,7 +48,7 @@ class _Schema:
             self.unusable = str(error)
 
     def judge(self, arguments: bytes | None) -> Verdict:
-        """The verdict on arguments, or on the schema alone."""
+        """Return the verdict on arguments, or on the schema alone."""
         if self.unusable is not None or arguments is None:
             return Verdict(unusable=self.unusable)
         problems = self._problems(arguments)
@@ -65,13 +65,13 @@ class _Schema:
 
 
 class Judge:
-    """Answers jobs; keeps what it has compiled."""
+    """Answers jobs, and keeps compiled schemas."""
 
     def __init__(self) -> None:
         self._schemas: OrderedDict[bytes, _Schema] = OrderedDict()
 
     def judge(self, job: Job) -> Verdict:
-        """The verdict. Never raises."""
+        """Return the verdict. Never raises."""
         try:
             return self._schema(job.schema).judge(job.arguments)
         except UnusableSchema as error:
@@ -83,7 +83,7 @@ class Judge:
         known = self._schemas.get(encoded)
         if known is None:
             known = self._schemas[encoded] = _Schema(encoded)
-            if len(self._schemas) > KEPT:
+            if len(self._schemas) > MAX_SCHEMAS:
                 self._schemas.popitem(last=False)
         self._schemas.move_to_end(encoded)
         return known
@@ -103,8 +103,8 @@ def serve(jobs: BinaryIO, verdicts: BinaryIO) -> None:
 
 
 def _read(stream: BinaryIO) -> bytes | None:
-    length = stream.read(LENGTH)
-    if len(length) < LENGTH:
+    length = stream.read(LENGTH_BYTES)
+    if len(length) < LENGTH_BYTES:
         return None
     expected = int.from_bytes(length)
     frame = stream.read(expected)
@@ -112,19 +112,19 @@ def _read(stream: BinaryIO) -> bytes | None:
 
 
 def _write(stream: BinaryIO, frame: bytes) -> None:
-    stream.write(len(frame).to_bytes(LENGTH) + frame)
+    stream.write(len(frame).to_bytes(LENGTH_BYTES) + frame)
     stream.flush()
 
 
 def main() -> None:
-    """Be the process."""
+    """Run the process."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel's own end: no code of ours has to run
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(ValueError, OSError):  # where the system has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.setrecursionlimit(FRAMES)
+    sys.setrecursionlimit(RECURSION_LIMIT)
     gc.disable()  # between the jobs only
     with suppress(BrokenPipeError, KeyboardInterrupt):
         serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -2,9 +2,9 @@
 
 Used for a child's pipes and for this process's standard streams. What is written in one turn of the loop
 goes out in one system call. Nothing here waits: a peer that does not read makes the channel `congested`, and
-the owner stops whatever feeds it. One that leaves more than `MOST_UNSENT` unread is given up. A descriptor
-that cannot be waited for (a file, /dev/null) is read turn by turn. The descriptors stay the owner's: `close`
-only lets go of them.
+the owner stops whatever feeds it; one that leaves more than `MAX_UNSENT_BYTES` unread is given up. A
+descriptor that cannot be polled (a file, /dev/null) is read turn by turn. The descriptors stay the owner's:
+`close` only lets go of them.
 """
 
 from __future__ import annotations
@@ -22,21 +22,25 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-CHUNK: Final = 65536  # bytes a read asks for: the size of a Linux pipe
-JOINED: Final = 131072  # bytes up to which pieces are copied together; beyond, they are written as they are
-PIECES: Final = 512  # at most in one gathered write; below every system's IOV_MAX
+READ_BYTES: Final = 65536  # the size of a Linux pipe
+MAX_JOINED_BYTES: Final = (
+    131072  # bytes up to which pieces are copied together; beyond, they are written as they are
+)
+MAX_PIECES: Final = 512  # in one gathered write; below every system's IOV_MAX
 HIGH_WATER: Final = 1 << 20  # bytes not yet taken by the peer that make the channel congested
 LOW_WATER: Final = 1 << 18
-MOST_UNSENT: Final = 64 << 20  # bytes that a peer may leave unread, and one message more
-TELLS_UNREAD: Final = sys.platform.startswith("linux")  # whether a pipe tells what its reader has not read
-PIPE_SIZE: Final = 1 << 20  # bytes a pipe is asked to hold: a large message takes fewer turns to and fro
+MAX_UNSENT_BYTES: Final = 64 << 20  # bytes that a peer may leave unread, and one message more
+CAN_COUNT_UNREAD: Final = sys.platform.startswith(
+    "linux"
+)  # whether a pipe tells what its reader has not read
+PIPE_BYTES: Final = 1 << 20  # so that a large message takes fewer turns
 
 
 class PeerNotReading(OSError):  # noqa: N818 - a condition
-    """The peer left more than `MOST_UNSENT` bytes unread."""
+    """The peer left more than `MAX_UNSENT_BYTES` bytes unread."""
 
     def __init__(self) -> None:
-        super().__init__(errno.ENOBUFS, f"it leaves more than {MOST_UNSENT >> 20} MB unread")
+        super().__init__(errno.ENOBUFS, f"it leaves more than {MAX_UNSENT_BYTES >> 20} MB unread")
 
 
 class Channel:
@@ -57,7 +61,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._read_fd = read_fd
         self._write_fd = write_fd
-        self._pollable = _can_wait(read_fd)
+        self._pollable = _is_pollable(read_fd)
         self._reading = False
         self._held = False
         self._ended = False
@@ -71,20 +75,20 @@ class Channel:
     # --- in
 
     def start_reading(self) -> None:
-        """Begin, or go on after `pause_reading`."""
+        """Start reading, or resume after `pause_reading`."""
         if not self._ended:
             self._read_if(reading=True, held=self._held)
 
     def pause_reading(self) -> None:
-        """Let the peer wait."""
+        """Stop reading, so that the peer has to wait."""
         self._read_if(reading=False, held=self._held)
 
     def hold_reading(self) -> None:
-        """Let the peer wait until what it sent is dealt with, whoever else pauses and starts the reading."""
+        """Stop reading for a reason of its own: `start_reading` and `pause_reading` do not end a hold."""
         self._read_if(reading=self._reading, held=True)
 
     def release_reading(self) -> None:
-        """Go on after `hold_reading`, unless the reading is paused."""
+        """End a hold; reading resumes unless it is paused."""
         self._read_if(reading=self._reading, held=False)
 
     def _read_if(self, *, reading: bool, held: bool) -> None:
@@ -107,14 +111,14 @@ class Channel:
                 self._loop.call_soon(self._read_on)
 
     def has_input(self) -> bool:
-        """Whether there is something to read that was not read yet, the end apart."""
+        """Whether there are bytes to read; the end of the stream does not count."""
         poll = select.poll()
         poll.register(self._read_fd, select.POLLIN)
         return not self._ended and any(events & select.POLLIN for _, events in poll.poll(0))
 
     def _readable(self) -> None:
         try:
-            data = os.read(self._read_fd, CHUNK)
+            data = os.read(self._read_fd, READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:  # a peer that is gone is an end
@@ -148,8 +152,8 @@ class Channel:
             self._congest(sum(map(len, pieces)))
 
     def _congest(self, added: int) -> None:
-        """More waits than should, the last message of `added` bytes included, which always has its place."""
-        if self._waiting - added > MOST_UNSENT:
+        """Too much is unsent, the last message of `added` bytes included, which is always accepted."""
+        if self._waiting - added > MAX_UNSENT_BYTES:
             self._break(PeerNotReading())
         elif not self.congested:
             self.congested = True
@@ -172,12 +176,12 @@ class Channel:
             self.on_drained()
 
     def _write_some(self) -> bool:
-        """One system call; whether it took everything that it was given."""
-        if self._waiting <= JOINED:
+        """Make one system call; false if it took less than it was given."""
+        if self._waiting <= MAX_JOINED_BYTES:
             whole = b"".join(self._out)
             self._out.clear()
             self._out.append(whole)
-        given = [self._out[i] for i in range(min(len(self._out), PIECES))]
+        given = [self._out[i] for i in range(min(len(self._out), MAX_PIECES))]
         length = sum(len(piece) for piece in given)
         written = os.writev(self._write_fd, given) if len(given) > 1 else os.write(self._write_fd, given[0])
         self._waiting -= written
@@ -210,15 +214,15 @@ class Channel:
 
     @property
     def position(self) -> int:
-        """How many bytes have been handed to `write` so far: where the next message begins."""
+        """Bytes handed to `write` so far: where the next message begins."""
         return self._written + self._waiting
 
     def first_unread(self) -> int | None:
-        """The position from which on the peer has read nothing; None where the system does not tell.
+        """The position from which the peer has read nothing; None where the system does not say.
 
         A pipe keeps what was written but not read, also after its reader has died (pipe(7), FIONREAD).
         """
-        if not TELLS_UNREAD:
+        if not CAN_COUNT_UNREAD:
             return None
         try:
             answer = fcntl.ioctl(self._write_fd, termios.FIONREAD, b"\0\0\0\0")
@@ -232,13 +236,13 @@ class Channel:
         return self._waiting
 
     def hung_up(self) -> bool:
-        """Whether nobody is left who could take what is written: not only silent, but gone."""
+        """Whether the reading end is closed, so that nothing can be written."""
         poll = select.poll()
-        poll.register(self._write_fd, 0)  # errors and hang-ups are told unasked
+        poll.register(self._write_fd, 0)  # errors and hang-ups are always reported
         return bool(poll.poll(0))
 
     def release_writer(self) -> None:
-        """Let go of the writing side: its owner closes it."""
+        """Stop writing and drop what is unsent: the owner closes the descriptor."""
         self._arm_writer(wanted=False)
         self._broken = True
         self._out.clear()
@@ -256,7 +260,7 @@ _DIRTY: list[Channel] = []
 
 
 def flush_all() -> None:
-    """Write what all channels have queued. Called at the end of a turn, or sooner by whoever ends one."""
+    """Write what all channels have queued. Called at the end of each turn of the loop."""
     while _DIRTY:
         batch = _DIRTY.copy()
         _DIRTY.clear()
@@ -268,14 +272,14 @@ def _nothing() -> None:
     return None
 
 
-def widen(fd: int) -> None:
-    """Let a pipe hold more than its 64 KiB, where the system can and allows it (Linux, fcntl(2))."""
+def grow_pipe(fd: int) -> None:
+    """Let a pipe hold more than its 64 KiB, where the system allows it (Linux, fcntl(2))."""
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def _can_wait(fd: int) -> bool:
-    """Whether the loop can wait for this descriptor; regular files and /dev/null are always ready."""
+def _is_pollable(fd: int) -> bool:
+    """Whether the loop can poll this descriptor; regular files and /dev/null are always ready."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))

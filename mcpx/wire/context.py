@@ -1,4 +1,4 @@
-"""What a handler of the SDK gets with each message: the SDK's `DispatchContext` over a wire dispatcher."""
+"""The SDK's `DispatchContext` over a wire dispatcher: what a handler gets with each message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WireContext(DispatchContext[TransportContext]):
         self._transport = BOTH_WAYS
         self._cancel_requested = anyio.Event()
         self.standing = False
-        """Whether the request stays open for good: nobody waits for its answer."""
+        """Whether the request stays open for good, and shutdown need not wait for its answer."""
 
     @property
     def transport(self) -> TransportContext:
@@ -77,9 +77,9 @@ class WireContext(DispatchContext[TransportContext]):
         await self.notify("notifications/progress", msgspec.to_builtins(step))
 
     def forbid_requests(self) -> None:
-        """No requests to the peer on this context: its protocol revision has none."""
+        """Refuse requests to the peer on this context, as protocol revisions without them want it."""
         self._transport = ONE_WAY
 
     def close(self) -> None:
-        """The request has been answered: nothing goes out on it any more."""
+        """Drop what is sent on this context from now on: its request has been answered."""
         self._closed = True

@@ -1,27 +1,29 @@
-"""Newline-delimited messages out of byte chunks, in bounded memory: pure.
+"""Newline-delimited messages out of byte chunks, in bounded memory. Pure.
 
-Used for the standard output of a child and for the standard input of the gateway. A line longer than the
-limit is skipped to its end, however long that is, and reported once; what follows is read as usual.
+A line longer than the limit is skipped to its end, however long that is, and reported once; what follows is
+read as usual. Imported by `mcpx attach`, so standard library and msgspec only.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
 
 class TooLong(msgspec.Struct, frozen=True):
-    """A line over the limit was skipped. `head` and `tail` are its ends, enough to find a request id in."""
+    """A line over `limit` bytes, which was skipped. `head` and `tail` are its ends, with the id in one."""
 
     head: bytes
     tail: bytes
     limit: int
 
 
-KEPT = 4096  # bytes kept of either end of a line that is too long
+KEPT_BYTES: Final = 4096  # of either end of a line that is too long
 
 
 class LineSplitter:
-    """Feed it chunks as they come; it gives whole lines, without their end and without empty ones."""
+    """Turns chunks into whole lines, without their line ends and without empty ones."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -31,11 +33,11 @@ class LineSplitter:
         self._tail = b""
 
     def set_limit(self, limit: int) -> None:
-        """Take lines of so many bytes from now on."""
+        """Accept lines of at most `limit` bytes from now on."""
         self._limit = limit
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
-        """The lines that `chunk` completes, in order."""
+        """Return the lines that `chunk` completes, in order."""
         end = chunk.find(b"\n")
         if end < 0:
             self._append(chunk)
@@ -57,13 +59,13 @@ class LineSplitter:
         if not part:
             return
         if self._skipped is not None:
-            self._tail = (self._tail + part)[-KEPT:]
+            self._tail = (self._tail + part)[-KEPT_BYTES:]
             return
         self._length += len(part)
         self._parts.append(part)
         if self._length > self._limit:
             whole = b"".join(self._parts)
-            self._skipped, self._tail = whole[:KEPT], whole[-KEPT:]
+            self._skipped, self._tail = whole[:KEPT_BYTES], whole[-KEPT_BYTES:]
             self._parts.clear()
 
     def _finish(self, lines: list[bytes | TooLong]) -> None:

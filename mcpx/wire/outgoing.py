@@ -1,7 +1,7 @@
-"""Our requests to a peer: their ids, their answers, their progress, and what becomes of them at the end.
+"""Our requests to a peer: their ids, answers and progress.
 
-Owned by the dispatcher, which hands it every answer and every progress notification. A request is made of
-bytes and called back (`call`, the hot path), or awaited as a coroutine (`ask`, for the SDK). Each is
+Owned by the dispatcher; the receiver hands it every answer and every progress notification. A request is
+made of bytes and has a callback (`call`, the hot path), or is awaited (`request`, for the SDK). Each is
 answered exactly once: with a raw result, an error, or the end of the connection.
 """
 
@@ -20,17 +20,17 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel
-from mcpx.wire.envelope import Bytes, Envelope, RequestId
-from mcpx.wire.unreadable import ResponseTooLarge, TooDeep, Unreadable, find_id
+from mcpx.wire.envelope import Bytes, RequestId, RPCMessage
+from mcpx.wire.malformed import MalformedMessage, ResponseTooLarge, TooDeep, find_id
 
 __all__ = [
     "ConnectionEnded",
+    "MalformedMessage",
     "OnAnswer",
     "OnProgress",
     "Outgoing",
     "ResponseTooLarge",
     "TooDeep",
-    "Unreadable",
 ]
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
@@ -42,7 +42,7 @@ _NULL: Final = b"null"  # in the place of an error: there is none
 
 
 class ConnectionEnded(MCPError):  # noqa: N818 - a condition
-    """This connection has ended with the request open. A server's own error of the same code is none."""
+    """The connection ended with the request open; a server's own error of that code is another matter."""
 
     def __init__(self) -> None:
         super().__init__(CONNECTION_CLOSED, "Connection closed")
@@ -70,24 +70,27 @@ class Outgoing:
 
     # --- asking
 
-    def mint(self) -> int:
-        """A new id."""
+    def new_id(self) -> int:
+        """Return an id that no open request has."""
         self._last_id += 1
-        while self._last_id in self._open:  # somebody chose it for a request of theirs
+        while self._last_id in self._open:  # chosen by a caller for a request of its own
             self._last_id += 1
         return self._last_id
 
     def call(
         self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
     ) -> None:
-        """Send a request under an id from `mint`. With `on_progress`, the id is its progress token."""
+        """Send a request under an id from `new_id`; `params` is an encoded object.
+
+        With `on_progress`, the id is its progress token, which `params` has to name.
+        """
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
         self._open[request_id] = _Open(on_answer, on_progress)
         self._channel.write(*envelope.request(request_id, method, params))
 
-    async def ask(
+    async def request(
         self,
         method: str,
         params: Mapping[str, Any] | None,
@@ -98,11 +101,13 @@ class Outgoing:
 
         Raises:
             MCPError: An error answer, a timeout, the end.
-            Unreadable: The line that answers it cannot be read.
+            MalformedMessage: The line that answers it cannot be read.
+            ResponseTooLarge: That line is over the limit.
+            ValueError: The id in `opts` is in use.
         """
         if self.closed:
             raise ConnectionEnded
-        request_id: RequestId = opts["request_id"] if "request_id" in opts else self.mint()
+        request_id: RequestId = opts["request_id"] if "request_id" in opts else self.new_id()
         key = coerce_request_id(request_id)
         if key in self._open:
             raise ValueError(f"request id {request_id!r} is already in flight")
@@ -127,9 +132,9 @@ class Outgoing:
 
     def _abandon(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
         if opts.get("cancel_on_abandon", True):
-            self.forget(request_id, reason)
+            self.cancel(request_id, reason)
 
-    def forget(self, request_id: RequestId, reason: str) -> None:
+    def cancel(self, request_id: RequestId, reason: str) -> None:
         """Cancel a request at the peer; a late answer is dropped."""
         if self._open.pop(coerce_request_id(request_id), None) is not None:
             params = envelope.encode({"requestId": request_id, "reason": reason})
@@ -137,8 +142,8 @@ class Outgoing:
 
     # --- what comes back
 
-    def answered(self, message: Envelope) -> bool:
-        """An answer has come; one that nobody waits for (any more) is dropped. Whether somebody did."""
+    def take_answer(self, message: RPCMessage) -> bool:
+        """Settle the request that `message` answers; false if none is open, as after a cancellation."""
         if message.id is None:
             return False
         waiting = self._open.pop(coerce_request_id(message.id), None)
@@ -150,8 +155,8 @@ class Outgoing:
             waiting.on_answer(message.result, None)
         return True
 
-    def progressed(self, raw: msgspec.Raw) -> None:
-        """A progress notification has come."""
+    def take_progress(self, raw: msgspec.Raw) -> None:
+        """Hand the parameters of a progress notification to the request that they are about."""
         try:
             progress = envelope.decode_progress(raw)
         except (msgspec.DecodeError, RecursionError):
@@ -160,10 +165,10 @@ class Outgoing:
         if waiting is not None and waiting.on_progress is not None:
             waiting.on_progress(progress.progress, progress.total, progress.message)
 
-    def skipped(self, head: bytes, tail: bytes, error: Exception) -> bool:
-        """A line was not read: fail the request that it answered. Whether it can be told which.
+    def fail_answered(self, head: bytes, tail: bytes, error: Exception) -> bool:
+        """Fail the request that a malformed line answers; false if its id is not found, or not open.
 
-        `head` and `tail` are the line's ends.
+        `head` and `tail` are the ends of the line.
         """
         found = find_id(head, tail)
         if found is None or (waiting := self._open.pop(coerce_request_id(found), None)) is None:
@@ -187,8 +192,12 @@ def _error(raw: msgspec.Raw) -> MCPError:
     return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
 
 
-def readable(raw: msgspec.Raw) -> dict[str, Any]:
-    """A result decoded; an absent or null one is empty. Raises MCPError where it cannot be."""
+def decode_result(raw: msgspec.Raw) -> dict[str, Any]:
+    """Decode a result; an absent or null one is empty.
+
+    Raises:
+        MCPError: It is no JSON, or no object.
+    """
     try:
         result = msgspec.json.decode(raw) if raw else {}
     except (msgspec.DecodeError, RecursionError) as error:

@@ -1,7 +1,7 @@
-"""The messages of one peer, dealt with a few at a time: one that floods does not keep the others waiting.
+"""Fairness between peers: the messages of each are taken a few per turn of the event loop.
 
-What came in one chunk is usually a message or two, and is dealt with at once. Where it is hundreds, the rest
-waits for the next turns of the loop, and meanwhile nothing more is read from that peer.
+A chunk usually holds a message or two, which are taken at once. Where it holds hundreds, the rest waits for
+the next turns, and meanwhile nothing more is read from that peer.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 from mcpx.wire.channel import Channel
 from mcpx.wire.lines import LineSplitter, TooLong
 
-MESSAGES_A_TURN: Final = 32  # of one peer, before others have their turn: 1 to 5 ms
+MAX_MESSAGES_PER_TURN: Final = 32  # of one peer: 1 to 5 ms
 
 Lines = list[bytes | TooLong]
 
 
 class Turns:
-    """Cuts what is read into lines of `limit` bytes at most, and gives them to `take`, a few a turn."""
+    """Splits what is read into lines of at most `limit` bytes, and gives them to `take`, a few per turn."""
 
     def __init__(self, channel: Channel, limit: int, take: Callable[[Lines], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -30,14 +30,14 @@ class Turns:
         self._backlog: deque[bytes | TooLong] = deque()
 
     @property
-    def behind(self) -> bool:
-        """Whether the peer has sent what is not dealt with yet."""
+    def has_backlog(self) -> bool:
+        """Whether the peer has sent messages that have not been taken yet."""
         return bool(self._backlog) or self._channel.has_input()
 
     def feed(self, chunk: bytes) -> None:
         """Take what has been read."""
         lines = self._splitter.feed(chunk)
-        if not self._backlog and len(lines) <= MESSAGES_A_TURN:
+        if not self._backlog and len(lines) <= MAX_MESSAGES_PER_TURN:
             self._take(lines)
             return
         begins = not self._backlog
@@ -51,7 +51,7 @@ class Turns:
         self._backlog.clear()
 
     def _next(self) -> None:
-        few = [self._backlog.popleft() for _ in range(min(MESSAGES_A_TURN, len(self._backlog)))]
+        few = [self._backlog.popleft() for _ in range(min(MAX_MESSAGES_PER_TURN, len(self._backlog)))]
         self._take(few)
         if self._backlog:
             self._loop.call_soon(self._next)

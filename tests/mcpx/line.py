@@ -34,10 +34,10 @@ class Line:
             os.set_blocking(fd, False)
         self._in, self._out = fds[2], fds[1]
         channel = Channel(fds[0], fds[3])
-        wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
+        wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
         connection = EraServer(server, wire)
         path = FastPath(self.hub, server, connection)
-        wire.fast = lambda *given: self._took(not self.slow and path.take(*given))
+        wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(connection.run)

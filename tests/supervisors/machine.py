@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from supervisors import lifecycle
 from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildStopped
-from supervisors.lifecycle import (
+from supervisors.facts import (
     Announce,
     Arm,
     Demand,
@@ -19,21 +19,20 @@ from supervisors.lifecycle import (
     Due,
     Exited,
     Halt,
-    Phase,
     Proven,
     Ready,
     Recycle,
     Resume,
     Spawn,
     Start,
-    State,
     Stop,
 )
+from supervisors.lifecycle import ChildState, Phase
 from supervisors.policy import Backoff, Parking, Policy, Restart
 
-ROLLS = st.floats(0.5, 1.0)
+JITTERS = st.floats(0.5, 1.0)
 CAUSES = st.builds(
-    Cause, st.just("it broke"), normal=st.booleans(), curable=st.sampled_from([True, True, True, False])
+    Cause, st.just("it broke"), normal=st.booleans(), retryable=st.sampled_from([True, True, True, False])
 )
 KINDS = st.sampled_from([*[Restart.PERMANENT] * 3, Restart.TRANSIENT, Restart.TEMPORARY])
 
@@ -61,11 +60,11 @@ class Kernel(RuleBasedStateMachine):
     )
     def begin(self, restart, parking, healthy_after):
         self.policy = Policy(restart=restart, parking=parking, backoff=Backoff(healthy_after=healthy_after))
-        self.state = State(child="c", policy=self.policy)
+        self.state = ChildState(child="c", policy=self.policy)
 
-    def feed(self, fact, roll=0.75):
+    def feed(self, fact, jitter=0.75):
         before = self.state
-        self.state, commands = lifecycle.step(before, fact, now=self.now, roll=roll)
+        self.state, commands = lifecycle.step(before, fact, now=self.now, jitter=jitter)
         for command in commands:
             self.carry_out(command)
         return before, commands
@@ -122,33 +121,33 @@ class Kernel(RuleBasedStateMachine):
         assert self.state.failures == self.streak
 
     @precondition(lambda self: self.alive is not None)
-    @rule(cause=CAUSES, roll=ROLLS)
-    def exited(self, cause, roll):
+    @rule(cause=CAUSES, jitter=JITTERS)
+    def exited(self, cause, jitter):
         generation, self.alive = self.alive, None
         up_since, self.up_since = self.up_since, None
         asked = self.halted
         if not asked:
             healthy = up_since is not None and self.now - up_since >= self.policy.backoff.healthy_after
             self.streak = 1 if healthy else self.streak + 1
-        before, _ = self.feed(Exited(generation, cause), roll)
+        before, _ = self.feed(Exited(generation, cause), jitter)
         if asked:
             assert self.state.phase is not Phase.PARKED
             return
-        self.check_what_followed(before, cause, roll)
+        self.check_what_followed(before, cause, jitter)
 
-    def check_what_followed(self, before, cause, roll):
+    def check_what_followed(self, before, cause, jitter):
         """After an unasked end: the restart kind, parking and the delay, each by its written rule."""
         policy = self.policy
         if policy.restart is Restart.TEMPORARY or (policy.restart is Restart.TRANSIENT and cause.normal):
             assert self.state.phase is Phase.DONE
-        elif policy.parking and (self.streak >= policy.parking.after or not cause.curable):
+        elif policy.parking and (self.streak >= policy.parking.after or not cause.retryable):
             assert self.state.phase is Phase.PARKED
             assert self.timer[1] == pytest.approx(self.now + policy.parking.probe)
         elif self.streak == 1:
             assert self.state.phase is Phase.STARTING
             assert self.alive == before.generation + 1
         else:
-            wait = roll * min(policy.backoff.cap, policy.backoff.initial * 2 ** (self.streak - 2))
+            wait = jitter * min(policy.backoff.cap, policy.backoff.initial * 2 ** (self.streak - 2))
             assert self.state.phase is Phase.WAITING
             assert self.timer[1] == pytest.approx(self.now + wait)
 
@@ -183,7 +182,7 @@ class Kernel(RuleBasedStateMachine):
         """Two callers, one after the other, of a child that cannot be cured."""
         self.demand()
         if self.alive is not None:
-            self.exited(Cause("cannot", curable=False), 0.75)
+            self.exited(Cause("cannot", retryable=False), 0.75)
             self.demand()
 
     @rule()
@@ -218,7 +217,7 @@ class Kernel(RuleBasedStateMachine):
     def something_stale(self, age, data):
         old = self.state.generation - min(age, self.state.generation)
         fact = data.draw(st.sampled_from([Ready(old), Proven(old), Exited(old, Cause("old")), Due(old)]))
-        assert lifecycle.step(self.state, fact, now=self.now, roll=0.5) == (self.state, [])
+        assert lifecycle.step(self.state, fact, now=self.now, jitter=0.5) == (self.state, [])
 
     @rule(seconds=st.floats(0.01, 40))
     def time_passes(self, seconds):

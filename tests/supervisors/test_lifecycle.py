@@ -14,23 +14,21 @@ sys.path.insert(0, str(Path(__file__).parent))
 from machine import Kernel
 
 from supervisors import lifecycle
-from supervisors.backoff import delay
 from supervisors.events import Cause, ChildFailed
-from supervisors.lifecycle import (
+from supervisors.facts import (
     Announce,
     Demand,
     Due,
     Exited,
-    Phase,
     Proven,
     Ready,
     Recycle,
     Spawn,
     Start,
-    State,
     Stop,
 )
-from supervisors.policy import Parking, Policy
+from supervisors.lifecycle import ChildState, Phase
+from supervisors.policy import Parking, Policy, delay
 
 THOROUGH = settings(
     max_examples=300, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
@@ -71,9 +69,9 @@ def forget_the_timer(state, phase, moment, seconds):
     return state, [command for command in commands if not isinstance(command, lifecycle.Arm)]
 
 
-def believe_every_generation(state, fact, *, now, roll):
+def believe_every_generation(state, fact, *, now, jitter):
     handler = lifecycle.TABLE[state.phase].get(type(fact))
-    return handler(state, fact, lifecycle.Moment(now, roll)) if handler else (state, [])
+    return handler(state, fact, lifecycle.Moment(now, jitter)) if handler else (state, [])
 
 
 def forgive_on_connect(state, fact, moment):
@@ -91,9 +89,11 @@ MUTANTS = {
     "old generations are believed": changed_function("step", believe_every_generation),
     "a mere connect forgives the failures": changed_row(Phase.STARTING, Ready, forgive_on_connect),
     "the second failure is answered at once too": changed_function(
-        "delay", lambda failures, roll, backoff: delay(max(1, failures - 1), roll, backoff)
+        "delay", lambda failures, jitter, backoff: delay(max(1, failures - 1), jitter, backoff)
     ),
-    "the wait is not jittered": changed_function("delay", lambda failures, _roll, b: delay(failures, 1.0, b)),
+    "the wait is not jittered": changed_function(
+        "delay", lambda failures, _jitter, b: delay(failures, 1.0, b)
+    ),
     "a demand ignores its interval": changed_row(Phase.WAITING, Demand, lifecycle._attempt),
     "a parked child takes every demand": changed_row(Phase.PARKED, Demand, lifecycle._attempt),
     "work forgives nothing": changed_row(Phase.UP, Proven, None),
@@ -119,22 +119,22 @@ def drive(state, *facts):
     """Feed facts given as `(fact, now)`; all commands in order."""
     given = []
     for fact, now in facts:
-        state, commands = lifecycle.step(state, fact, now=now, roll=0.5)
+        state, commands = lifecycle.step(state, fact, now=now, jitter=0.5)
         given += commands
     return state, given
 
 
 def test_the_first_failure_is_answered_at_once():
-    state, commands = drive(State(child="c"), (Start(), 0), (Ready(1), 1), (Exited(1, Cause("died")), 2))
+    state, commands = drive(ChildState(child="c"), (Start(), 0), (Ready(1), 1), (Exited(1, Cause("died")), 2))
     assert state.phase is Phase.STARTING
     assert commands[-1] == Spawn(2)
     assert Announce(ChildFailed("c", 1, Cause("died"), 1, 0.0)) in commands
 
 
-def test_an_incurable_fault_parks_at_once_and_is_probed():
+def test_an_inretryable_fault_parks_at_once_and_is_probed():
     policy = Policy(parking=Parking(after=8, probe=300))
     state, _ = drive(
-        State(child="c", policy=policy), (Start(), 0), (Exited(1, Cause("gone", curable=False)), 1)
+        ChildState(child="c", policy=policy), (Start(), 0), (Exited(1, Cause("gone", retryable=False)), 1)
     )
     assert (state.phase, state.next_attempt_at) == (Phase.PARKED, 301)
     assert not lifecycle.demand_refused(state, 1)
@@ -142,7 +142,7 @@ def test_an_incurable_fault_parks_at_once_and_is_probed():
 
 def test_a_parked_child_is_tried_once_for_demands_and_then_rests():
     policy = Policy(parking=Parking(after=1, probe=300))
-    parked, _ = drive(State(child="c", policy=policy), (Start(), 0), (Exited(1, Cause("died")), 1))
+    parked, _ = drive(ChildState(child="c", policy=policy), (Start(), 0), (Exited(1, Cause("died")), 1))
     state, commands = drive(parked, (Demand(), 2))
     assert commands[-1] == Spawn(2)
     state, _ = drive(state, (Exited(2, Cause("died")), 3))
@@ -154,16 +154,16 @@ def test_a_parked_child_is_tried_once_for_demands_and_then_rests():
 
 def test_thirty_healthy_seconds_forget_the_failures():
     dying = [(Start(), 0), (Exited(1, Cause("x")), 0), (Exited(2, Cause("x")), 0)]
-    state, _ = drive(State(child="c"), *dying, (Due(2), 1), (Ready(3), 1), (Exited(3, Cause("x")), 31))
+    state, _ = drive(ChildState(child="c"), *dying, (Due(2), 1), (Ready(3), 1), (Exited(3, Cause("x")), 31))
     assert state.failures == 1
-    state, _ = drive(State(child="c"), *dying, (Due(2), 1), (Ready(3), 1), (Exited(3, Cause("x")), 30.9))
+    state, _ = drive(ChildState(child="c"), *dying, (Due(2), 1), (Ready(3), 1), (Exited(3, Cause("x")), 30.9))
     assert state.failures == 3
 
 
 def test_work_that_was_done_forgets_the_failures_at_once():
     dying = [(Start(), 0), (Exited(1, Cause("x")), 0), (Exited(2, Cause("x")), 0)]
     proven = [*dying, (Due(2), 1), (Ready(3), 1), (Proven(3), 1)]
-    state, _ = drive(State(child="c"), *proven)
+    state, _ = drive(ChildState(child="c"), *proven)
     assert (state.phase, state.failures) == (Phase.UP, 0)
     state, commands = drive(state, (Exited(3, Cause("x")), 1))
     assert (state.phase, state.failures, commands[-1]) == (Phase.STARTING, 1, Spawn(4))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisors import Backoff, Intensity, Strategy, delay
-from supervisors.strategy import siblings_to_restart
+from supervisors.policy import siblings_to_restart
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 0), (2, 0.5), (3, 1), (4, 2), (9, 60), (10_000, 60)])
@@ -16,15 +16,15 @@ def test_delays_double_up_to_the_cap(failures, seconds):
 
 
 @given(st.integers(2, 10_000), st.floats(0.5, 1.0))
-def test_jitter_takes_off_at_most_half(failures, roll):
+def test_jitter_takes_off_at_most_half(failures, jitter):
     full = delay(failures, 1.0, Backoff())
-    assert full / 2 <= delay(failures, roll, Backoff()) <= full
+    assert full / 2 <= delay(failures, jitter, Backoff()) <= full
 
 
-@pytest.mark.parametrize(("failures", "roll"), [(0, 1.0), (-1, 1.0), (2, 0.49), (2, 1.01)])
-def test_nonsense_is_refused(failures, roll):
+@pytest.mark.parametrize(("failures", "jitter"), [(0, 1.0), (-1, 1.0), (2, 0.49), (2, 1.01)])
+def test_nonsense_is_refused(failures, jitter):
     with pytest.raises(ValueError, match=r"must be|counts from"):
-        delay(failures, roll, Backoff())
+        delay(failures, jitter, Backoff())
 
 
 def test_intensity_counts_only_its_window():

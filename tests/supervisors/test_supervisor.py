@@ -75,7 +75,7 @@ def supervised(main, **options):
 
     async def body():
         recorder = Recorder()
-        supervisor = Supervisor(observe=recorder, roll=lambda: 1.0, **options)
+        supervisor = Supervisor(observe=recorder, jitter=lambda: 1.0, **options)
         async with anyio.create_task_group() as tasks:
             await tasks.start(supervisor.run)
             with anyio.fail_after(10_000):
@@ -300,7 +300,7 @@ def test_a_failure_is_classified_by_its_child(virtual):
                 name="p",
                 run=crash,
                 policy=Policy(parking=Parking()),
-                classify=lambda error: Cause(f"hopeless: {error}", curable=False),
+                classify=lambda error: Cause(f"hopeless: {error}", retryable=False),
             )
         )
         parked = await recorder.wait_for(ChildParked)

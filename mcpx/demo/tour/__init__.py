@@ -1,6 +1,4 @@
-"""What `mcpx demo` shows.
+"""What `mcpx demo` shows: `runner` runs the `steps`, `report` is what they found, `terminal` prints it.
 
-`scene` has the shapes, `stage` what the scenes play on; `offering` and `living` are the scenes themselves,
-`performance` plays them over a hub of its own and sees every process off, `terminal` shows them to people.
-The bundled servers are `mcpx.demo`.
+The bundled servers that it connects to are in `mcpx.demo`.
 """

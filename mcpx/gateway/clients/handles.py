@@ -108,7 +108,7 @@ class StreamCaller:
 
     def log(self, params: JSON) -> None:
         if self._open:
-            self._wire.tell(LOG, envelope.encode(params))
+            self._wire.notify_lossy(LOG, envelope.encode(params))
 
     def close(self) -> None:
         """A request was answered: at 2026-07-28 nothing more may be sent with it."""

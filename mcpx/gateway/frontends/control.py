@@ -41,7 +41,7 @@ from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
-from mcpx.wire.shallow import shallow
+from mcpx.wire.mending import shallow
 
 STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for servers that are starting
 OPERATIONS: Final = ("inspect", "exec", "resources")

@@ -31,7 +31,7 @@ from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.requests import OnProgress, RequestContext
 from mcpx.validation.arguments import unreadable
-from mcpx.validation.bounds import INLINE
+from mcpx.validation.bounds import MAX_INLINE_BYTES
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
@@ -125,7 +125,7 @@ class FastPath:
         """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
         given = params.arguments
         try:
-            if len(given.arguments) <= INLINE:
+            if len(given.arguments) <= MAX_INLINE_BYTES:
                 msgspec.json.decode(given.arguments or b"null")
         except (msgspec.DecodeError, RecursionError) as error:
             self._refuse(wire, request_id, params, unreadable(error))
@@ -269,6 +269,6 @@ def _progress(wire: WireDispatcher, token: int | str) -> OnProgress:
 
     def progressed(progress: float, total: float | None, message: str | None) -> None:
         step = envelope.Progress(token, progress, total, message)
-        wire.tell("notifications/progress", envelope.encode(step))
+        wire.notify_lossy("notifications/progress", envelope.encode(step))
 
     return progressed

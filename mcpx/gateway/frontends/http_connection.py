@@ -2,9 +2,9 @@
 
 A request's head must be complete within `HEAD_TIMEOUT_S` and its body within `BODY_TIMEOUT_S`; the bodies of
 all connections together are bounded. Nothing waits for a client to read: what it has not taken stays in the
-connection's buffer, where it is counted. While the buffer is congested, events with log and progress messages
-are dropped. A connection with more than `MOST_UNSENT` in its buffer is ended; if all buffers together hold
-too much, the fullest is.
+connection's buffer, where it is counted. While the buffer is congested, events with log and progress
+messages are dropped. A connection with more than `MAX_UNSENT_BYTES` in its buffer is ended; if all buffers
+together hold too much, the fullest is.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from mcpx.config.loopback import is_loopback
-from mcpx.wire.channel import HIGH_WATER, LOW_WATER, MOST_UNSENT
+from mcpx.wire.channel import HIGH_WATER, LOW_WATER, MAX_UNSENT_BYTES
 
 log = structlog.get_logger()
 HEAD_TIMEOUT_S: Final = 10.0  # from the connection, or the last response, to the end of a request's head
 BODY_TIMEOUT_S: Final = 60.0  # for the largest message over a slow line
 MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
-MAX_UNSENT_ALL: Final = 2 * MOST_UNSENT  # bytes in the buffers of all connections together
+MAX_UNSENT_ALL: Final = 2 * MAX_UNSENT_BYTES  # bytes in the buffers of all connections together
 _LOSSY: Final = re.compile(
     rb'(?:event: message\r?\n)?data: \{(?:"jsonrpc":"2\.0",)?"method":"notifications/(?:message|progress)"'
 )
@@ -176,8 +176,8 @@ class HttpConnection(H11Protocol):
             log.warning("client.not_reading", unsent=unsent, dropped="its log and progress messages")
 
     def _check_unsent(self, added: int) -> None:
-        if self.transport.get_write_buffer_size() - added > MOST_UNSENT:
-            self.give_up(MOST_UNSENT)
+        if self.transport.get_write_buffer_size() - added > MAX_UNSENT_BYTES:
+            self.give_up(MAX_UNSENT_BYTES)
             return
         others = self._shared.connections
         if sum(each.transport.get_write_buffer_size() for each in others) > MAX_UNSENT_ALL:
@@ -185,7 +185,7 @@ class HttpConnection(H11Protocol):
 
     def give_up(self, limit: int) -> None:
         """End the connection: its buffer, or all of them, hold more than `limit` bytes."""
-        where = "" if limit == MOST_UNSENT else ", with others over HTTP"
+        where = "" if limit == MAX_UNSENT_BYTES else ", with others over HTTP"
         log.warning("client.gone", reason=f"it leaves more than {limit >> 20} MB unread{where}")
         self.transport.abort()
 

@@ -17,7 +17,7 @@ import structlog
 from mcpx.core.hub import Hub
 from mcpx.gateway.frontends.stream import StreamClient
 from mcpx.gateway.server import GatewayServer
-from mcpx.wire.channel import Channel, widen
+from mcpx.wire.channel import Channel, grow_pipe
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -56,7 +56,7 @@ def claimed_streams() -> Iterator[tuple[int, int]]:
         for fd in (stdin, stdout):
             if not os.isatty(fd):  # a terminal is shared with the shell, which would suffer
                 os.set_blocking(fd, False)
-        widen(stdout)
+        grow_pipe(stdout)
         yield stdin, stdout
     finally:
         for fd in (stdin, stdout):

@@ -35,7 +35,7 @@ class StreamClient:
         self._wire = WireDispatcher(
             channel,
             limit=hub.config.max_message_bytes,
-            on_rubbish=self._note_malformed,
+            on_malformed=self._note_malformed,
             on_end=self._input_ended.set,
             refuses=True,
         )
@@ -48,7 +48,8 @@ class StreamClient:
         self._wire.on_dropped = self._count_dropped
         self._connection = EraServer(server, self._wire)
         fast_path = FastPath(hub, server, self._connection)
-        self._wire.fast, self._wire.too_deep = fast_path.take, fast_path.refuse_too_deep
+        receiver = self._wire.receiver
+        receiver.fast, receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
 
     async def serve(self, incarnation: Incarnation) -> None:
         """Serve until the client is done, or the supervisor asks to leave."""

@@ -10,7 +10,7 @@ between calls. Promises:
 * upstream text stays inside its line: it cannot look like another entry of the list.
 
 `descriptions` holds the fixed sentences and shares the budget out, `tool_list` and `resource_list` say how
-a server looks at each step, `ladder` chooses the steps, `wording` cleans and cuts upstream text.
+a server looks at each step, `ladder` chooses the steps.
 """
 
 from mcpx.rendering.descriptions.descriptions import INSTRUCTIONS, Descriptions, describe

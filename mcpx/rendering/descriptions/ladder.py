@@ -1,11 +1,10 @@
 """The longest listing that fits a token budget.
 
 Owns the choice of how fully each server is shown. A ladder is a list of rungs, from the fullest to the
-barest; a rung is a pure function from a server to its block of text. Everybody would like to stand on rung 0.
-If that does not fit, servers step down one rung, the one with the longest block first, and nobody steps to
-rung 2 before all stand on rung 1; but for an outlier, many times as long as the others, which steps down
-alone and takes no line from them. If even the last rung does not fit, the servers at the end are left out and
-counted.
+barest; a rung is a pure function from a server to its block of text. All servers start on rung 0. If that
+does not fit, servers step down one rung, the one with the longest block first, and none steps to rung 2
+before all stand on rung 1; but for an outlier, many times as long as the others, which steps down alone and
+takes no line from them. If even the last rung does not fit, the servers at the end are left out and counted.
 
 Theory: stepping down the largest until the sum fits leaves the smallest standing, so the same choice is found
 from below. All stand on the last rung; then, rung by rung, all that have come so far are lifted to the next,
@@ -27,12 +26,12 @@ from mcpx.rendering.tokens import estimate
 Rung = Callable[[ServerInfo], str]
 
 # No folded text has more characters a token by `estimate`: longer texts need no counting to be too long.
-_MOST_CHARACTERS_A_TOKEN: Final = 12
-_CHARACTERS_A_TOKEN: Final = 2  # at least
-_MOST_TOKENS: Final = 1_000_000  # what a text costs that is too long for any budget
-_LEAST_TOKENS_AN_ENTRY: Final = 2  # a name, and what parts it from the next
+_MAX_CHARS_PER_TOKEN: Final = 12
+_MIN_CHARS_PER_TOKEN: Final = 2  # at least
+_TOO_MANY_TOKENS: Final = 1_000_000  # what a text costs that is too long for any budget
+_MIN_TOKENS_PER_ENTRY: Final = 2  # a name, and what parts it from the next
 _OUTLIER: Final = 10  # times the usual length: a server that others need not step down for
-_MOST_TRIES: Final = 8  # blocks of a rung that are made in vain; the others are larger
+_MAX_TRIES: Final = 8  # blocks of a rung that are made in vain; the others are larger
 
 
 class Ladder(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +60,10 @@ class _Block(msgspec.Struct, frozen=True):
 
 
 class _Listing:
-    """The blocks of all servers on all rungs, each made once, and kept for as long as its catalogue is."""
+    """The blocks of all servers on all rungs, each made once and kept with its catalogue."""
 
     def __init__(self, servers: Sequence[ServerInfo], ladder: Ladder, budget: int) -> None:
-        self.everyone = range(len(servers))
+        self.all = range(len(servers))
         self._servers = servers
         self._states = [f"{server.name} {server.describe_state(cause=False)}" for server in servers]
         self.entries = [ladder.entries(server) for server in servers]
@@ -88,13 +87,13 @@ class _Listing:
         made = kept.get(key)
         if made is None or made.state != state:
             text = self._ladder.rungs[rung](server)
-            too_long = len(text) > _MOST_TOKENS * _MOST_CHARACTERS_A_TOKEN
-            made = kept[key] = _Block(text, _MOST_TOKENS if too_long else estimate(text) + 1, state)
+            too_long = len(text) > _TOO_MANY_TOKENS * _MAX_CHARS_PER_TOKEN
+            made = kept[key] = _Block(text, _TOO_MANY_TOKENS if too_long else estimate(text) + 1, state)
         return made
 
     def least(self, rung: int, index: int) -> int:
         """Tokens that the block costs at least, without making it."""
-        return _LEAST_TOKENS_AN_ENTRY * self.entries[index] if rung < self._ladder.listing else 1
+        return _MIN_TOKENS_PER_ENTRY * self.entries[index] if rung < self._ladder.listing else 1
 
     def cost(self, rung: int, index: int) -> int:
         """Tokens of a block with its line break; of one that cannot fit, merely more than the budget."""
@@ -103,7 +102,7 @@ class _Listing:
     def total(self, rung: int, room: int) -> int:
         """What all servers cost on this rung; anything over `room` where that is more."""
         spent = 0
-        for index in self.everyone:
+        for index in self.all:
             spent += self.cost(rung, index)
             if spent > room:
                 break
@@ -119,7 +118,7 @@ class _Listing:
         behind: list[int] = []
         for index in sorted(climbing, key=self.entries.__getitem__):
             stands = self.block(rung + 1, index).cost
-            tried = len(behind) < _MOST_TRIES and self.least(rung, index) - stands <= room
+            tried = len(behind) < _MAX_TRIES and self.least(rung, index) - stands <= room
             more = self.cost(rung, index) - stands if tried else room + 1
             if more <= room:
                 room -= more
@@ -133,7 +132,7 @@ class _Listing:
     def _length(self, rung: int, index: int) -> int:
         """Characters of a block; of one that was not made, what its entries take at least."""
         made = self._made.get((rung, index))
-        return len(made.text) if made else self.least(rung, index) * _CHARACTERS_A_TOKEN
+        return len(made.text) if made else self.least(rung, index) * _MIN_CHARS_PER_TOKEN
 
 
 def fit(servers: Sequence[ServerInfo], ladder: Ladder, budget: int) -> str:
@@ -144,12 +143,12 @@ def fit(servers: Sequence[ServerInfo], ladder: Ladder, budget: int) -> str:
     listing = _Listing(servers, ladder, budget)
     last = len(ladder.rungs) - 1
     if listing.total(0, budget) <= budget:
-        return "\n".join(listing.block(0, index).text for index in listing.everyone)
+        return "\n".join(listing.block(0, index).text for index in listing.all)
     room = budget - estimate(ladder.hint) - 1
     if listing.total(last, room) <= room:
         blocks = _lifted(listing, last, room)
     elif listing.total(last, budget) <= budget:  # the hint alone does not fit
-        return "\n".join(listing.block(last, index).text for index in listing.everyone)
+        return "\n".join(listing.block(last, index).text for index in listing.all)
     else:
         blocks = _left_out(listing, last, ladder, room)
     return "\n".join([ladder.hint, *blocks]) if blocks else ""
@@ -157,27 +156,32 @@ def fit(servers: Sequence[ServerInfo], ladder: Ladder, budget: int) -> str:
 
 def _lifted(listing: _Listing, last: int, room: int) -> list[str]:
     """All servers on the last rung or above it, as high as there is room: rung by rung, smallest first."""
-    at = dict.fromkeys(listing.everyone, last)
+    at = dict.fromkeys(listing.all, last)
     room -= listing.total(last, room)
-    climbing = list(listing.everyone)
+    climbing = list(listing.all)
     for rung in range(last - 1, -1, -1):
         climbing, room, held_back = listing.lift(rung, climbing, room)
         at |= dict.fromkeys(climbing, rung)
         if held_back:
             break
-    return [listing.block(at[index], index).text for index in listing.everyone]
+    return [listing.block(at[index], index).text for index in listing.all]
 
 
 def _left_out(listing: _Listing, rung: int, ladder: Ladder, room: int) -> list[str]:
     """As many servers as there is room for on the barest rung, and a line with the number of the others."""
-    total = len(listing.everyone)
+    total = len(listing.all)
     room -= estimate(ladder.left_out(total)) + 1
     if room < 0:
         return []
     blocks = []
-    for index in listing.everyone:
+    for index in listing.all:
         room -= listing.cost(rung, index)
         if room < 0:
             break
         blocks.append(listing.block(rung, index).text)
     return [*blocks, ladder.left_out(total - len(blocks))]
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 tool`, `1,403 tools`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -18,8 +18,7 @@ from functools import partial
 from typing import Final
 
 from mcpx.catalog.model import ResourceInfo, ServerInfo, TemplateInfo
-from mcpx.rendering.descriptions.ladder import Ladder, fit
-from mcpx.rendering.descriptions.wording import counted
+from mcpx.rendering.descriptions.ladder import Ladder, counted, fit
 from mcpx.text import one_line, shown_server, shown_uri
 
 _SHORT_DESCRIPTION_LEN: Final = 100
@@ -106,8 +105,8 @@ def _line(item: ResourceInfo | TemplateInfo, description: int) -> str:
     """`uri (name, type, size): description`, without what is not known."""
     size = item.size if isinstance(item, ResourceInfo) else None
     facts = [_name(item), one_line(item.mime_type or "", _NAME_LEN), "" if size is None else _size(size)]
-    told = one_line(item.description or "", description) if description else ""
-    return f"{_marked(item, facts)}: {told}" if told else _marked(item, facts)
+    text = one_line(item.description or "", description) if description else ""
+    return f"{_marked(item, facts)}: {text}" if text else _marked(item, facts)
 
 
 def _marked(item: ResourceInfo | TemplateInfo, facts: list[str]) -> str:
@@ -116,7 +115,7 @@ def _marked(item: ResourceInfo | TemplateInfo, facts: list[str]) -> str:
 
 
 def _name(item: ResourceInfo | TemplateInfo) -> str:
-    """The name, left out where the URI ends with it and so tells it already."""
+    """The name, left out where the URI ends with it."""
     name = one_line(item.name, _NAME_LEN)
     return "" if _uri(item).endswith(name) else name
 

@@ -11,7 +11,7 @@ The notation is TypeScript's, with these additions, all on one line:
 * `<type> where Node = {kids?: Node[]}; Leaf = string`: named types, for a `$ref` that is recursive, or used
   more than once and long. Any other `$ref` is written in place.
 * Double quotes mean JSON: a subschema that has no TypeScript form (`not`, `if`, `contains`, a remote `$ref`,
-  an unheard-of `type`, nesting beyond reason) stands as its compact JSON Schema. Where that would tear a
+  an unknown `type`, nesting beyond reason) stands as its compact JSON Schema. Where that would tear a
   local `$ref` from its target, the whole schema does; so does one with more than a thousand schemas in it, or
   of more than `LARGEST` characters. One of more than two megabytes is named and not shown.
 
@@ -27,9 +27,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from mcpx.rendering.typescript.literal import comment, compact_json, key, one_line
+from mcpx.rendering.typescript.literal import comment, compact_json, encodable, key, outweighs
 from mcpx.rendering.typescript.render import RootOnlyError, render
-from mcpx.rendering.typescript.weight import outweighs
 
 __all__ = ["LARGEST", "SchemaConverter", "outweighs", "too_large"]
 
@@ -40,13 +39,13 @@ _NAMES_LEN: Final = 4000
 
 
 def too_large(schema: Any) -> str:
-    """What stands in the place of a schema that is too large to be shown: the names of its properties."""
+    """Name the properties of a schema that is too large to be shown."""
     named = schema.get("properties") if isinstance(schema, dict) else None
     known = ", ".join(key(name) for name in islice(named, _NAMES_SHOWN)) if isinstance(named, dict) else ""
     text = "the schema is too large to be shown"
     if 0 < len(known) <= _NAMES_LEN:
         text += f"; its properties: {known}" + (", ..." if len(named or ()) > _NAMES_SHOWN else "")
-    return one_line(f"object {comment(text)}")
+    return encodable(f"object {comment(text)}")
 
 
 class SchemaConverter:
@@ -54,10 +53,10 @@ class SchemaConverter:
 
     @staticmethod
     def convert(schema: Any, *, max_description_len: int = 300, tool_description: str | None = None) -> str:
-        """The schema (any JSON value, of any draft) as one line of TypeScript. Raises nothing.
+        """Return the schema (any JSON value, of any draft) as one line of TypeScript. Never raises.
 
         Each description is cut at `max_description_len` characters with `...`; 0 leaves descriptions out.
-        The root's own description stands behind the type, unless it is `tool_description` over again.
+        The root's own description stands behind the type, unless it repeats `tool_description`.
         """
         if outweighs(schema, _LARGEST_JSON):
             return too_large(schema)
@@ -67,4 +66,4 @@ class SchemaConverter:
             text = render(schema, max(0, max_description_len), tool_description)
         except (RootOnlyError, RecursionError):  # the second: defaults nested too deep, or a deep caller
             text = compact_json(schema)
-        return one_line(text)
+        return encodable(text)

@@ -1,13 +1,14 @@
-"""What the keywords of one schema mean, read one schema at a time: its types, what has no TypeScript form.
+"""What the keywords of one schema mean: its types, its branches, what has no TypeScript form. Pure.
 
-Pure; called by the walker. `Inexpressible` is this package's word for "show the JSON instead".
+Called by the walk. `Inexpressible` says that the schema's JSON has to be shown instead. A branch of `anyOf`,
+`oneOf` or `allOf` often leaves out what its parent has said, and would be `unknown` alone.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-Json = dict[str, Any]
+from mcpx.catalog.model import JSON
 
 TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 
@@ -70,13 +71,20 @@ _SHAPES: Final = {
     "items": dict | bool | list,
 }
 
+_OWN_TYPE: Final = frozenset(["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf", "not"])
+_REQUIRING: Final = frozenset(["required", "title", "description"])
+
 
 class Inexpressible(ValueError):  # noqa: N818 - says what the schema is
     """A schema that TypeScript cannot say; its JSON has to be shown."""
 
 
-def refuse_inexpressible(schema: Json) -> None:
-    """Raises `Inexpressible` where a keyword changes the meaning beyond types, or is not of its kind."""
+def refuse_inexpressible(schema: JSON) -> None:
+    """Check that every keyword can be said in types and is of its kind.
+
+    Raises:
+        Inexpressible: One is not.
+    """
     conditional = "if" in schema and ("then" in schema or "else" in schema)
     closing = (schema.get("unevaluatedProperties"), schema.get("unevaluatedItems"))
     needs = [schema[word] for word in ("dependencies", "dependentRequired") if word in schema]
@@ -94,8 +102,12 @@ def refuse_inexpressible(schema: Json) -> None:
         raise Inexpressible
 
 
-def stated_types(schema: Json) -> tuple[str, ...]:
-    """The types in `type`, none twice; empty without it. Raises `Inexpressible` for an unheard-of one."""
+def stated_types(schema: JSON) -> tuple[str, ...]:
+    """Return the types in `type`, none twice; empty without it.
+
+    Raises:
+        Inexpressible: There is an unknown one among them.
+    """
     if "type" not in schema:
         return ()
     stated = schema["type"]
@@ -105,7 +117,7 @@ def stated_types(schema: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(types))
 
 
-def shaped_types(schema: Json) -> tuple[str, ...]:
+def shaped_types(schema: JSON) -> tuple[str, ...]:
     """Of `object` and `array`, those whose members or items are described, whatever `type` says."""
     rest = schema.get("additionalProperties")
     kinds = ("object", "array")
@@ -116,10 +128,11 @@ def shaped_types(schema: Json) -> tuple[str, ...]:
     return tuple(kind for kind, is_given in zip(kinds, given, strict=True) if is_given)
 
 
-def inferred_types(schema: Json) -> tuple[str, ...]:
-    """The type that a schema without `type` must mean by its other keywords; empty if it accepts anything.
+def inferred_types(schema: JSON) -> tuple[str, ...]:
+    """Return the type that a schema without `type` must mean; empty if it accepts anything.
 
-    Raises `Inexpressible` where they point to several types, or to none that is known here.
+    Raises:
+        Inexpressible: Its keywords point to several types, or to none that is known here.
     """
     kinds = tuple(kind for kind, words in _FAMILIES.items() if not words.isdisjoint(schema))
     if len(kinds) > 1 or (not kinds and not ANNOTATIONS.issuperset(schema)):
@@ -132,7 +145,7 @@ def admitted(types: tuple[str, ...]) -> frozenset[str]:
     return frozenset(types) | ({"integer"} if "number" in types else set())
 
 
-def values(schema: Json, types: tuple[str, ...]) -> list[Any] | None:
+def values(schema: JSON, types: tuple[str, ...]) -> list[Any] | None:
     """The values that `enum` and `const` leave, of the types stated; None without either keyword."""
     if "enum" not in schema and "const" not in schema:
         return None
@@ -163,3 +176,36 @@ def type_of(value: Any) -> str:
             return "array"
         case _:
             return "object"
+
+
+def for_branch(parent: JSON, types: tuple[str, ...], branch: Any) -> Any:
+    """A branch with what it leaves to its parent: its own type, and those of the names it requires."""
+    if not isinstance(branch, dict) or not _OWN_TYPE.isdisjoint(branch):
+        return branch
+    given = {"type": list(types), **branch} if types else branch
+    names, known, own = branch.get("required"), parent.get("properties"), branch.get("properties", {})
+    if not (isinstance(names, list) and isinstance(known, dict) and isinstance(own, dict)):
+        return given
+    lent = {
+        name: _without_annotations(known[name])
+        for name in names
+        if isinstance(name, str) and name in known and name not in own
+    }
+    return {**given, "properties": lent | own} if lent else given
+
+
+def _without_annotations(schema: Any) -> Any:
+    """The schema without its annotations, which stand at the parent."""
+    if not isinstance(schema, dict):
+        return schema
+    return {word: value for word, value in schema.items() if word not in ANNOTATIONS or word == "$id"}
+
+
+def required_names(schema: JSON, word: str) -> list[list[Any]] | None:
+    """The names in each branch of `anyOf` or `oneOf`, if all that every branch does is require some."""
+    branches = schema.get(word)
+    if "properties" not in schema or not isinstance(branches, list):
+        return None
+    only = all(isinstance(b, dict) and b.get("required") and _REQUIRING.issuperset(b) for b in branches)
+    lists = [branch["required"] for branch in branches] if only else []
+    return lists if lists and all(isinstance(names, list) for names in lists) else None

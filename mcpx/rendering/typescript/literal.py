@@ -1,7 +1,7 @@
-"""JSON values as text on one line: TypeScript literals, property names, comments, compact JSON.
+"""JSON values as text on one line: TypeScript literals, property names, comments, compact JSON. Pure.
 
-Pure functions over text, called by the rest of this package. None of them raises on JSON, and none of
-them lets a line break, an unpaired quote, the end of a comment or an invisible character through.
+Called by the rest of this package. None of the functions raises on JSON, and none lets a line break, an
+unpaired quote, the end of a comment or an invisible character through.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from typing import Any, Final
 from mcpx.text import hides, json_escaped
 
 _IN_QUOTES: Final = re.compile(r"[\\']")
+_VALUE_CHARS: Final = 4  # that a value takes beside its text: punctuation, a number
 
 
-def one_line(text: str) -> str:
-    r"""The text fit for UTF-8: lone surrogates become `\ud800`, as JSON and TypeScript both write them."""
+def encodable(text: str) -> str:
+    r"""Make a text fit for UTF-8: lone surrogates become `\ud800`, as JSON and TypeScript both write them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def quoted(text: str) -> str:
+def single_quoted(text: str) -> str:
     """A string literal in single quotes, which need no escape inside JSON or TOON."""
     return "'" + json_escaped(_IN_QUOTES.sub(r"\\\g<0>", text)) + "'"
 
 
 def key(name: str) -> str:
     """A property name, quoted unless it is an identifier."""
-    return name if name.replace("$", "_").isidentifier() and not hides(name) else quoted(name)
+    return name if name.replace("$", "_").isidentifier() and not hides(name) else single_quoted(name)
 
 
 def literal(value: Any) -> str:
     """A JSON value in TypeScript: `'a'`, `1`, `null`, `[1, 2]`, `{a: 1}`; `1.0` is `1`, as in the schema."""
     match value:
         case str():
-            return quoted(value)
+            return single_quoted(value)
         case float() if value.is_integer() and abs(value) < 2**53:
             return str(int(value))
         case list():
@@ -45,7 +46,7 @@ def literal(value: Any) -> str:
             return json.dumps(value)
 
 
-def cut(text: str, length: int) -> str:
+def shortened(text: str, length: int) -> str:
     """At most `length` characters, and `...` where there were more."""
     return text if len(text) <= length else text[:length].rstrip() + "..."
 
@@ -97,3 +98,25 @@ def _punctuated(heads: list[str], values: list[Any]) -> list[Any]:
     for index, (head, value) in enumerate(zip(heads, values, strict=True)):
         laid += [("," if index else "", head), value]
     return laid[::-1]
+
+
+def outweighs(value: Any, limit: int) -> bool:
+    """Whether `value` takes more than about `limit` characters as JSON; stops looking there."""
+    weight = 0
+    stack = [value]
+    while stack and weight <= limit:
+        match stack.pop():
+            case str() as text:
+                weight += len(text) + _VALUE_CHARS
+            case dict() as members:
+                weight += _VALUE_CHARS * (len(members) + 1)
+                if weight <= limit:
+                    weight += sum(map(len, members))
+                    stack.extend(members.values())
+            case list() as items:
+                weight += _VALUE_CHARS * (len(items) + 1)
+                if weight <= limit:
+                    stack.extend(items)
+            case _:
+                weight += _VALUE_CHARS
+    return weight > limit

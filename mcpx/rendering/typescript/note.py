@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mcpx.rendering.typescript.literal import cut, key, literal, pattern
+from mcpx.catalog.model import JSON
+from mcpx.rendering.typescript.literal import key, literal, pattern, shortened
 from mcpx.rendering.typescript.types import Note
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Json = dict[str, Any]
-
 _SAFE_INTEGER: Final = 2**53 - 1  # generators write this bound for "any integer"
-_LONGEST_WORD: Final = 200  # characters of a format or a media type
-_LOOKED_AT: Final = 4096  # characters of a description
+_MAX_WORD_CHARS: Final = 200  # of a format or a media type
+_MIN_READ_CHARS: Final = 4096  # of a description
 _FLAGS: Final = {
     "deprecated": "deprecated",
     "readOnly": "read-only",
@@ -31,11 +30,11 @@ _FLAGS: Final = {
 }
 
 
-class Place(msgspec.Struct, frozen=True):
+class SchemaContext(msgspec.Struct, frozen=True):
     """Where a schema stands. `name` is its property or definition; `required` whether it has to be there.
 
-    `max_words` is the longest description, in characters. `said` is what the reader has been told already. At
-    the root, a title is only the tool's name again.
+    `max_words` is the longest description, in characters. `said` is a description that the reader has seen
+    already. At the root, the title is left out: it is the tool's name again.
     """
 
     max_words: int
@@ -45,52 +44,52 @@ class Place(msgspec.Struct, frozen=True):
     said: str | None = None
 
 
-def note(schema: Json, types: frozenset[str], place: Place) -> Note:
+def note(schema: JSON, types: frozenset[str], context: SchemaContext) -> Note:
     """The comment of one schema. `types` are those it may have; empty means that they are not known here."""
-    words = _words(schema, place)
+    words = _words(schema, context)
     facts = [
         fact for family, give in _FAMILIES.items() if not types or family & types for fact in give(schema)
     ]
     return Note((words,) if words else (), ()).then(
-        Note((), (*_general(schema), *facts, *_values(schema, place)))
+        Note((), (*_general(schema), *facts, *_values(schema, context)))
     )
 
 
-def _words(schema: Json, place: Place) -> str:
-    """The description, or else the title; nothing where it only repeats the name or what is said already."""
-    known = {_bare(place.name), _bare(place.said or "")}
-    for word in ("description",) if place.is_root else ("description", "title"):
+def _words(schema: JSON, context: SchemaContext) -> str:
+    """Return the description, or else the title; empty if it repeats the name or `said`."""
+    known = {_letters(context.name), _letters(context.said or "")}
+    for word in ("description",) if context.is_root else ("description", "title"):
         said = schema.get(word)
-        text = one_line(said[: max(_LOOKED_AT, 8 * place.max_words)]) if isinstance(said, str) else ""
-        if text and _bare(text) not in known:
-            return cut(text, place.max_words) if place.max_words else ""
+        text = one_line(said[: max(_MIN_READ_CHARS, 8 * context.max_words)]) if isinstance(said, str) else ""
+        if text and _letters(text) not in known:
+            return shortened(text, context.max_words) if context.max_words else ""
     return ""
 
 
-def _bare(text: str) -> str:
-    """Letters and digits alone, to compare `repo_path` with `Repo Path`; without any, the text itself."""
+def _letters(text: str) -> str:
+    """Keep letters and digits, to compare `repo_path` with `Repo Path`; without any, the text itself."""
     return re.sub(r"[\W_]", "", text).casefold() or text
 
 
-def _general(schema: Json) -> Iterator[str]:
+def _general(schema: JSON) -> Iterator[str]:
     """Facts of any type, in words of their own."""
     yield from (word for flag, word in _FLAGS.items() if schema.get(flag) is True)
     if isinstance(form := schema.get("format"), str) and form:
-        yield one_line(form, _LONGEST_WORD)
+        yield one_line(form, _MAX_WORD_CHARS)
 
 
-def _values(schema: Json, place: Place) -> Iterator[str]:
+def _values(schema: JSON, context: SchemaContext) -> Iterator[str]:
     """The default and the examples. A null default is what leaving an optional property out means anyway."""
-    if "default" in schema and (schema["default"] is not None or place.required):
+    if "default" in schema and (schema["default"] is not None or context.required):
         yield f"default {literal(schema['default'])}"
     examples = schema.get("examples")
-    if isinstance(examples, list) and examples and place.max_words:
-        yield f"e.g. {cut(', '.join(map(literal, examples)), place.max_words)}"
-    elif "example" in schema and place.max_words:
-        yield f"e.g. {cut(literal(schema['example']), place.max_words)}"
+    if isinstance(examples, list) and examples and context.max_words:
+        yield f"e.g. {shortened(', '.join(map(literal, examples)), context.max_words)}"
+    elif "example" in schema and context.max_words:
+        yield f"e.g. {shortened(literal(schema['example']), context.max_words)}"
 
 
-def _numbers(schema: Json) -> Iterator[str]:
+def _numbers(schema: JSON) -> Iterator[str]:
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if above is True:  # draft 4: a flag on the bound
@@ -108,16 +107,16 @@ def _numbers(schema: Json) -> Iterator[str]:
         yield f"multiple of {literal(schema['multipleOf'])}"
 
 
-def _strings(schema: Json) -> Iterator[str]:
+def _strings(schema: JSON) -> Iterator[str]:
     yield from _range(schema.get("minLength"), schema.get("maxLength"), " chars")
     for word in ("contentEncoding", "contentMediaType"):
         if isinstance(text := schema.get(word), str) and text:
-            yield one_line(text, _LONGEST_WORD)
+            yield one_line(text, _MAX_WORD_CHARS)
     if isinstance(text := schema.get("pattern"), str) and text:
         yield f"pattern {pattern(text)}"
 
 
-def _arrays(schema: Json) -> Iterator[str]:
+def _arrays(schema: JSON) -> Iterator[str]:
     first = schema.get("prefixItems", schema.get("items"))
     low, high = schema.get("minItems"), schema.get("maxItems")
     if not (isinstance(first, list) and low == high == len(first)):  # else the tuple shows it
@@ -126,7 +125,7 @@ def _arrays(schema: Json) -> Iterator[str]:
         yield "unique"
 
 
-def _objects(schema: Json) -> Iterator[str]:
+def _objects(schema: JSON) -> Iterator[str]:
     yield from _range(schema.get("minProperties"), schema.get("maxProperties"), " keys")
     for word in ("dependentRequired", "dependencies"):
         wanted = schema.get(word)

@@ -10,10 +10,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from mcpx.catalog.model import JSON
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Json = dict[str, Any]
 Path = tuple[str, ...]
 
 _REF_WORDS: Final = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -50,9 +51,10 @@ class References:
         self._uses = Counter(_pointer(ref) for ref in _refs(root) if ref.startswith("#"))
 
     def path(self, ref: Any) -> Path:
-        """The keys that a `$ref` names, from the root: `#/$defs/Node` is `("$defs", "Node")`.
+        """Return the keys that a `$ref` names, from the root: `#/$defs/Node` is `("$defs", "Node")`.
 
-        Raises `Unresolvable` where it is remote, an anchor or no text.
+        Raises:
+            Unresolvable: It is remote, an anchor or no text.
         """
         if isinstance(ref, str):
             if isinstance(self._id, str) and self._id and ref.startswith(self._id.rstrip("#") + "#"):
@@ -62,7 +64,11 @@ class References:
         raise Unresolvable(ref)
 
     def find(self, path: Path) -> Any:
-        """The schema there. Raises `Unresolvable` where there is none."""
+        """Return the schema at that path.
+
+        Raises:
+            Unresolvable: There is none.
+        """
         found = self._root
         for step in path:
             if isinstance(found, dict) and step in found:
@@ -85,7 +91,7 @@ class References:
         return self._uses[path] <= 1
 
     def name(self, path: Path) -> str:
-        """An identifier for the type there: its own name if that is free, else one with a number."""
+        """Return an identifier for the type there: its own name if that is free, else one with a number."""
         if path not in self._names:
             base = re.sub(r"[^A-Za-z0-9_$]", "_", path[-1] if path else "Root")
             base = base if base and not base[0].isdigit() and base not in _RESERVED else f"T_{base}"
@@ -94,7 +100,7 @@ class References:
             self._names[path] = next(name for name in tries if name not in taken)
         return self._names[path]
 
-    def rebased_in(self, schema: Json) -> bool:
+    def rebased_in(self, schema: JSON) -> bool:
         """Whether the schema has a base URI of its own (`$id`) and references, which count from there."""
         base = schema.get("$id")
         moved = isinstance(base, str) and not base.startswith("#") and schema is not self._root

@@ -1,6 +1,6 @@
-"""The walk: a JSON Schema in, a type with named types behind it out.
+"""The walk from a JSON Schema to a TypeScript type and the named types that it needs.
 
-Owns the order of things and the limits. `render` is called by `SchemaConverter` alone. A schema is the
+Owns the limits. `render` is called by `SchemaConverter` alone. A schema is the
 conjunction of its keywords: each gives a part (`$ref`, values, types, `anyOf`, `oneOf`, each of `allOf`), the
 parts are intersected, and what no part says becomes the comment. A part that cannot be said raises
 `Inexpressible`, and the nearest schema around it is shown as JSON.
@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from mcpx.rendering.typescript import branches, keywords
-from mcpx.rendering.typescript import types as shape
+from mcpx.catalog.model import JSON
+from mcpx.rendering.typescript import keywords
+from mcpx.rendering.typescript import types as ts
 from mcpx.rendering.typescript.keywords import Inexpressible
 from mcpx.rendering.typescript.literal import compact_json, literal
-from mcpx.rendering.typescript.note import Place, alternatives, note
+from mcpx.rendering.typescript.note import SchemaContext, alternatives, note
 from mcpx.rendering.typescript.refs import References, Unresolvable
-from mcpx.rendering.typescript.structure import array_shape, object_shape
-from mcpx.rendering.typescript.types import Note, Shape
+from mcpx.rendering.typescript.structure import array_type, object_type
+from mcpx.rendering.typescript.types import Note, TSType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcpx.rendering.typescript.refs import Path
-
-Json = dict[str, Any]
 
 _MAX_DEPTH: Final = 64  # schemas inside schemas; Python's stack takes several times as much
 _MAX_SCHEMAS: Final = 1_000  # visited in one conversion, at 50 us each; real tools have below a hundred
@@ -37,9 +36,15 @@ class RootOnlyError(Exception):
 
 
 def render(schema: Any, max_words: int, tool_description: str | None) -> str:
-    """The type of a schema, and ` where Name = type; ...` if it needs names. Raises `RootOnlyError`."""
+    """Return the type of a schema, and ` where Name = type; ...` if it needs names.
+
+    Raises:
+        RootOnlyError: The schema has to be shown whole, as JSON.
+    """
     walk = _Walk(schema, max_words)
-    text = walk.shape(schema, Place(max_words, is_root=True, said=tool_description), depth=0).written()
+    text = walk.type_of(
+        schema, SchemaContext(max_words, is_root=True, said=tool_description), depth=0
+    ).written()
     if () in walk.recursive:
         text = walk.define((), text)
     named = "; ".join(f"{name} = {text}" for name, text in walk.definitions.items())
@@ -55,7 +60,7 @@ class _Walk:
         self._max_words = max_words
         self._refs = References(root)
         self._open: set[Path] = {()}
-        self._done: dict[Path, Shape] = {}
+        self._done: dict[Path, TSType] = {}
         self._visited = 0
 
     def define(self, path: Path, text: str) -> str:
@@ -66,90 +71,96 @@ class _Walk:
         self.definitions[name] = text
         return name
 
-    def shape(self, schema: Any, place: Place, depth: int) -> Shape:
+    def type_of(self, schema: Any, context: SchemaContext, depth: int) -> TSType:
         """The type of one schema, with its comment pending."""
         if isinstance(schema, bool):
-            return shape.UNKNOWN if schema else shape.NEVER
+            return ts.UNKNOWN if schema else ts.NEVER
         self._visited += 1
         if self._visited > _MAX_SCHEMAS:
             raise RootOnlyError
         try:
             if not isinstance(schema, dict) or depth > _MAX_DEPTH:
                 raise Inexpressible  # noqa: TRY301 - one way out for all that is shown as JSON
-            return self._typed(schema, place, depth)
+            return self._typed(schema, context, depth)
         except (Inexpressible, Unresolvable):
             return self._json(schema, depth)
 
-    def _json(self, schema: Any, depth: int) -> Shape:
+    def _json(self, schema: Any, depth: int) -> TSType:
         if depth and self._refs.needed_by(schema):
             raise RootOnlyError
-        return Shape(compact_json(schema))
+        return TSType(compact_json(schema))
 
-    def _typed(self, schema: Json, place: Place, depth: int) -> Shape:
+    def _typed(self, schema: JSON, context: SchemaContext, depth: int) -> TSType:
         if "not" in schema and schema["not"] in ({}, True):
-            return shape.NEVER.with_note(note(schema, frozenset(), place))
+            return ts.NEVER.with_note(note(schema, frozenset(), context))
         keywords.refuse_inexpressible(schema)
         if self._refs.rebased_in(schema):
             raise Inexpressible
         types = keywords.stated_types(schema)
-        parts = list(self._parts(schema, types, place, depth))
+        parts = list(self._parts(schema, types, context, depth))
         own = types if parts else types or keywords.inferred_types(schema)
         allowed = keywords.admitted(types)
         implied = any(part.kinds and part.kinds <= allowed for part in parts)
         shaped = tuple(kind for kind in keywords.shaped_types(schema) if not types or kind in types)
         if shaped or not (parts and (implied or not types)):
-            parts.insert(0, self._own(schema, own or shaped, place, depth))
+            parts.insert(0, self._own(schema, own or shaped, context, depth))
         facts = Note((), tuple(_required_alternatives(schema)))
-        return shape.intersection(parts).with_note(note(schema, frozenset(own), place).then(facts))
+        return ts.intersection(parts).with_note(note(schema, frozenset(own), context).then(facts))
 
-    def _own(self, schema: Json, types: tuple[str, ...], place: Place, depth: int) -> Shape:
+    def _own(self, schema: JSON, types: tuple[str, ...], context: SchemaContext, depth: int) -> TSType:
         """What `type` and the keywords for members and items say; `unknown` without any."""
 
-        def child(inner: Any, name: str = "", *, required: bool = False) -> Shape:
-            return self.shape(inner, Place(place.max_words, name, required), depth + 1)
+        def child(inner: Any, name: str = "", *, required: bool = False) -> TSType:
+            return self.type_of(inner, SchemaContext(context.max_words, name, required), depth + 1)
 
-        walkers = {"object": object_shape, "array": array_shape}
-        shapes = [walkers[t](schema, child) if t in walkers else shape.named(t, t) for t in types]
-        return shape.union(shapes) if shapes else shape.UNKNOWN
+        walkers = {"object": object_type, "array": array_type}
+        shapes = [walkers[t](schema, child) if t in walkers else ts.named(t, t) for t in types]
+        return ts.union(shapes) if shapes else ts.UNKNOWN
 
-    def _parts(self, schema: Json, types: tuple[str, ...], place: Place, depth: int) -> Iterator[Shape]:
-        """What the keywords for references, values and combinations say, each for itself."""
-        inner = Place(place.max_words, place.name)
+    def _parts(
+        self, schema: JSON, types: tuple[str, ...], context: SchemaContext, depth: int
+    ) -> Iterator[TSType]:
+        """Yield a type for each keyword for references, values and combinations."""
+        inner = SchemaContext(context.max_words, context.name)
         if "$ref" in schema:
             yield self._reference(schema["$ref"], depth)
         values = keywords.values(schema, types)
         if values is not None:
-            yield shape.union(shape.named(literal(value), keywords.type_of(value)) for value in values)
+            yield ts.union(ts.named(literal(value), keywords.type_of(value)) for value in values)
         for word in _UNIONS:
-            if word in schema and branches.required_names(schema, word) is None:
-                given = (branches.for_branch(schema, types, branch) for branch in schema[word])
-                yield shape.union([self.shape(branch, inner, depth + 1) for branch in given])
+            if word in schema and keywords.required_names(schema, word) is None:
+                given = (keywords.for_branch(schema, types, branch) for branch in schema[word])
+                yield ts.union([self.type_of(branch, inner, depth + 1) for branch in given])
         for branch in schema.get("allOf", ()):
-            yield self.shape(branches.for_branch(schema, types, branch), inner, depth + 1)
+            yield self.type_of(keywords.for_branch(schema, types, branch), inner, depth + 1)
 
-    def _reference(self, ref: Any, depth: int) -> Shape:
-        """The type a `$ref` leads to, in place or by name. Raises `Unresolvable`."""
+    def _reference(self, ref: Any, depth: int) -> TSType:
+        """Return the type a `$ref` leads to, in place or by name.
+
+        Raises:
+            Unresolvable: It leads nowhere in this schema.
+        """
         path = self._refs.path(ref)
         target = self._refs.find(path)
         if path in self._open:
             self.recursive.add(path)
             kinds = keywords.stated_types(target) if isinstance(target, dict) else ()
-            return shape.named(self._refs.name(path), *kinds)
+            return ts.named(self._refs.name(path), *kinds)
         if path not in self._done:
             self._done[path] = self._resolved(path, target, depth)
         return self._done[path]
 
-    def _resolved(self, path: Path, target: Any, depth: int) -> Shape:
+    def _resolved(self, path: Path, target: Any, depth: int) -> TSType:
         self._open.add(path)
-        found = self.shape(target, Place(self._max_words, path[-1]), depth + 1)
+        found = self.type_of(target, SchemaContext(self._max_words, path[-1]), depth + 1)
         self._open.remove(path)
         text = found.written()
         if path in self.recursive or not (self._refs.used_once(path) or len(text) <= _SHORT):
-            return shape.named(self.define(path, text), *found.kinds)
+            return ts.named(self.define(path, text), *found.kinds)
         return found
 
 
-def _required_alternatives(schema: Json) -> Iterator[str]:
+def _required_alternatives(schema: JSON) -> Iterator[str]:
     for word in _UNIONS:
-        if (names := branches.required_names(schema, word)) is not None:
+        if (names := keywords.required_names(schema, word)) is not None:
             yield alternatives(word, names)

@@ -1,6 +1,6 @@
 """Types as text that still knows how it binds: unions, intersections, arrays and comments without ambiguity.
 
-Pure algebra over the frozen `Shape`, called by the walkers of this package. It knows TypeScript alone.
+Pure algebra over the frozen `TSType`, called by the walkers of this package. It knows TypeScript alone.
 A comment belongs to everything on its left up to the nearest bracket, comma or noted neighbour; where that
 would be the wrong thing, there are parentheses.
 """
@@ -65,7 +65,7 @@ class Member(msgspec.Struct, frozen=True):
         return f"{key(self.name)}{'' if self.required else '?'}: {self.type}"
 
 
-class Shape(msgspec.Struct, frozen=True):
+class TSType(msgspec.Struct, frozen=True):
     """A type and its pending comment.
 
     `kinds` are the JSON Schema types it may have, empty if that is not known. `branches` are a union's, for
@@ -77,11 +77,11 @@ class Shape(msgspec.Struct, frozen=True):
     kinds: frozenset[str] = frozenset()
     binding: Binding = Binding.ATOM
     note: Note = Note()
-    branches: tuple[Shape, ...] = ()
+    branches: tuple[TSType, ...] = ()
     members: tuple[Member, ...] | None = None
     noted: bool = False
 
-    def with_note(self, note: Note) -> Shape:
+    def with_note(self, note: Note) -> TSType:
         """The same type with `note` said before its own."""
         return msgspec.structs.replace(self, note=note.then(self.note))
 
@@ -98,40 +98,40 @@ class Shape(msgspec.Struct, frozen=True):
         return self.text if alone else f"({self.written()})"
 
 
-UNKNOWN: Final = Shape("unknown")
-NEVER: Final = Shape("never")
-NULL: Final = Shape("null", frozenset({"null"}))
+UNKNOWN: Final = TSType("unknown")
+NEVER: Final = TSType("never")
+NULL: Final = TSType("null", frozenset({"null"}))
 _LONG: Final = 6  # string literals; a longer list is written without spaces, which saves a token each
 _ARRAY: Final = frozenset({"array"})
 _OBJECT: Final = frozenset({"object"})
 
 
-def named(text: str, *kinds: str) -> Shape:
+def named(text: str, *kinds: str) -> TSType:
     """A type that is one word or one JSON value, of the JSON Schema types `kinds`."""
-    return Shape(text, frozenset(kinds))
+    return TSType(text, frozenset(kinds))
 
 
-def array_of(item: Shape) -> Shape:
+def array_of(item: TSType) -> TSType:
     """`item[]`."""
-    return Shape(f"{item.grouped()}[]", _ARRAY)
+    return TSType(f"{item.grouped()}[]", _ARRAY)
 
 
-def tuple_of(items: Sequence[Shape], rest: Shape | None) -> Shape:
+def tuple_of(items: Sequence[TSType], rest: TSType | None) -> TSType:
     """`[a, b, ...rest[]]`."""
     texts = [item.written() for item in items]
     if rest is not None:
         texts.append(f"...{array_of(rest).text}")
-    return Shape(f"[{', '.join(texts)}]", _ARRAY)
+    return TSType(f"[{', '.join(texts)}]", _ARRAY)
 
 
-def object_of(members: Iterable[Member], signatures: Sequence[str] = ()) -> Shape:
+def object_of(members: Iterable[Member], signatures: Sequence[str] = ()) -> TSType:
     """`{name?: type, [key: string]: type}`; one with index signatures is never merged with another."""
     members = tuple(members)
     texts = [*(member.text() for member in members), *signatures]
-    return Shape(f"{{{', '.join(texts)}}}", _OBJECT, members=None if signatures else members)
+    return TSType(f"{{{', '.join(texts)}}}", _OBJECT, members=None if signatures else members)
 
 
-def union(shapes: Iterable[Shape]) -> Shape:
+def union(shapes: Iterable[TSType]) -> TSType:
     """`a | b`, flattened and without repetition; nothing at all is `never`."""
     flat = [branch for shape in shapes for branch in _branches(shape)]
     unique = tuple({branch.written(): branch for branch in flat}.values())
@@ -144,16 +144,16 @@ def union(shapes: Iterable[Shape]) -> Shape:
     tight = len(unique) > _LONG and all(branch.text.startswith("'") and not branch.note for branch in unique)
     text = ("|" if tight else " | ").join(_operand(branch, Binding.UNION) for branch in unique)
     kinds = frozenset().union(*(b.kinds for b in unique)) if all(b.kinds for b in unique) else frozenset()
-    return Shape(text, kinds, Binding.UNION, branches=unique, noted=any(b.note or b.noted for b in unique))
+    return TSType(text, kinds, Binding.UNION, branches=unique, noted=any(b.note or b.noted for b in unique))
 
 
-def _branches(shape: Shape) -> tuple[Shape, ...]:
+def _branches(shape: TSType) -> tuple[TSType, ...]:
     return shape.branches if shape.branches and not shape.note else (shape,)
 
 
-def intersection(shapes: Iterable[Shape]) -> Shape:
+def intersection(shapes: Iterable[TSType]) -> TSType:
     """`a & b`; plain objects become one where no member contradicts another. Nothing at all is `unknown`."""
-    unique: dict[str, Shape] = {}
+    unique: dict[str, TSType] = {}
     for part in shapes:
         unique[part.text] = part.with_note(unique[part.text].note) if part.text in unique else part
     if NEVER.text in unique:
@@ -165,15 +165,15 @@ def intersection(shapes: Iterable[Shape]) -> Shape:
         return parts[0] if parts else UNKNOWN
     text = " & ".join(_operand(part, Binding.INTERSECTION) for part in parts)
     kinds = next((part.kinds for part in parts if part.kinds), frozenset())
-    return Shape(text, kinds, Binding.INTERSECTION, noted=any(part.note or part.noted for part in parts))
+    return TSType(text, kinds, Binding.INTERSECTION, noted=any(part.note or part.noted for part in parts))
 
 
-def _operand(shape: Shape, within: Binding) -> str:
+def _operand(shape: TSType, within: Binding) -> str:
     looser = shape.binding is Binding.UNION or (shape.noted and bool(shape.note))
     return f"({shape.written()})" if looser or shape.binding is within else shape.written()
 
 
-def _merged(parts: list[Shape]) -> list[Shape]:
+def _merged(parts: list[TSType]) -> list[TSType]:
     """The parts with all plain objects as one, at the first one's place, if every name agrees."""
     plain = [part for part in parts if part.members is not None]
     members: dict[str, Member] = {}

@@ -22,7 +22,7 @@ from mcpx.upstream.offers.auto_describe import Describer
 from mcpx.upstream.offers.left_out import OmissionLog
 from mcpx.upstream.offers.listing import Lister
 from mcpx.upstream.session.sdk_session import PassingSession
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Signal
 
 log = structlog.get_logger()
@@ -62,7 +62,7 @@ class CatalogueCache:
             BadListing: Its lists cannot be used.
             MCPError: It refused to list its tools, or the connection ended.
             ResponseTooLarge: A page is longer than a message may be.
-            Unreadable: A page is no message.
+            MalformedMessage: A page is no message.
         """
         lister = Lister(
             session,
@@ -98,7 +98,7 @@ class CatalogueCache:
         with anyio.move_on_after(self._config.limits.connect_timeout):
             try:
                 await self.list_all(session, generation)
-            except (MCPError, BadListing, Unreadable, ResponseTooLarge) as error:
+            except (MCPError, BadListing, MalformedMessage, ResponseTooLarge) as error:
                 reason = str(error).partition("\n")[0]
             else:
                 known = self.current or Catalogue(generation=generation)

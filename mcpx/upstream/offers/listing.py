@@ -27,13 +27,13 @@ from mcpx.upstream.offers.entries import MAX_TEXT_CHARS, InvalidEntry, read_entr
 from mcpx.upstream.offers.left_out import Omissions
 from mcpx.upstream.offers.pages import Budget, Pages
 from mcpx.upstream.session.sdk_session import PassingSession
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 OTHER_LIST_TIMEOUT_S: Final = 15.0  # for any list but the tools; at most a quarter of the connect timeout
 UNDECLARED_LIST_TIMEOUT_S: Final = 5.0  # for a list that the server does not declare
 
-Failure = MCPError | BadListing | Unreadable | ResponseTooLarge | TimeoutError
-_FAILURES: Final = (MCPError, BadListing, Unreadable, ResponseTooLarge, TimeoutError)
+Failure = MCPError | BadListing | MalformedMessage | ResponseTooLarge | TimeoutError
+_FAILURES: Final = (MCPError, BadListing, MalformedMessage, ResponseTooLarge, TimeoutError)
 E = TypeVar("E", bound=Entry)
 
 
@@ -94,7 +94,7 @@ class Lister:
         Raises:
             MCPError: The connection ended, or the server refused the list of its tools and has nothing else.
             BadListing: The list of tools cannot be used, and the server has nothing else.
-            Unreadable: That list cannot be decoded, and the server has nothing else.
+            MalformedMessage: That list cannot be decoded, and the server has nothing else.
             ResponseTooLarge: That list is too large, and the server has nothing else.
         """
         session = self._session

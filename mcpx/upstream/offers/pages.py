@@ -77,7 +77,7 @@ class Pages:
 
         Raises:
             MCPError: The server refused a page.
-            Unreadable: A page cannot be decoded.
+            MalformedMessage: A page cannot be decoded.
             ResponseTooLarge: A page exceeds the limit of one message.
             BadListing: A page is not one of this list, or the pages do not end and have no entries.
         """

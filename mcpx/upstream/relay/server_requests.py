@@ -58,7 +58,7 @@ class ServerRequestRouter:
 
     def watch(self, wire: WireDispatcher) -> None:
         """Attribute each request of a stream when its line comes, before later lines change things."""
-        wire.fast = self._attribute
+        wire.receiver.fast = self._attribute
 
     def _attribute(self, wire: WireDispatcher, request_id: RequestId, method: str, _raw: msgspec.Raw) -> bool:
         if method not in QUESTIONS:

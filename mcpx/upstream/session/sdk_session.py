@@ -146,7 +146,7 @@ class PassingSession(ClientSession):
         Raises:
             MCPError: The server refused it, or the connection ended.
             ResponseTooLarge: The answer is longer than a message may be.
-            Unreadable: The answer is no message.
+            MalformedMessage: The answer is no message.
         """
         data: dict[str, Any] = {"method": method}
         if cursor is not None:

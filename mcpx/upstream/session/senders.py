@@ -130,7 +130,7 @@ class WireSender:
             meta = self._modern.members(caller)
             if request.context.answers is not None:
                 more = request.context.answers.members()
-        request_id = outgoing.mint()
+        request_id = outgoing.new_id()
         token = str(request_id).encode()
         params = b"".join(
             (b"{", *request.params(), *more, b',"_meta":{', meta, b'"progressToken":', token, b"}}")
@@ -150,7 +150,7 @@ class _SentOnWire:
         return False  # by now it is in the pipe; what the server has read is known by position
 
     def cancel(self, reason: str) -> None:
-        self._outgoing.forget(self._request_id, reason)
+        self._outgoing.cancel(self._request_id, reason)
 
 
 class _ModernMeta:

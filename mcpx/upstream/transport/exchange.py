@@ -21,7 +21,7 @@ from mcp import MCPError
 
 from mcpx.upstream.transport.loss import Ending
 from mcpx.wire.envelope import RequestId
-from mcpx.wire.outgoing import Unreadable
+from mcpx.wire.outgoing import MalformedMessage
 
 T = TypeVar("T")
 OnFailure = Callable[[Exception], None]
@@ -136,7 +136,7 @@ class Exchange:
         """Say why the SDK raised `error`: the server's own error, an unusable answer, or none at all."""
         if self.answer is None:
             return ConnectionDropped(error.message)
-        return error if self.answer.is_error else Unreadable("the answer is not a JSON-RPC message")
+        return error if self.answer.is_error else MalformedMessage("the answer is not a JSON-RPC message")
 
     def fail(self, error: Exception) -> None:
         """Report that there will be no answer. The first reason counts."""

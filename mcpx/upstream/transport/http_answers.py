@@ -18,8 +18,8 @@ from mcpx.upstream.transport.exchange import Answer, Refused
 from mcpx.upstream.transport.http_network import MAX_QUOTE_LEN
 from mcpx.wire import envelope
 from mcpx.wire.envelope import RequestId, RPCError
-from mcpx.wire.mending import may_have_halves, mend_halves
-from mcpx.wire.outgoing import Unreadable
+from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates
+from mcpx.wire.outgoing import MalformedMessage
 
 SESSION_HEADER: Final = "mcp-session-id"
 MAX_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
@@ -40,7 +40,7 @@ class Posted(msgspec.Struct, frozen=True):
 def posted_in(request: httpx2.Request) -> Posted:
     """Read the message in a POST."""
     try:
-        message = envelope.decode_envelope(request.content)
+        message = envelope.decode_message(request.content)
     except msgspec.DecodeError:
         return Posted(None, None)
     return Posted(message.method, message.id if message.method is not None else None)
@@ -69,7 +69,7 @@ def read_answer(data: bytes) -> Answer | None:
     in it comes out when the SDK reads it.
 
     Raises:
-        Unreadable: It is not a JSON-RPC message.
+        MalformedMessage: It is not a JSON-RPC message.
     """
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if not data.isascii():
@@ -81,7 +81,7 @@ def read_answer(data: bytes) -> Answer | None:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
-        raise Unreadable(f"the answer is not a JSON-RPC message: {problem}") from None
+        raise MalformedMessage(f"the answer is not a JSON-RPC message: {problem}") from None
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
         return None
     return Answer(message.id, is_error=isinstance(message, JSONRPCError))
@@ -94,18 +94,18 @@ def answer_to(posted: Posted, data: bytes) -> tuple[Answer, bytes]:
     replaced.
 
     Raises:
-        Unreadable: It is not the response to that request.
+        MalformedMessage: It is not the response to that request.
     """
-    if may_have_halves(data):
-        data = mend_halves(data)
+    if may_have_lone_surrogates(data):
+        data = mend_lone_surrogates(data)
     answer = read_answer(data)
     if answer is None:
-        raise Unreadable("the answer is a message of another kind")
+        raise MalformedMessage("the answer is a message of another kind")
     if answer.id is None:
         error = JSONRPCError.model_validate_json(data)
         return answer, error.model_copy(update={"id": posted.id}).model_dump_json(exclude_unset=True).encode()
     if str(answer.id) != str(posted.id):
-        raise Unreadable("the answer is to another request")
+        raise MalformedMessage("the answer is to another request")
     return answer, data
 
 
@@ -114,12 +114,12 @@ def encode_error(posted: Posted, error: RPCError) -> bytes:
     return envelope.encode({"jsonrpc": "2.0", "id": posted.id, "error": error})
 
 
-def not_a_message(response: httpx2.Response) -> Unreadable:
+def not_a_message(response: httpx2.Response) -> MalformedMessage:
     """Describe an answer of a good status that holds no message."""
     if response.status_code in _ACCEPTED:
-        return Unreadable(f"the answer is HTTP {response.status_code}, without a message")
+        return MalformedMessage(f"the answer is HTTP {response.status_code}, without a message")
     kind = quoted(content_type(response)) or "of no content type"
-    return Unreadable(f"the answer is {kind}, not an MCP message")
+    return MalformedMessage(f"the answer is {kind}, not an MCP message")
 
 
 def unfollowed(response: httpx2.Response, location: httpx2.URL | None, redact: Redact) -> Refused:

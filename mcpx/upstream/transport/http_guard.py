@@ -43,7 +43,7 @@ from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
 from mcpx.upstream.transport.http_network import ACCEPT_ENCODING, TIMEOUT, FewCookies, network_client
 from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
 from mcpx.wire.envelope import RPCError
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
 NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing
@@ -62,7 +62,7 @@ _UNREACHABLE: Final = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
-_FAILURES: Final = (NotExecuted, ConnectionDropped, Refused, ResponseTooLarge, Unreadable)
+_FAILURES: Final = (NotExecuted, ConnectionDropped, Refused, ResponseTooLarge, MalformedMessage)
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 DeliverError = Callable[[bytes], Awaitable[object]]

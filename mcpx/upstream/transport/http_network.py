@@ -21,7 +21,7 @@ import anyio.to_thread
 import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
 
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # a host that takes longer is not there
 MAX_CONNECTIONS: Final = 256  # to one server, its streams among them
@@ -90,7 +90,7 @@ async def inflated(response: httpx2.Response) -> AsyncIterator[bytes]:
     Other tasks have their turn now and then: thousands of chunks may come in one read.
 
     Raises:
-        Unreadable: The encoding is unknown, or broken.
+        MalformedMessage: The encoding is unknown, or broken.
         httpx2.HTTPError: The connection was dropped.
     """
     if response.is_stream_consumed:  # an authentication flow has read it
@@ -111,7 +111,8 @@ async def _inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[
             yield chunk
         return
     if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise Unreadable(f"the answer is compressed with {encoding[:MAX_QUOTE_LEN]}, which was not asked for")
+        shown = encoding[:MAX_QUOTE_LEN]
+        raise MalformedMessage(f"the answer is compressed with {shown}, which was not asked for")
     inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
     async for chunk in body:
         rest = chunk
@@ -119,7 +120,7 @@ async def _inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[
             try:
                 yield inflate.decompress(rest, _INFLATE_STEP_BYTES)
             except zlib.error as error:
-                raise Unreadable(f"the answer's compression is broken: {error}") from error
+                raise MalformedMessage(f"the answer's compression is broken: {error}") from error
             rest = inflate.unconsumed_tail
         if inflate.eof:
             return  # what follows would only be kept
@@ -131,7 +132,7 @@ async def read_whole(response: httpx2.Response, limit: int) -> bytes:
 
     Raises:
         ResponseTooLarge: It is longer.
-        Unreadable, httpx2.HTTPError: As for `inflated`.
+        MalformedMessage, httpx2.HTTPError: As for `inflated`.
     """
     read = bytearray()  # a list of its chunks would hold forty times their size where they are of one byte
     async for chunk in inflated(response):
@@ -147,7 +148,7 @@ async def read_prefix(response: httpx2.Response) -> bytes:
     A body that is read to its end leaves the connection for the next request.
     """
     read = bytearray()
-    with anyio.move_on_after(PREFIX_TIMEOUT_S), suppress(httpx2.HTTPError, Unreadable):
+    with anyio.move_on_after(PREFIX_TIMEOUT_S), suppress(httpx2.HTTPError, MalformedMessage):
         async for chunk in inflated(response):
             read += chunk
             if len(read) > MAX_PREFIX_BYTES:

@@ -17,7 +17,7 @@ from mcpx.upstream.transport import http_answers
 from mcpx.upstream.transport.exchange import ConnectionDropped, Exchange, LinkObserver
 from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_network import bare_response, inflated, kept_headers, too_large
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 MAX_PARTIAL_BYTES: Final = 65536  # of an incomplete event, before they are passed on
 STABLE_STREAM_S: Final = 10.0  # a stream that lived so long was a good one
@@ -126,7 +126,7 @@ class EventStream(httpx2.AsyncByteStream):
                 if self._parser.event_count != complete or len(partial) >= MAX_PARTIAL_BYTES:
                     yield bytes(partial)
                     partial.clear()
-        except (ResponseTooLarge, Unreadable) as error:
+        except (ResponseTooLarge, MalformedMessage) as error:
             self.end_reason = f"the event stream was left: {error}"
             self._exchange.fail(error)
         except httpx2.HTTPError as error:
@@ -145,7 +145,7 @@ class EventStream(httpx2.AsyncByteStream):
     def _inspect(self, message: bytes) -> None:
         try:
             self._exchange.answer = http_answers.read_answer(message) or self._exchange.answer
-        except Unreadable as error:
+        except MalformedMessage as error:
             self._exchange.fail(error)
 
     def as_response(self) -> httpx2.Response:

@@ -22,7 +22,8 @@ from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_link import open_http, open_sse
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
 from mcpx.upstream.transport.stdio_link import open_stdio
-from mcpx.wire.dispatcher import Rubbish, WireDispatcher
+from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.receiver import OnMalformed
 from supervisors import Signal
 
 
@@ -111,7 +112,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
     on_open: Callable[[Link], None]
     """Called once it is open, before anything is sent: a child process is running."""
-    on_rubbish: Rubbish
+    on_malformed: OnMalformed
     """Called for each line that is no message."""
     on_stderr: Callable[[bytes], None]
     """Given what a child writes to standard error, in whole lines."""
@@ -148,7 +149,7 @@ def _connected(
             return open_stdio(
                 transport,
                 limit=limit,
-                on_rubbish=hooks.on_rubbish,
+                on_malformed=hooks.on_malformed,
                 on_stderr=hooks.on_stderr,
                 redact=redact,
             )

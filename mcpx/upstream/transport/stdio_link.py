@@ -16,7 +16,8 @@ from mcpx.config import Stdio
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
 from mcpx.upstream.transport.process import ChildProcess, running
 from mcpx.wire.channel import PeerNotReading
-from mcpx.wire.dispatcher import Rubbish, WireDispatcher
+from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.receiver import OnMalformed
 from supervisors import Signal
 
 EXIT_CODE_WAIT_S: Final = 0.03  # after the output ended: an exit code makes a better message
@@ -29,7 +30,7 @@ MAX_SERVER_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of its own requests: readin
 class StdioLink:
     """A `Link` to one child process."""
 
-    def __init__(self, child: ChildProcess, *, limit: int, on_rubbish: Rubbish) -> None:
+    def __init__(self, child: ChildProcess, *, limit: int, on_malformed: OnMalformed) -> None:
         self.lost, self.closing = Ending(), Ending()
         self.suspicion = Signal()
         self.established = False
@@ -44,9 +45,9 @@ class StdioLink:
         self.wire = self.dispatcher = WireDispatcher(
             child.channel,
             limit=limit,
-            on_rubbish=on_rubbish,
+            on_malformed=on_malformed,
             on_end=self._output_ended.set,
-            aside_limit=MAX_SERVER_MESSAGE_BYTES,
+            request_limit=MAX_SERVER_MESSAGE_BYTES,
             mends=True,
         )
         child.channel.on_broken = self._on_broken
@@ -87,7 +88,7 @@ class StdioLink:
         await self._child.exited.wait()
         await anyio.sleep(LAST_OUTPUT_S)
         with anyio.move_on_after(LAST_OUTPUT_TIMEOUT_S):
-            while self.wire.behind:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
+            while self.wire.has_backlog:  # noqa: ASYNC110 - the kernel's buffer too, and that sets no event
                 await anyio.sleep(LAST_OUTPUT_POLL_S)
         self._note_exit()
 
@@ -100,7 +101,7 @@ async def open_stdio(
     stdio: Stdio,
     *,
     limit: int,
-    on_rubbish: Rubbish,
+    on_malformed: OnMalformed,
     on_stderr: Callable[[bytes], None],
     redact: Callable[[str], str],
 ) -> AsyncIterator[StdioLink]:
@@ -110,7 +111,7 @@ async def open_stdio(
         OSError: It cannot be started.
     """
     async with running(stdio, on_stderr, redact) as child, anyio.create_task_group() as tasks:
-        link = StdioLink(child, limit=limit, on_rubbish=on_rubbish)
+        link = StdioLink(child, limit=limit, on_malformed=on_malformed)
         tasks.start_soon(link.await_end_of_output)
         tasks.start_soon(link.await_exit)
         try:

@@ -269,7 +269,7 @@ def spoilt(statement):
 
 @needs_proc
 def test_a_server_that_does_not_start_is_named_with_its_cause(home):
-    broken = spoilt("from mcpx.demo.tour import stage; stage.SERVERS = ('tools', 'knowledge', 'absent')")
+    broken = spoilt("from mcpx.demo.tour import context; context.SERVERS = ('tools', 'knowledge', 'absent')")
     done = demo(home, command=broken)
     out = " ".join(done.stdout.decode().split())
     assert done.returncode == 1
@@ -280,8 +280,8 @@ def test_a_server_that_does_not_start_is_named_with_its_cause(home):
 
 
 @needs_proc
-def test_a_scene_that_fails_ends_it_with_what_was_said(home):
-    done = demo(home, "--json", command=spoilt("from mcpx.demo.tour import living; living.ORDER = 7"))
+def test_a_step_that_fails_ends_it_with_what_was_said(home):
+    done = demo(home, "--json", command=spoilt("from mcpx.demo.tour import steps; steps.ORDER = 7"))
     told = json.loads(done.stdout)
     assert done.returncode == 1
     assert told["ok"] is False

@@ -8,7 +8,7 @@ import pytest
 from mcpx.config import Config
 from mcpx.core.inspection import Inspector
 from mcpx.core.results import ResultRenderer
-from mcpx.rendering.inspection_fit import LARGEST_SCHEMA, MODEL_TOKENS, PROGRAM_BYTES
+from mcpx.rendering.inspection_fit import MAX_SCHEMA_CHARS, MODEL_TOKENS, PROGRAM_BYTES
 from mcpx.rendering.tokens import estimate
 from mcpx.rendering.toon import encode
 from mcpx.validation.checker import ArgumentChecker
@@ -101,7 +101,7 @@ def test_a_monstrous_schema_is_named_alone_and_its_neighbours_are_shown_whole():
     assert plain[0]["input_schema"] == {"$comment": "too large to be shown"}
     assert plain[1]["input_schema"]["required"] == ["path"]
     alone = inspected(huge, tool_name="huge")
-    assert len(text_of(alone)) < 2 * LARGEST_SCHEMA
+    assert len(text_of(alone)) < 2 * MAX_SCHEMA_CHARS
 
 
 def test_long_texts_are_cut():

@@ -26,7 +26,14 @@ import toons
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.rendering.toon import MAX_DEPTH, JSONText, compress, decode, encode, read_json
+from mcpx.rendering.toon import MAX_DEPTH, JSONText, decode, encode, read_json
+
+
+def shortened(text, *, min_size=0):
+    """TOON in place of the text, if it is JSON and may be replaced."""
+    source = read_json(text)
+    return source and source.shorten(min_size=min_size)
+
 
 AWKWARD = (
     *(
@@ -148,12 +155,12 @@ def test_toon_is_what_the_official_encoder_writes_for_numbers_in_the_canonical_r
 
 @given(json_texts())
 def test_compressed_text_is_smaller_than_both_and_says_the_same_to_the_last_digit(text):
-    compressed = compress(text)
+    compressed = shortened(text)
     if compressed is None:
         return
-    compact = msgspec.json.encode(compressed.value).decode()
-    assert len(compressed.text) < min(len(text), len(compact))
-    said = toon_format.loads(compressed.text, parse_float=Decimal, parse_int=Decimal)
+    compact = msgspec.json.encode(read_json(text).value).decode()
+    assert len(compressed) < min(len(text), len(compact))
+    said = toon_format.loads(compressed, parse_float=Decimal, parse_int=Decimal)
     assert same(said, to_the_digit(text))
 
 
@@ -164,9 +171,9 @@ NUMBERS = st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9
 def test_a_number_in_any_spelling_is_kept_to_the_last_digit_or_the_text_left_alone(numbers, in_table):
     cells = "},{".join(f'"long key":{number},"other":1' for number in [*numbers, "1"])
     text = f"[{{{cells}}}]" if in_table else json.dumps({"k": {"l": {"m": 0}}}).replace("0", numbers[0])
-    compressed = compress(text)
+    compressed = shortened(text)
     if compressed is not None:
-        said = toon_format.loads(compressed.text, parse_float=Decimal, parse_int=Decimal)
+        said = toon_format.loads(compressed, parse_float=Decimal, parse_int=Decimal)
         assert said == to_the_digit(text)
 
 
@@ -175,11 +182,9 @@ def test_a_number_in_any_spelling_is_kept_to_the_last_digit_or_the_text_left_alo
 )
 def test_a_table_of_numbers_that_survive_becomes_toon(score):
     text = table(9, score)
-    compressed = compress(text)
+    compressed = shortened(text)
     assert compressed is not None
-    assert same(
-        toon_format.loads(compressed.text, parse_float=Decimal, parse_int=Decimal), to_the_digit(text)
-    )
+    assert same(toon_format.loads(compressed, parse_float=Decimal, parse_int=Decimal), to_the_digit(text))
 
 
 @pytest.mark.parametrize(
@@ -197,8 +202,8 @@ def test_a_table_of_numbers_that_survive_becomes_toon(score):
     ],
 )
 def test_a_number_that_toon_would_change_keeps_its_text(score):
-    assert compress(table(9)) is not None
-    assert compress(table(9, score)) is None
+    assert shortened(table(9)) is not None
+    assert shortened(table(9, score)) is None
 
 
 @pytest.mark.parametrize(
@@ -219,14 +224,14 @@ def test_a_key_given_twice_keeps_the_text_though_the_last_value_is_parsed(double
     assert source is not None
     assert source.value[0] == json.loads(double)
     assert source.shorten() is None
-    assert compress(f"[{table(9)}]") is not None
+    assert shortened(f"[{table(9)}]") is not None
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", ":", '":', "b"]), TEXTS), max_size=4), st.booleans())
 def test_a_double_key_is_always_seen(pairs, escaped):
     members = ",".join(f"{json.dumps(key)} :{json.dumps(value)}" for key, value in pairs)
     members = members.replace(":", "\\u003a", 1) if escaped and pairs and pairs[0][0] == ":" else members
-    compressed = compress(f'{{{members}, "t": {table(9)}}}')
+    compressed = shortened(f'{{{members}, "t": {table(9)}}}')
     double = len({key for key, _ in pairs}) < len(pairs)
     assert not (double and compressed)
 
@@ -234,9 +239,9 @@ def test_a_double_key_is_always_seen(pairs, escaped):
 def test_escapes_in_keys_and_texts_do_not_look_like_double_keys():
     rows = [{"link": "http://x:80/", "note": 'say ":" < &', "µ": "time: 10:30"}] * 9
     escaped = json.dumps(rows).replace("<", "\\u003c").replace("/", "\\/")
-    compressed = compress(escaped)
+    compressed = shortened(escaped)
     assert compressed is not None
-    assert decode(compressed.text) == rows
+    assert decode(compressed) == rows
 
 
 @pytest.mark.parametrize(
@@ -270,7 +275,7 @@ def test_escapes_in_keys_and_texts_do_not_look_like_double_keys():
 )
 def test_what_is_not_a_json_object_or_array_is_not_json(text):
     assert read_json(text) is None
-    assert compress(text) is None
+    assert shortened(text) is None
 
 
 @given(st.text(st.characters(), max_size=40) | json_texts().map(lambda text: text[:-1] + "]"))
@@ -293,7 +298,7 @@ def test_value_is_there_where_toon_is_not_smaller():
 @pytest.mark.parametrize("text", ["{}", "[]", "{ }", "[   ]"])
 def test_an_empty_container_is_not_made_an_empty_text(text):
     assert encode({}) == ""
-    assert compress(text) is None
+    assert shortened(text) is None
 
 
 def test_indented_json_that_only_white_space_makes_longer_stays_as_it_came():
@@ -301,13 +306,13 @@ def test_indented_json_that_only_white_space_makes_longer_stays_as_it_came():
     text = json.dumps(rows, indent=8)
     compact = json.dumps(rows, separators=(",", ":"))
     assert len(compact) <= len(encode(rows)) < len(text)
-    assert compress(text) is None
+    assert shortened(text) is None
 
 
 def test_a_text_with_exponents_that_is_shorter_than_compact_json_is_never_made_longer():
     text = '{"a":1e9}'
     assert len(text) < len(encode(json.loads(text))) < len(msgspec.json.encode(json.loads(text)))
-    assert compress(text) is None
+    assert shortened(text) is None
 
 
 def test_characters_are_counted_not_bytes():
@@ -316,13 +321,13 @@ def test_characters_are_counted_not_bytes():
     compact = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text = json.dumps(value, ensure_ascii=False, indent=2)
     assert len(compact) < len(encode(value)) < min(len(text), len(compact.encode()))
-    assert compress(text) is None
+    assert shortened(text) is None
 
 
 def test_min_size_is_in_characters_and_includes_itself():
     text = table(3)
-    assert compress(text, min_size=len(text)) is not None
-    assert compress(text, min_size=len(text) + 1) is None
+    assert shortened(text, min_size=len(text)) is not None
+    assert shortened(text, min_size=len(text) + 1) is None
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
@@ -357,7 +362,7 @@ def test_indentation_that_would_fill_the_memory_is_not_built(monkeypatch):
 
 def test_a_large_shallow_table_is_still_compressed():
     text = table(20_000)
-    assert compress(text) is not None
+    assert shortened(text) is not None
 
 
 def test_a_value_that_no_encoder_takes_is_left_alone():

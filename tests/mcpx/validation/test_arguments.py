@@ -8,10 +8,10 @@ import pytest
 from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.validation.arguments import encode_arguments, read_raw_arguments
-from mcpx.validation.bounds import INLINE, TEXT_HELD
+from mcpx.validation.bounds import MAX_INLINE_BYTES, MAX_TEXT_BYTES
 
 TOOL = ToolInfo(server_name="s", name="t", input_schema={"type": "object"})
-LARGE = b'{"a":"' + b"x" * INLINE + b'"}'
+LARGE = b'{"a":"' + b"x" * MAX_INLINE_BYTES + b'"}'
 
 
 def refused(raw: bytes) -> str:
@@ -30,10 +30,10 @@ def refused(raw: bytes) -> str:
         (b'{"a":' + b"[" * 1000 + b"]" * 1000 + b"}", "nested too deeply"),
         (b'"{\\"a\\":1e400}"', "not JSON"),
         (b'"' + b"[" * 1000 + b'"', "not JSON"),
-        (b"[" + b"1," * INLINE + b"1]", "got an array"),
-        (b'"' + b"x" * INLINE + b'"', "not JSON"),
-        (b'"[' + b"1," * INLINE + b'1]"', "got an array"),
-        (b'"' + b"x" * TEXT_HELD + b'"', "send the object itself"),
+        (b"[" + b"1," * MAX_INLINE_BYTES + b"1]", "got an array"),
+        (b'"' + b"x" * MAX_INLINE_BYTES + b'"', "not JSON"),
+        (b'"[' + b"1," * MAX_INLINE_BYTES + b'1]"', "got an array"),
+        (b'"' + b"x" * MAX_TEXT_BYTES + b'"', "send the object itself"),
     ],
 )
 def test_what_cannot_be_read_is_refused(raw, said):
@@ -46,7 +46,7 @@ def test_a_large_object_is_left_as_it_is():
 
 
 def test_a_large_object_in_a_string_becomes_one_line():
-    text = b'{\n"a":\r\n"' + b"x" * INLINE + b'"}'
+    text = b'{\n"a":\r\n"' + b"x" * MAX_INLINE_BYTES + b'"}'
     read, raw = read_raw_arguments(msgspec.json.encode(text.decode()), TOOL)
     assert read is None
     assert b"\n" not in raw

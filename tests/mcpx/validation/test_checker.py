@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError
 from mcpx.validation import pool
-from mcpx.validation.bounds import CHECKED, INLINE
-from mcpx.validation.checker import OVERRUNS, ArgumentChecker
+from mcpx.validation.bounds import MAX_CHECKED_BYTES, MAX_INLINE_BYTES
+from mcpx.validation.checker import MAX_OVERRUNS, ArgumentChecker
 from tests.mcpx.scripted import PATIENCE_S, soon
 
 pytestmark = pytest.mark.anyio
@@ -95,15 +95,15 @@ async def test_another_server_waits_for_none_of_that(checker):
     for number in range(3):
         bad = tool(ENDLESS, server="bad", name=f"t{number}")
         checker.judge(bad, msgspec.json.encode(HANGS), done.append)
-    await soon(lambda: len(processes(checker)) == pool.WORKERS)  # it takes long: another is made ready
+    await soon(lambda: len(processes(checker)) == pool.MAX_WORKERS)  # it takes long: another is made ready
     await soon(lambda: all(worker.is_ready for worker in checker._pool._workers))
     assert await judge(checker, tool(NOT_PLAIN, server="good"), {"a": "y"}) is not None
     await soon(lambda: len(done) == 3)
-    assert len(processes(checker)) <= pool.WORKERS
+    assert len(processes(checker)) <= pool.MAX_WORKERS
 
 
 async def test_a_server_whose_checks_do_not_end_is_checked_no_more(checker):
-    for number in range(OVERRUNS):
+    for number in range(MAX_OVERRUNS):
         await judge(checker, tool(ENDLESS, name=f"t{number}"), HANGS)
     innocent = tool(NOT_PLAIN, name="innocent")
     assert await judge(checker, innocent, {"a": "y"}) is None
@@ -143,20 +143,20 @@ async def test_a_question_that_was_taken_back_is_not_answered(checker):
 
 
 async def test_an_idle_process_is_ended(checker, monkeypatch):
-    monkeypatch.setattr(pool, "IDLE_S", 0.01)
+    monkeypatch.setattr(pool, "IDLE_TIMEOUT_S", 0.01)
     await judge(checker, tool(NOT_PLAIN), {"a": "x"})
     await soon(lambda: not processes(checker) and not checker._pool._dying)
 
 
 async def test_large_arguments_are_read_by_the_process(checker):
     numbered = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    given, text = tool(numbered), b'{"text":"' + b"x" * INLINE + b'","n":'
+    given, text = tool(numbered), b'{"text":"' + b"x" * MAX_INLINE_BYTES + b'","n":'
     assert not checker.accepts(given, {}, len(text))
     assert await judge(checker, given, text + b"1}") is None
     wrong = await judge(checker, given, text + b'"x"}')
     assert wrong.details["problems"] == [{"path": "$.n", "problem": 'expected integer, got the string "x"'}]
     assert "out of range" in str(await judge(checker, given, text + b"1e400}"))
-    assert await judge(checker, given, b" " * CHECKED + b"{}") is None
+    assert await judge(checker, given, b" " * MAX_CHECKED_BYTES + b"{}") is None
     assert checker.unchecked(given) is None
 
 

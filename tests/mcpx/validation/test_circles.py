@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.validation.bounds import SCHEMA_DEPTH, SCHEMA_NODES, SCHEMA_TEXT, why_too_large
-from mcpx.validation.circles import reference_at_fault
+from mcpx.validation.bounds import MAX_SCHEMA_CHARS, MAX_SCHEMA_DEPTH, MAX_SCHEMA_VALUES, why_too_large
+from mcpx.validation.circles import bad_reference
 
 REF_A, REF_B = {"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}
 
@@ -23,7 +23,7 @@ REF_A, REF_B = {"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}
     ],
 )
 def test_a_circle_in_place_is_found(schema):
-    assert reference_at_fault(schema) == "the schema refers to itself without end"
+    assert bad_reference(schema) == "the schema refers to itself without end"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_circle_in_place_is_found(schema):
     ],
 )
 def test_a_reference_to_nothing_is_found(schema):
-    assert "leads nowhere" in reference_at_fault(schema)
+    assert "leads nowhere" in bad_reference(schema)
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_a_reference_to_nothing_is_found(schema):
     ],
 )
 def test_nothing_is_said_of_the_others(schema):
-    assert reference_at_fault(schema) is None
+    assert bad_reference(schema) is None
 
 
 def test_sizes_of_schemas_are_bounded():
     deep: dict = {}
     for _ in range(100_000):
         deep = {"items": deep}
-    assert f"{SCHEMA_DEPTH} levels" in why_too_large(deep)
-    assert f"{SCHEMA_NODES} values" in why_too_large({"enum": list(range(SCHEMA_NODES + 1))})
-    assert f"{SCHEMA_TEXT} characters" in why_too_large({"description": "x" * (SCHEMA_TEXT + 1)})
+    assert f"{MAX_SCHEMA_DEPTH} levels" in why_too_large(deep)
+    assert f"{MAX_SCHEMA_VALUES} values" in why_too_large({"enum": list(range(MAX_SCHEMA_VALUES + 1))})
+    assert f"{MAX_SCHEMA_CHARS} characters" in why_too_large({"description": "x" * (MAX_SCHEMA_CHARS + 1)})
     assert why_too_large({"properties": {f"p{number}": {"type": "string"} for number in range(5000)}}) is None

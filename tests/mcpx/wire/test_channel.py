@@ -8,7 +8,7 @@ import os
 import anyio
 import pytest
 
-from mcpx.wire.channel import HIGH_WATER, MOST_UNSENT, Channel, PeerNotReading, flush_all
+from mcpx.wire.channel import HIGH_WATER, MAX_UNSENT_BYTES, Channel, PeerNotReading, flush_all
 
 
 class Pipes:
@@ -144,7 +144,7 @@ async def test_a_peer_that_reads_nothing_is_given_up_but_one_message_has_its_pla
     with Pipes() as pipes:
         congested = []
         pipes.channel.on_congested = lambda: congested.append(True)
-        whole = bytes(MOST_UNSENT + (1 << 20))
+        whole = bytes(MAX_UNSENT_BYTES + (1 << 20))
         pipes.channel.write(whole)
         flush_all()
         assert not pipes.broken

@@ -14,7 +14,8 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
 from mcpx.wire.channel import HIGH_WATER, Channel, flush_all
-from mcpx.wire.dispatcher import MOST_SERVED, WireDispatcher
+from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.incoming import MAX_OPEN_REQUESTS
 from mcpx.wire.outgoing import ResponseTooLarge
 
 
@@ -26,7 +27,7 @@ class Peer:
         self.noted = anyio.Event()
         self.channel = Channel(reads, writes)
         self.wire = WireDispatcher(
-            self.channel, limit=limit, on_rubbish=lambda *told: self.rubbish.append(told)
+            self.channel, limit=limit, on_malformed=lambda *told: self.rubbish.append(told)
         )
 
     async def on_request(self, context, method, params):
@@ -196,7 +197,7 @@ async def test_an_answer_over_the_limit_fails_its_request_and_no_other(id_first)
     async with pair(limit=10_000) as (near, far):
         outcomes = {}
         for name in ("large", "small"):
-            number = near.wire.outgoing.mint()
+            number = near.wire.outgoing.new_id()
             near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, name), None)
             if name == "large":
                 large = number
@@ -223,7 +224,7 @@ def keep(outcomes, name):
 async def test_answers_pass_as_the_bytes_that_came():
     async with pair() as (near, far):
         outcomes = {}
-        number = near.wire.outgoing.mint()
+        number = near.wire.outgoing.new_id()
         near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, "it"), None)
         result = b'{ "odd" :  [1e2, 1.0, "\\u00e9"] }'
         far.channel.write(b'{"id":"%d","jsonrpc":"2.0","result":%s}\n' % (number, result))
@@ -239,7 +240,7 @@ async def test_answers_pass_as_the_bytes_that_came():
 async def test_a_large_answer_is_the_same_however_it_is_spelt(spelling):
     async with pair() as (near, far):
         outcomes = {}
-        number = near.wire.outgoing.mint()
+        number = near.wire.outgoing.new_id()
         near.wire.outgoing.call(number, "hang", b"{}", keep(outcomes, "it"), None)
         result = json.dumps({"text": 'with "quotes" } and { braces' * 5000})
         far.channel.write((spelling % (number, result)).encode() + b"\n")
@@ -318,10 +319,12 @@ async def test_it_is_waited_for_with_what_its_sender_keeps(ends):
 @pytest.mark.anyio
 async def test_a_peer_that_asks_for_too_much_at_a_time_is_refused():
     async with pair() as (near, far):
-        lines = [b'{"jsonrpc":"2.0","id":%d,"method":"hang"}\n' % number for number in range(MOST_SERVED + 1)]
+        lines = [
+            b'{"jsonrpc":"2.0","id":%d,"method":"hang"}\n' % number for number in range(MAX_OPEN_REQUESTS + 1)
+        ]
         refused = anyio.Event()
         near.channel.on_data = lambda data: refused.set() if b"Overloaded" in data else None
         for line in lines:
             near.channel.write(line)
         await refused.wait()
-        assert len(far.wire._serving) == MOST_SERVED
+        assert len(far.wire.receiver.incoming._open) == MAX_OPEN_REQUESTS

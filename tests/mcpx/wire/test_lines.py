@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.wire.lines import KEPT, LineSplitter, TooLong
+from mcpx.wire.lines import KEPT_BYTES, LineSplitter, TooLong
 
 
 def feed(data, cuts, limit=1000):
@@ -42,8 +42,8 @@ def test_a_line_over_the_limit_is_skipped_to_its_end_and_the_next_is_read(size):
     assert (too_long.limit, following) == (100, b"next")
     assert too_long.head.startswith(b"xxx")
     assert too_long.tail.endswith(b"xEND")
-    assert len(too_long.head) <= KEPT
-    assert len(too_long.tail) <= KEPT
+    assert len(too_long.head) <= KEPT_BYTES
+    assert len(too_long.tail) <= KEPT_BYTES
 
 
 def test_a_skipped_line_is_not_kept_in_memory():
@@ -51,4 +51,4 @@ def test_a_skipped_line_is_not_kept_in_memory():
     for _ in range(1000):
         assert splitter.feed(b"y" * 10_000) == []
     held = sum(len(part) for part in splitter._parts) + len(splitter._tail)
-    assert held <= 2 * KEPT
+    assert held <= 2 * KEPT_BYTES

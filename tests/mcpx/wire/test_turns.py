@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpx.wire.channel import Channel
-from mcpx.wire.turns import MESSAGES_A_TURN, Turns
+from mcpx.wire.turns import MAX_MESSAGES_PER_TURN, Turns
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ async def test_every_message_is_taken_in_order_and_few_a_turn(taken):
     os.write(fd, b"\n".join(lines) + b"\n")
     await until(lambda: sum(map(len, turns)) == len(lines))
     assert [line for turn in turns for line in turn] == lines
-    assert max(map(len, turns)) == MESSAGES_A_TURN
+    assert max(map(len, turns)) == MAX_MESSAGES_PER_TURN
 
 
 async def test_others_have_their_turn_in_between(taken):

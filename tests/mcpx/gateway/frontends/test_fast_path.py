@@ -93,7 +93,7 @@ async def served(hub, *, fast):
     for fd in fds:
         os.set_blocking(fd, False)
     channel = Channel(fds[0], fds[3])
-    wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
+    wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
     server = GatewayServer(hub, ClientSessions(hub))
     connection = EraServer(server, wire)
     if fast:

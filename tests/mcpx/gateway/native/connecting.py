@@ -83,7 +83,7 @@ class Gateway:
         ours.setblocking(False)
         theirs.setblocking(False)
         channel = Channel(ours.fileno(), ours.fileno())
-        wire = WireDispatcher(channel, limit=1 << 24, on_rubbish=_rubbish)
+        wire = WireDispatcher(channel, limit=1 << 24, on_malformed=_rubbish)
         connection = EraServer(self.server, wire)
         try:
             async with anyio.create_task_group() as tasks:

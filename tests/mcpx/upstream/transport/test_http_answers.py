@@ -22,7 +22,7 @@ from mcpx.upstream.transport.http_answers import (
     read_error_body,
     retry_after,
 )
-from mcpx.wire.outgoing import Unreadable
+from mcpx.wire.outgoing import MalformedMessage
 
 CALL = Posted("tools/call", 3)
 
@@ -76,7 +76,7 @@ def test_an_error_without_an_id_gets_that_of_the_request():
     ],
 )
 def test_what_is_no_answer_is_unreadable(data, says):
-    with pytest.raises(Unreadable, match=says):
+    with pytest.raises(MalformedMessage, match=says):
         answer_to(CALL, data)
 
 
@@ -103,7 +103,7 @@ def test_what_the_sdk_reads_is_read_in_the_same_way(data, answer):
     ],
 )
 def test_what_the_sdk_refuses_is_refused(data):
-    with pytest.raises(Unreadable, match="not a JSON-RPC message"):
+    with pytest.raises(MalformedMessage, match="not a JSON-RPC message"):
         read_answer(data)
 
 

@@ -17,7 +17,7 @@ from mcpx.upstream.transport.http_network import (
     read_prefix,
     read_whole,
 )
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 pytestmark = pytest.mark.anyio
 
@@ -51,12 +51,12 @@ async def test_what_was_packed_comes_out_as_it_was(encoding, pack):
 
 
 async def test_an_unknown_packing_is_named():
-    with pytest.raises(Unreadable, match="compressed with br"):
+    with pytest.raises(MalformedMessage, match="compressed with br"):
         await unpacked(b"x", "br")
 
 
 async def test_a_broken_packing_is_unreadable():
-    with pytest.raises(Unreadable, match="broken"):
+    with pytest.raises(MalformedMessage, match="broken"):
         await unpacked(b"this is no gzip", "gzip")
 
 

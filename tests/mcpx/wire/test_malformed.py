@@ -8,8 +8,8 @@ import time
 import msgspec
 import pytest
 
-from mcpx.wire import envelope, unreadable
-from mcpx.wire.lines import KEPT, TooLong
+from mcpx.wire import envelope, malformed
+from mcpx.wire.lines import KEPT_BYTES, TooLong
 
 DEEP = b'{"jsonrpc":"2.0","id":"d","method":"x","params":' + b"[" * 5000
 
@@ -17,10 +17,10 @@ DEEP = b'{"jsonrpc":"2.0","id":"d","method":"x","params":' + b"[" * 5000
 def refusal(line):
     """The answer to a line that the envelope's decoder refuses."""
     try:
-        envelope.decode_envelope(line)
+        envelope.decode_message(line)
         line.decode()
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
-        said = b"".join(unreadable.refusal(unreadable.problem(line, error)))
+        said = b"".join(malformed.refusal(malformed.describe(line, error)))
         return json.loads(said) if said else None
     raise AssertionError("it can be read")
 
@@ -61,7 +61,7 @@ def test_a_line_that_is_too_long_is_answered_by_either_end():
     first = TooLong(b'{"jsonrpc":"2.0","id":3,"method":"x","params":"' + filler, filler + b'"}', 1)
     last = TooLong(b'{"method":"x","params":"' + filler, filler + b'","jsonrpc":"2.0","id":"l"}', 1)
     for line, found in ((first, 3), (last, "l")):
-        answer = json.loads(b"".join(unreadable.refusal(unreadable.problem(line))))
+        answer = json.loads(b"".join(malformed.refusal(malformed.describe(line))))
         assert (answer["id"], answer["error"]["code"]) == (found, -32600)
 
 
@@ -71,6 +71,6 @@ def test_a_line_that_is_too_long_is_answered_by_either_end():
 )
 def test_the_search_takes_no_longer_than_the_line(line):
     began = time.monotonic()
-    unreadable.find_id(line, line[-KEPT:])
-    unreadable.find_id(b"", b", " * (KEPT // 2))
+    malformed.find_id(line, line[-KEPT_BYTES:])
+    malformed.find_id(b"", b", " * (KEPT_BYTES // 2))
     assert time.monotonic() - began < 1

@@ -1,8 +1,8 @@
-"""A supervised child as its supervisor holds it: specification, state, and what runs for it now.
+"""One supervised child: its specification, its state, and what runs for it now.
 
-Owned by `Supervisor`, which decides; a `Charge` carries out: it runs one incarnation at a time in a task of
-the supervisor's group, sees it off within its `Shutdown`, and keeps the one timer. Whatever happens comes
-back as a fact through `feed`.
+Owned by `Supervisor`, which decides; a `ManagedChild` carries out. It runs one incarnation at a time in a
+task of the supervisor's group, ends it within its `Shutdown`, and keeps the one timer. What happens goes to
+the supervisor as a fact, through `feed`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from collections.abc import Callable
 import anyio
 import anyio.abc
 
-from supervisors import lifecycle
+from supervisors import facts
 from supervisors.child import ChildSpec, Incarnation, run_incarnation
 from supervisors.events import Cause, ChildStuck, Event
-from supervisors.lifecycle import Fact, State
+from supervisors.facts import Fact
+from supervisors.lifecycle import ChildState
 
-Feed = Callable[["Charge", Fact], None]
+Feed = Callable[["ManagedChild", Fact], None]
 
 
-class Charge:
-    """One child. `held` is the generation of a start that is held back."""
+class ManagedChild:
+    """One child. `pending` is the generation of a start that is held back."""
 
     def __init__(self, spec: ChildSpec, feed: Feed) -> None:
         self.spec = spec
-        self.state = State(child=spec.name, policy=spec.policy)
-        self.held: int | None = None
+        self.state = ChildState(child=spec.name, policy=spec.policy)
+        self.pending: int | None = None
         self.done = anyio.Event()
         self.dismissed = False
         self._feed = feed
@@ -37,37 +38,37 @@ class Charge:
     # --- incarnations
 
     def spawn(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Run the incarnation whose start was held back."""
-        generation, self.held = self.held or 0, None
+        """Run the pending incarnation."""
+        generation, self.pending = self.pending or 0, None
         self._incarnation = Incarnation(
             self.spec.name,
             generation,
-            lambda number: self._feed(self, lifecycle.Ready(number)),
-            lambda number: self._feed(self, lifecycle.Proven(number)),
+            lambda number: self._feed(self, facts.Ready(number)),
+            lambda number: self._feed(self, facts.Proven(number)),
         )
         self._scope = anyio.CancelScope()
-        tasks.start_soon(self._live, self._incarnation, self._scope, name=self.spec.name)
+        tasks.start_soon(self._run, self._incarnation, self._scope, name=self.spec.name)
 
-    async def _live(self, incarnation: Incarnation, scope: anyio.CancelScope) -> None:
+    async def _run(self, incarnation: Incarnation, scope: anyio.CancelScope) -> None:
         cause = await run_incarnation(self.spec, incarnation, scope)
         self._incarnation = None
-        self._feed(self, lifecycle.Exited(incarnation.generation, cause))
+        self._feed(self, facts.Exited(incarnation.generation, cause))
 
     def halt(self, tasks: anyio.abc.TaskGroup, observe: Callable[[Event], None]) -> None:
-        """Ask the incarnation to leave, and see that it does; one that never ran has left."""
-        if self.held is not None:
-            generation, self.held = self.held, None
-            self._feed(self, lifecycle.Exited(generation, Cause("never started", normal=True)))
+        """Ask the incarnation to leave, and enforce its `Shutdown`; a pending one has left."""
+        if self.pending is not None:
+            generation, self.pending = self.pending, None
+            self._feed(self, facts.Exited(generation, Cause("never started", normal=True)))
         elif self._incarnation is not None:
             self._incarnation.stop()
-            tasks.start_soon(self._see_off, self._incarnation, self._scope, observe)
+            tasks.start_soon(self._terminate, self._incarnation, self._scope, observe)
 
-    async def _see_off(
+    async def _terminate(
         self, incarnation: Incarnation, scope: anyio.CancelScope, observe: Callable[[Event], None]
     ) -> None:
-        """Cancel an incarnation that overstays its grace, and say so when even that does not end it."""
+        """Cancel an incarnation after its grace time, and report it if even that does not end it."""
         shutdown = self.spec.shutdown
-        grace = shutdown.grace if incarnation.said_ready else 0.0
+        grace = shutdown.grace if incarnation.was_ready else 0.0
         await anyio.sleep(grace)
         if self._incarnation is not incarnation:
             return
@@ -79,13 +80,13 @@ class Charge:
     # --- the timer
 
     def arm(self, tasks: anyio.abc.TaskGroup, generation: int, at: float) -> None:
-        """Feed `Due(generation)` when the clock reads `at`, in the place of an earlier timer."""
+        """Feed `Due(generation)` when the clock reads `at`; replaces an earlier timer."""
         self.disarm()
         self._timer = anyio.CancelScope()
         tasks.start_soon(self._wait_until, generation, at, self._timer)
 
     def disarm(self) -> None:
-        """Forget the timer, if there is one."""
+        """Cancel the timer, if there is one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -95,4 +96,4 @@ class Charge:
             await anyio.sleep_until(at)
         if not scope.cancelled_caught:
             self._timer = None
-            self._feed(self, lifecycle.Due(generation))
+            self._feed(self, facts.Due(generation))

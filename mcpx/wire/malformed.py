@@ -1,4 +1,4 @@
-"""Lines that are no messages: whose request it was, and the error that answers it. Pure.
+"""Lines that are no JSON-RPC messages: what is wrong with them, and the error that answers them. Pure.
 
 JSON-RPC wants such a request answered, with its id where that can be found and else with null. The search is
 linear in what it looks at, and looks at no more than the two ends of a line. Imported by `mcpx attach`, so
@@ -14,12 +14,12 @@ import msgspec
 
 from mcpx.wire import envelope
 from mcpx.wire.envelope import Bytes, RequestId
-from mcpx.wire.lines import KEPT, TooLong
+from mcpx.wire.lines import KEPT_BYTES, TooLong
 
 PARSE_ERROR: Final = -32700  # as JSON-RPC has them
 INVALID_REQUEST: Final = -32600
 INTERNAL_ERROR: Final = -32603
-LOOKED_AT: Final = 65536  # bytes at the start of a line in which its id is looked for
+ID_SEARCH_BYTES: Final = 65536  # bytes at the start of a line in which its id is looked for
 BATCH: Final = "batches are not supported; send one message a line"
 NULL_ID: Final = "the id of a request is a string or an integer"
 NEITHER: Final = "neither a request nor an answer"
@@ -37,11 +37,11 @@ class ResponseTooLarge(Exception):  # noqa: N818 - a condition
     """The answer was longer than a message may be, and was skipped."""
 
 
-class Unreadable(Exception):  # noqa: N818 - a condition
+class MalformedMessage(Exception):  # noqa: N818 - a condition
     """The answer was no JSON, or no UTF-8."""
 
 
-class TooDeep(Unreadable):
+class TooDeep(MalformedMessage):
     """The answer is nested too deeply to be read. `line` is the whole of it."""
 
     def __init__(self, line: bytes) -> None:
@@ -49,10 +49,11 @@ class TooDeep(Unreadable):
         self.line = line
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with a line, in words; and what a request fails with that it would have answered.
+class MalformedLine(msgspec.Struct, frozen=True):
+    """What is wrong with a line, as a text and as a JSON-RPC error code.
 
-    `head` and `tail` are its start and end, as much as is looked at; `code` is JSON-RPC's.
+    `head` and `tail` are the ends of the line, as much as is looked at; `error` is what a request fails with
+    that the line answers.
     """
 
     head: bytes
@@ -62,43 +63,45 @@ class Problem(msgspec.Struct, frozen=True):
     error: Exception
 
 
-def problem(line: bytes | TooLong, error: Exception | None = None) -> Problem:
-    """Why a line could not be read, given what its decoding raised."""
+def describe(line: bytes | TooLong, error: Exception | None = None) -> MalformedLine:
+    """Say why a line could not be read, given what its decoding raised."""
     if isinstance(line, TooLong):
         too_large = ResponseTooLarge(f"the answer is over {line.limit} bytes")
         text = f"a line over {line.limit} bytes"
-        return Problem(line.head, line.tail, text, INVALID_REQUEST, too_large)
+        return MalformedLine(line.head, line.tail, text, INVALID_REQUEST, too_large)
     text, code, failure = _cause(line, error)
-    tail = line[-KEPT:] if len(line) > LOOKED_AT else b""
-    return Problem(line[:LOOKED_AT], tail, text, code, failure)
+    tail = line[-KEPT_BYTES:] if len(line) > ID_SEARCH_BYTES else b""
+    return MalformedLine(line[:ID_SEARCH_BYTES], tail, text, code, failure)
 
 
 def _cause(line: bytes, error: Exception | None) -> tuple[str, int, Exception]:
     match error:
         case UnicodeDecodeError():
-            return "not UTF-8", PARSE_ERROR, Unreadable("the answer is not UTF-8")
+            return "not UTF-8", PARSE_ERROR, MalformedMessage("the answer is not UTF-8")
         case RecursionError():
             return "nested too deeply", PARSE_ERROR, TooDeep(line)
         case msgspec.ValidationError():
             text = BATCH if line[:1] == b"[" else f"not a JSON-RPC message ({error})"
-            return text, INVALID_REQUEST, Unreadable("the answer is not JSON")
+            return text, INVALID_REQUEST, MalformedMessage("the answer is not JSON")
         case None:
-            return FAILED, INTERNAL_ERROR, Unreadable("the answer cannot be taken apart")
+            return FAILED, INTERNAL_ERROR, MalformedMessage("the answer cannot be taken apart")
         case _:
-            return f"not JSON ({error})", PARSE_ERROR, Unreadable("the answer is not JSON")
+            return f"not JSON ({error})", PARSE_ERROR, MalformedMessage("the answer is not JSON")
 
 
-def invalid(line: bytes, text: str) -> Problem:
-    """A line that was read, and is no request."""
-    return Problem(line[:LOOKED_AT], line[-KEPT:], text, INVALID_REQUEST, Unreadable(text))
+def invalid(line: bytes, text: str) -> MalformedLine:
+    """Describe a line that is JSON, but no JSON-RPC message."""
+    return MalformedLine(
+        line[:ID_SEARCH_BYTES], line[-KEPT_BYTES:], text, INVALID_REQUEST, MalformedMessage(text)
+    )
 
 
 def find_id(head: bytes, tail: bytes = b"") -> RequestId | None:
-    """The id of a message that cannot be read; None where it has none, or none that could be found.
+    """Find the id of a message that cannot be decoded; None without one, or where it is not found.
 
-    `head` is the start of its line, `tail` the end, where that is not part of the head.
+    `head` is the start of the line, `tail` its end, where that is not part of the head.
     """
-    found = _first(head[:LOOKED_AT])
+    found = _first(head[:ID_SEARCH_BYTES])
     return found if found is not None else _decoded(_LAST.search(tail))
 
 
@@ -130,7 +133,7 @@ def _decoded(found: re.Match[bytes] | None) -> RequestId | None:
 
 
 def has_null_id(line: bytes) -> bool:
-    """Whether a message that was read without an id has one all the same: null, which is no id."""
+    """Whether a message without an id gives one all the same: null, which JSON-RPC does not allow."""
     if b'"id"' not in line:
         return False
     return _decode_given_id(line).id is not msgspec.UNSET
@@ -143,13 +146,13 @@ class _GivenId(msgspec.Struct, gc=False):
 _decode_given_id = msgspec.json.Decoder(_GivenId).decode
 
 
-def is_request(problem: Problem) -> bool:
-    """Whether it seems to be a request rather than an answer."""
+def is_request(problem: MalformedLine) -> bool:
+    """Whether the line looks like a request rather than an answer."""
     return b'"method"' in problem.head
 
 
-def refusal(problem: Problem) -> list[Bytes]:
-    """The answer to a line that may have been a request; nothing for one that seems to be an answer."""
+def refusal(problem: MalformedLine) -> list[Bytes]:
+    """Encode the error that answers a line, in pieces; empty for a line that looks like an answer."""
     if not is_request(problem) and (b'"result"' in problem.head or b'"error"' in problem.head):
         return []
     text = f"MCPX cannot read this message: {problem.text}; nothing was done"

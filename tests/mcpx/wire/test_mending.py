@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.wire.shallow import DEPTH, shallow
+from mcpx.wire.mending import READABLE_DEPTH, shallow
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -21,7 +21,7 @@ def test_what_is_above_the_depth_is_as_it_was(value, more):
     for _ in range(more):
         wrapped = [wrapped, "["]
     rest = msgspec.json.decode(shallow(msgspec.json.encode(wrapped)))
-    assert rest == cut(wrapped, DEPTH)
+    assert rest == cut(wrapped, READABLE_DEPTH)
 
 
 def cut(value, depth):

@@ -1,0 +1,211 @@
+"""The lines of one peer, decoded and handed on: answers, requests, notifications.
+
+Owned by the dispatcher. Answers and progress go to `Outgoing`; requests to the `fast` hook and then to
+`Incoming`, as notifications do. A line that is no message, or is too large, costs the request that it
+answers, or that it is, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from mcp.shared.dispatcher import Dispatcher, coerce_request_id
+from mcp.shared.transport_context import TransportContext
+
+from mcpx.observe.contained import contain
+from mcpx.wire import envelope, malformed
+from mcpx.wire.channel import Channel, flush_all
+from mcpx.wire.envelope import RequestId
+from mcpx.wire.incoming import FAILED, TOO_LARGE, Incoming
+from mcpx.wire.lines import TooLong
+from mcpx.wire.malformed import MalformedLine
+from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers, shallow
+from mcpx.wire.outgoing import Outgoing
+from mcpx.wire.turns import Lines, Turns
+
+D = TypeVar("D", bound=Dispatcher[TransportContext])
+
+OnMalformed = Callable[[bytes, str], None]
+"""Called with the first bytes of a line that was skipped, and what is wrong with it. Must not raise."""
+
+SHOWN_BYTES: Final = 200  # of a malformed line, or of a method, in the log
+
+
+class Receiver(Generic[D]):
+    """Takes what is read from one channel, for the dispatcher `D` that owns it.
+
+    The hooks are offered each request before the SDK, and return whether they have dealt with it. If one
+    raises, the request fails.
+    """
+
+    def __init__(
+        self,
+        dispatcher: D,
+        channel: Channel,
+        outgoing: Outgoing,
+        *,
+        limit: int,
+        request_limit: int,
+        mends: bool,
+        refuses: bool,
+        on_malformed: OnMalformed,
+    ) -> None:
+        """The options are those of `WireDispatcher`."""
+        self.fast: Callable[[D, RequestId, str, msgspec.Raw], bool] | None = None
+        self.too_deep: Callable[[D, RequestId, str, msgspec.Raw], bool] | None = None
+        """The hook for a request that is nested too deeply to be read: it gets what `shallow` leaves."""
+        self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
+        """Called when the peer cancels a request that a hook took, by its id. Must not raise."""
+        self.incoming = Incoming(dispatcher, channel, request_limit, self._take_delayed)
+        self._dispatcher = dispatcher
+        self._channel = channel
+        self._outgoing = outgoing
+        self._request_limit = request_limit
+        self._mends = mends
+        self._refuses = refuses
+        self._on_malformed = on_malformed
+        self._delayed: deque[bytes | TooLong] = deque()  # behind an `initialize` that is being served
+        self._turns = Turns(channel, limit, self._take_few)
+        self.feed = self._turns.feed
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether the peer has sent messages that have not been taken yet."""
+        return self._turns.has_backlog
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests of the peer are unanswered, but for those that stay open for good."""
+        return bool(self.fast_cancels) or self.incoming.busy
+
+    def stop(self) -> None:
+        """Take nothing more, and cancel what the hooks took."""
+        self.incoming.stop()  # else a flood of messages could keep its task group open
+        self._turns.stop()
+        cancels = list(self.fast_cancels.values())
+        self.fast_cancels.clear()
+        for cancel in cancels:
+            cancel()
+
+    # --- messages
+
+    def _take_few(self, lines: Lines) -> None:
+        incoming = self.incoming
+        for line in lines:
+            try:
+                if incoming.initializing:
+                    self._delayed.append(line)
+                else:
+                    self._take(line)
+            except Exception as error:  # noqa: BLE001 - one message must not cost the session, nor those behind it
+                contain(error, "message")
+                self._refuse(malformed.describe(line))
+        flush_all()  # the end of this turn, without another round of the loop
+
+    def _take_delayed(self) -> None:
+        delayed, self._delayed = self._delayed, deque()
+        for line in delayed:
+            if self.incoming.initializing:  # again
+                self._delayed.append(line)
+            else:
+                self._take(line)
+
+    def _take(self, line: bytes | TooLong) -> None:  # noqa: C901 - the hot path: a call more is a microsecond
+        if isinstance(line, TooLong):
+            self._skip(malformed.describe(line))
+            return
+        if len(line) > self._request_limit and self._is_own_and_too_large(line):
+            return
+        try:
+            if not line.isascii():
+                line.decode()  # strictly: what is passed on must not break the next reader
+            if self._mends and may_have_lone_surrogates(line):
+                line = mend_lone_surrogates(line)
+            message = envelope.split_large_answer(line) or envelope.decode_message(line)
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+            self._take_malformed(line, error)
+            return
+        if message.method is None:
+            if not self._outgoing.take_answer(message) and not (message.result or message.error):
+                self._refuse(malformed.invalid(line, malformed.NEITHER))
+        elif message.id is None:
+            self._take_notification(message.method, message.params, line)
+        else:
+            try:
+                if self.fast is not None and self.fast(
+                    self._dispatcher, message.id, message.method, message.params
+                ):
+                    return
+                self.incoming.take_request(message.id, message.method, message.params)
+            except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
+                contain(error, "request", method=message.method[:SHOWN_BYTES])
+                self._channel.write(*envelope.failure(message.id, FAILED))
+
+    def _take_notification(self, method: str, params: msgspec.Raw, line: bytes) -> None:
+        if self._refuses and malformed.has_null_id(line):
+            self._refuse(malformed.invalid(line, malformed.NULL_ID))
+            return
+        if method == "notifications/progress":
+            self._outgoing.take_progress(params)
+        elif method == "notifications/cancelled":
+            self._cancel(params)
+        self.incoming.take_notification(method, params)
+
+    def _cancel(self, params: msgspec.Raw) -> None:
+        """The peer has cancelled a request of its own."""
+        try:
+            key = coerce_request_id(envelope.decode_cancelled(params).request_id)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        if (cancel := self.fast_cancels.pop(key, None)) is not None:
+            cancel()
+        else:
+            self.incoming.cancel(key)
+
+    def _is_own_and_too_large(self, line: bytes) -> bool:
+        """Refuse a large line that is no answer: reading what was not asked for would take too long."""
+        own = envelope.split_request(line)
+        if own is None:
+            return False
+        if own.id is not None:
+            self._channel.write(*envelope.failure(own.id, TOO_LARGE))
+        problem = f"a request or notification over {self._request_limit} bytes"
+        self._on_malformed(line[:SHOWN_BYTES], problem)
+        return True
+
+    # --- what is no message
+
+    def _take_malformed(self, line: bytes, error: Exception) -> None:
+        """Mend a line that cannot be decoded, or refuse it."""
+        if isinstance(error, RecursionError) and self._is_taken_without_its_depths(line):
+            return
+        if self._mends and isinstance(error, msgspec.DecodeError) and (mended := mend_numbers(line)) != line:
+            self._take(mended)
+            return
+        self._skip(malformed.describe(line, error))
+
+    def _is_taken_without_its_depths(self, line: bytes) -> bool:
+        if self.too_deep is None or (rest := shallow(line)) is None:
+            return False
+        try:
+            message = envelope.decode_message(rest)
+        except msgspec.DecodeError:
+            return False
+        if message.id is None or message.method is None:
+            return False
+        return self.too_deep(self._dispatcher, message.id, message.method, message.params)
+
+    def _skip(self, problem: MalformedLine) -> None:
+        """Fail the request that the line answers, or that it is, and nothing else."""
+        is_request = self._refuses and malformed.is_request(problem)
+        if is_request or not self._outgoing.fail_answered(problem.head, problem.tail, problem.error):
+            self._refuse(problem)
+        self._on_malformed(problem.head[:SHOWN_BYTES], problem.text)
+
+    def _refuse(self, problem: MalformedLine) -> None:
+        """Answer what may have been a request, if this side is the server."""
+        if self._refuses:
+            self._channel.write(*malformed.refusal(problem))
