@@ -38,7 +38,7 @@ class InFlight:
         self.caller = request.context.caller  # it and `on_progress` change when a suspended call is resumed
         self.on_progress = request.context.on_progress
         self.endings: list[Callable[[], None]] = []
-        self.never_seen = False  # the server was killed before it could see the call, whoever took its bytes
+        self.never_seen = False  # the server was killed before it could see the bytes that it took
 
     @property
     def tool(self) -> str | None:
