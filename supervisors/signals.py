@@ -8,10 +8,10 @@ import anyio
 class Signal:
     """Wakes tasks that wait for something to happen. For one event loop, never shared by threads.
 
-    With one consumer, `set` it and let the consumer `clear` it before it acts: what happens meanwhile sets
-    it again, so nothing is missed. With many, `pulse` it, and let each wait in a loop around the condition
-    it waits for. All methods but `wait` return at once, call nothing back and never raise: callbacks may
-    call them, and so may whoever is woken.
+    With one consumer: `set` it, and have the consumer `clear` it before it acts. What happens meanwhile sets
+    it again, so nothing is missed. With many: `pulse` it, and have each wait in a loop until its condition
+    holds. All methods but `wait` return at once, never raise and call nothing back, so any callback may call
+    them.
     """
 
     __slots__ = ("_event",)
@@ -20,7 +20,7 @@ class Signal:
         self._event = anyio.Event()
 
     def set(self) -> None:
-        """Wake whoever waits, and let nobody wait until `clear`."""
+        """Wake all waiting tasks; until `clear`, no task has to wait."""
         self._event.set()
 
     def is_set(self) -> bool:
@@ -28,12 +28,12 @@ class Signal:
         return self._event.is_set()
 
     def clear(self) -> None:
-        """Make `wait` wait again."""
+        """Undo `set`: tasks wait again."""
         if self._event.is_set():
             self._event = anyio.Event()
 
     def pulse(self) -> None:
-        """Wake whoever waits now, and nobody who waits later."""
+        """Wake the tasks that wait now; tasks that come later wait for the next time."""
         self._event.set()
         self._event = anyio.Event()
 

@@ -1,7 +1,7 @@
 """Calls: the one way for every request to a server.
 
 A client on a stream (`mcpx.gateway.frontends.fast_path`), the SDK's server (`mcpx.gateway.sdk_path`), the
-command line and programs each make a request (`Exec`, `Read`, `Forward`) that carries its context (`Origin`),
+command line and programs each make a request (`Exec`, `Read`, `Forward`) with its context (`RequestContext`),
 and hand it to `ToolCalls`. From there on all take the same way: the router actor checks the request and puts
 it into its server's queue, the requester's function renders the result, input that the server requires is
 obtained from the client, and every failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
@@ -23,8 +23,8 @@ from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired, Shaped
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.context import Client
-from mcpx.upstream.requests import NOBODY, Complete, GetPrompt, OnProgress, Origin
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.requests import NO_CONTEXT, Complete, GetPrompt, OnProgress, RequestContext
 from mcpx.validation.arguments import encode_arguments
 from supervisors import ActorRef, Reply, SupervisorError
 
@@ -49,7 +49,7 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     server_name: str
     tool_name: str
     arguments: msgspec.Raw | bytes
-    origin: Origin = NOBODY
+    context: RequestContext = NO_CONTEXT
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):
@@ -57,7 +57,7 @@ class Read(msgspec.Struct, frozen=True, gc=False):
 
     server_name: str
     uri: str
-    origin: Origin = NOBODY
+    context: RequestContext = NO_CONTEXT
 
 
 class Forward(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +65,7 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 
     server_name: str
     request: GetPrompt | Complete
-    origin: Origin = NOBODY
+    context: RequestContext = NO_CONTEXT
 
 
 Request = Exec | Read | Forward
@@ -141,7 +141,7 @@ class ToolCalls:
             CallError: The client cannot be asked, refuses, or takes longer than `call_timeout` for a round;
                 the server never stops asking; or the repeated request failed.
         """
-        caller, upstream = request.origin.caller, self._upstreams.get(request.server_name)
+        caller, upstream = request.context.caller, self._upstreams.get(request.server_name)
         if caller is None or upstream is None:
             raise need
         if caller.modern:
@@ -150,7 +150,7 @@ class ToolCalls:
         for round_number in range(MAX_INPUT_ROUNDS):
             timeout = upstream.config.limits.call_timeout
             answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
-            repeated = replace(request, origin=replace(request.origin, answers=answers))
+            repeated = replace(request, context=replace(request.context, answers=answers))
             try:
                 return render(await self._result_of(repeated))
             except InputRequired as again:
@@ -185,26 +185,26 @@ class ToolCalls:
         arguments: Any = None,
         on_progress: OnProgress | None = None,
         *,
-        client: Client | None = None,
+        client: ClientId | None = None,
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
         encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
-        origin = Origin(client=client, on_progress=on_progress)
+        context = RequestContext(client=client, on_progress=on_progress)
 
         def render(result: msgspec.Raw) -> ExecutionResult:
             raw, shaped = self._results.tool(result, server=server_name)
             return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
 
-        result = await self.run(Exec(server_name, tool_name, encoded, origin), render)
+        result = await self.run(Exec(server_name, tool_name, encoded, context), render)
         return cast("ExecutionResult", result)  # there is no caller that could get input requests
 
-    async def read(self, server_name: str, uri: str, *, client: Client | None = None) -> Shaped:
+    async def read(self, server_name: str, uri: str, *, client: ClientId | None = None) -> Shaped:
         """Read a resource."""
 
         def render(raw: msgspec.Raw) -> Shaped:
             return self._results.resource(raw, uri=uri, server=server_name)
 
-        return cast("Shaped", await self.run(Read(server_name, uri, Origin(client=client)), render))
+        return cast("Shaped", await self.run(Read(server_name, uri, RequestContext(client=client)), render))
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):

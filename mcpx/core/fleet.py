@@ -25,7 +25,7 @@ from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
@@ -84,7 +84,7 @@ class Fleet:
             )
         return upstream
 
-    def _open_private(self, client: Client, shared: Upstream) -> Upstream:
+    def _open_private(self, client: ClientId, shared: Upstream) -> Upstream:
         """A client's own session with a server. Its catalogue is not announced: the shared one is shown."""
         own = Upstream(
             replace(shared.config, auto_describe=False),
@@ -101,9 +101,9 @@ class Fleet:
         self._start(own)
         return own
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: ClientId) -> None:
         """End the sessions of a client that has left, without waiting for them."""
-        client.here = False
+        client.connected = False
         for upstream in self.upstreams.values():
             if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
                 own.retire("its client has left")

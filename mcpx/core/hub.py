@@ -30,7 +30,7 @@ from mcpx.core.router import MAILBOX_SIZE, RouterActor
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
@@ -126,7 +126,7 @@ class Hub:
         """
         return self.fleet.observe(observer)
 
-    def client_left(self, client: Client) -> None:
+    def client_left(self, client: ClientId) -> None:
         """End what belongs to this client alone: sessions, and suspended calls."""
         self.fleet.leave(client)
         self.clients.leave(client)

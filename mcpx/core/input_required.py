@@ -16,7 +16,7 @@ from mcp import MCPError
 from mcpx.config.place import kind_of
 from mcpx.errors import CallError, Code
 from mcpx.rendering.results import InputRequired
-from mcpx.upstream.context import JSON, QUESTIONS, Caller, InputAnswers
+from mcpx.upstream.context import JSON, QUESTIONS, CallerHandle, InputAnswers
 from mcpx.upstream.relay.server_requests import MAX_OPEN_REQUESTS
 from mcpx.upstream.relay.suspended import to_handshake
 
@@ -24,7 +24,7 @@ MAX_METHOD_SHOWN: Final = 64  # characters of a method that does not exist
 RETRY_DELAYS_S: Final = (0.05, 0.1, 0.25)  # where the server only wants to be asked again, by round
 
 
-def input_requests(need: InputRequired, caller: Caller) -> dict[str, JSON]:
+def input_requests(need: InputRequired, caller: CallerHandle) -> dict[str, JSON]:
     """The input requests by their keys, if the client can be asked them.
 
     Raises:
@@ -54,7 +54,7 @@ def _shown(method: Any) -> str:
 
 
 async def obtain_input(
-    need: InputRequired, caller: Caller, *, timeout_s: float, round_number: int
+    need: InputRequired, caller: CallerHandle, *, timeout_s: float, round_number: int
 ) -> InputAnswers:
     """Ask the client everything at once, and wait for its answers.
 

@@ -20,8 +20,8 @@ from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.context import Client
-from mcpx.upstream.queue import RawReply
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import CallTool, ReadResource
 from mcpx.validation.arguments import read_raw_arguments
 from mcpx.validation.checker import ArgumentChecker
@@ -48,13 +48,13 @@ class RouterActor(Actor[Message]):
             match message:
                 case Exec():
                     self._exec(message, reply)
-                case Read(server, uri, origin):
+                case Read(server, uri, context):
                     upstream = self._registry.upstream(server)
-                    request = ReadResource(self._registry.resolve_uri(upstream, uri), origin=origin)
-                    _session_for(upstream, origin.client).submit(request, reply)
-                case Forward(server, request, origin):
+                    request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
+                    _session_for(upstream, context.client).submit(request, reply)
+                case Forward(server, request, context):
                     upstream = self._registry.upstream(server)
-                    _session_for(upstream, origin.client).submit(replace(request, origin=origin), reply)
+                    _session_for(upstream, context.client).submit(replace(request, context=context), reply)
                 case Inspect(server, tool):
                     self._inspector.look(server, tool, lambda: self._inspect(message, reply))
         except CallError as error:  # the request is wrong, not the router
@@ -91,13 +91,13 @@ class RouterActor(Actor[Message]):
         if tool is None:
             raise self._no_tool(upstream, message.tool_name)
         checked, raw = read_raw_arguments(message.arguments, tool)
-        call = CallTool(tool.name, raw, safe=_is_safe(tool), origin=message.origin)
+        call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, call, reply)
         elif upstream.private is None:
             upstream.submit(call, reply)
         else:
-            _session_for(upstream, message.origin.client).submit(call, reply)
+            _session_for(upstream, message.context.client).submit(call, reply)
 
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
         info = upstream.info()
@@ -118,7 +118,7 @@ class RouterActor(Actor[Message]):
                 return
             try:
                 upstream = self._registry.upstream(message.server_name)
-                _session_for(upstream, call.origin.client).submit(call, reply)
+                _session_for(upstream, call.context.client).submit(call, reply)
             except CallError as error:
                 reply.reject(error)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
@@ -135,7 +135,7 @@ def _is_safe(tool: ToolInfo) -> bool:
     return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
-def _session_for(upstream: Upstream, client: Client | None) -> Upstream:
+def _session_for(upstream: Upstream, client: ClientId | None) -> Upstream:
     """What serves this client's requests: the server's shared session, or the client's own.
 
     A program that uses MCPX as a library is no client (None).

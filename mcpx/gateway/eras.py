@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from mcpx.gateway.clients.identity import bind_client
 from mcpx.gateway.server import GatewayServer
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.wire.context import WireContext
 from mcpx.wire.dispatcher import WireDispatcher
 
@@ -45,7 +45,7 @@ class EraServer:
     def __init__(self, server: GatewayServer, dispatcher: WireDispatcher) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
-        self.identity = Client()
+        self.identity = ClientId()
         bind_client(self.connection, self.identity)
         self._server = server
         self._dispatcher = dispatcher

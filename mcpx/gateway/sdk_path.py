@@ -27,7 +27,7 @@ from mcpx.gateway.clients.handles import Delivery, RequestCaller
 from mcpx.gateway.clients.outbox import Backlog
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
-from mcpx.upstream.requests import Origin
+from mcpx.upstream.requests import RequestContext
 from supervisors import Signal
 
 Context = ServerRequestContext[Any, Any]
@@ -42,7 +42,7 @@ async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspe
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
     notifications = _NotificationQueue(hub.clients)
-    request = replace(request, origin=_origin(hub, ctx, notifications))
+    request = replace(request, context=_context(hub, ctx, notifications))
     failure: CallError | MCPError | None = None
     result: R | JSON = {}
     async with anyio.create_task_group() as tasks:
@@ -58,7 +58,7 @@ async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspe
     return result
 
 
-def _origin(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> Origin:
+def _context(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> RequestContext:
     """The context of the client's request."""
     caller = RequestCaller(ctx, hub, notifications.put)
     if caller.modern:
@@ -69,7 +69,7 @@ def _origin(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> Origin
         notifications.put(step, len(message or ""))
 
     wants_progress = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
-    return Origin(
+    return RequestContext(
         client=caller.session_client,
         caller=caller,
         answers=_answers(ctx),

@@ -29,7 +29,7 @@ from mcpx.rendering.descriptions import INSTRUCTIONS, describe
 from mcpx.rendering.results import Shaped
 from mcpx.rendering.suggest import nearest
 from mcpx.text import cut, shown_name
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 
@@ -78,7 +78,7 @@ class GatewayServer(Server[Any]):
         )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
-    def client_left(self, client: Client) -> None:
+    def client_left(self, client: ClientId) -> None:
         """End what belongs to one client alone: its connection has ended."""
         self._hub.client_left(client)
 

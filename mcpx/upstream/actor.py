@@ -19,14 +19,14 @@ from mcpx.catalog.model import Catalogue, ServerInfo, State
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
+from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.subscriptions import Subscriptions
 from mcpx.upstream.per_client import PerClientSessions
-from mcpx.upstream.queue import CallQueue, RawReply
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
@@ -71,7 +71,7 @@ class Upstream:
         max_message_bytes: int,
         child: str | None = None,
         counters: Counters | None = None,
-        client: Client | None = None,
+        client: ClientId | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
         clients: ConnectedClients | None = None,
     ) -> None:
@@ -153,7 +153,7 @@ class Upstream:
         Raises:
             CallError: `not_sent`, where none of that is possible; or the suspended call is over.
         """
-        if request.origin.answers is None or not self._suspended.resume(request, reply):
+        if request.context.answers is None or not self._suspended.resume(request, reply):
             self.queue.submit(request, reply)
 
     def inherit_from(self, old: Upstream) -> None:

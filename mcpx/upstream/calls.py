@@ -26,14 +26,14 @@ from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Counters
+from mcpx.upstream.call_queue import CallQueue
 from mcpx.upstream.errors import call_error, server_died
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.in_flight import InFlight
-from mcpx.upstream.queue import CallQueue
 from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.senders import Sender
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
 from mcpx.upstream.transport.link import Link
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.channel import TELLS_UNREAD
@@ -207,9 +207,9 @@ class Calls:
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if error is not None and self._is_of_the_loss(error):
             return
-        if not isinstance(error, Dropped | NotCarriedOut):
+        if not isinstance(error, ConnectionDropped | NotExecuted):
             self.answered_at = time.monotonic()  # asyncio's clock
-        if self._on_proof is not None and not call.request.origin.own:
+        if self._on_proof is not None and not call.request.context.own:
             self._take_as_proof(error)
         if not self._release(call) or (error is not None and self._goes_again(call, error)):
             return
@@ -221,7 +221,7 @@ class Calls:
 
     def _is_of_the_loss(self, error: Exception) -> bool:
         """Whether an error says only that the connection has ended: `close` settles the call."""
-        lost = self._link.lost.is_set() and not isinstance(error, NotCarriedOut)
+        lost = self._link.lost.is_set() and not isinstance(error, NotExecuted)
         return lost or isinstance(error, ConnectionEnded)
 
     def _take_as_proof(self, error: Exception | None) -> None:
@@ -274,7 +274,7 @@ class Calls:
         again = call.again_after(error) if self._open and not call.reply.settled else None
         if again is None:
             return False
-        not_sent = isinstance(error, NotCarriedOut)
+        not_sent = isinstance(error, NotExecuted)
         self._put_back(again, call.reply, None if not_sent else self._call_error(call, error))
         self._resume()
         return True

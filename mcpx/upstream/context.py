@@ -1,8 +1,9 @@
 """The client behind a call, as the upstream layer sees it: the contract between gateway and upstreams.
 
-A `Client` is an identity and nothing more; it says to whom a session belongs, where each client has its own.
-A `Caller` travels with a request. The gateway makes it and knows how to reach its client; the upstream layer
-passes the server's requests and log messages to it, and never learns what it is. Everything here is pure.
+A `ClientId` is an identity and nothing more; it says to whom a session belongs, where each client has its
+own. A `CallerHandle` travels with a request. The gateway makes it and knows how to reach its client; the
+upstream layer passes the server's requests and log messages to it, and never learns what it is. Everything
+here is pure.
 """
 
 from __future__ import annotations
@@ -102,20 +103,20 @@ def read_capabilities(raw: bytes) -> Capabilities:
 NO_CAPABILITIES: Final = Capabilities(_Declared())
 
 
-class Client:
+class ClientId:
     """The identity of one client of MCPX, from its first call until it leaves; compared by `is`."""
 
-    __slots__ = ("here",)
+    __slots__ = ("connected",)
 
     def __init__(self) -> None:
-        self.here = True
+        self.connected = True
 
 
-STATELESS: Final = Client()
+SESSIONLESS: Final = ClientId()
 """Stands for all requests without a session (2026-07-28 over HTTP): their clients cannot be told apart."""
 
 
-class Caller(Protocol):
+class CallerHandle(Protocol):
     """The client behind one call."""
 
     @property

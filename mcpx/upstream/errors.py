@@ -20,13 +20,12 @@ from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
 from mcpx.text import cut, paragraphs
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
+from mcpx.upstream.transport.exchange import PERMISSION_STATUSES, ConnectionDropped, NotExecuted, Refused
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
 CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
-PERMISSION_STATUSES: Final = frozenset({401, 403})
 _NO_SECRETS: Final = Redactor()
 MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
 
@@ -152,12 +151,12 @@ def call_error(
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
-    if isinstance(error, NotCarriedOut):
+    if isinstance(error, NotExecuted):
         cause = paragraphs(str(error))
         text = f"{server} did not take the call ({cause}); it was not run"
         why = {"cause": cause}
         return CallError(Code.SERVER_UNAVAILABLE, text, server=server, tool=tool, details=why)
-    if isinstance(error, Dropped):
+    if isinstance(error, ConnectionDropped):
         return server_died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
         return _refused_by_status(error, server=server, tool=tool)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mcpx.observe.contained import contain
-from mcpx.upstream.queue import RawReply
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sent
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
 
 
 class InFlight:
@@ -35,10 +35,10 @@ class InFlight:
         self.position = position
         self.started = time.monotonic()
         self.sent: Sent | None = None
-        self.caller = request.origin.caller  # it and `on_progress` change when a suspended call is resumed
-        self.on_progress = request.origin.on_progress
+        self.caller = request.context.caller  # it and `on_progress` change when a suspended call is resumed
+        self.on_progress = request.context.on_progress
         self.endings: list[Callable[[], None]] = []
-        self.never_seen = False  # the server was killed before it could see the call, whoever took its bytes
+        self.never_seen = False  # the server was killed before it could see the bytes that it took
 
     @property
     def tool(self) -> str | None:
@@ -58,9 +58,9 @@ class InFlight:
 
     def again_after(self, error: Exception) -> Request | None:
         """The request to send after that error, which concerned it alone; None where that is not safe."""
-        if isinstance(error, NotCarriedOut) and not self.request.turned_away:
+        if isinstance(error, NotExecuted) and not self.request.turned_away:
             return replace(self.request, turned_away=True)
-        if isinstance(error, Dropped) and self.request.safe:
+        if isinstance(error, ConnectionDropped) and self.request.safe:
             return replace(self.request, safe=False)
         return None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from mcpx.errors import CallError, Code
-from mcpx.upstream.context import STATELESS, Client
+from mcpx.upstream.context import SESSIONLESS, ClientId
 
 S = TypeVar("S")
 """A session with the server, as the fleet makes it."""
@@ -20,12 +20,12 @@ S = TypeVar("S")
 class PerClientSessions(Generic[S]):
     """The sessions by client. `open_session` makes one, and has it supervised."""
 
-    def __init__(self, server: str, open_session: Callable[[Client], S]) -> None:
+    def __init__(self, server: str, open_session: Callable[[ClientId], S]) -> None:
         self._server = server
         self._open = open_session
-        self._sessions: dict[Client, S] = {}
+        self._sessions: dict[ClientId, S] = {}
 
-    def get_or_open(self, client: Client) -> S:
+    def get_or_open(self, client: ClientId) -> S:
         """The client's own session, opened now if it has none.
 
         Raises:
@@ -37,9 +37,9 @@ class PerClientSessions(Generic[S]):
             own = self._sessions[client] = self._open(client)
         return own
 
-    def _require_session(self, client: Client) -> None:
-        cause = None if client.here else "the client has left"
-        if client is STATELESS:
+    def _require_session(self, client: ClientId) -> None:
+        cause = None if client.connected else "the client has left"
+        if client is SESSIONLESS:
             cause = (
                 "it gives each client a session of its own, and this request belongs to none; connect over"
                 " stdio, or with a protocol revision that has sessions over HTTP (before 2026-07-28)"
@@ -48,7 +48,7 @@ class PerClientSessions(Generic[S]):
             text = f"{self._server} is not available ({cause}); nothing was sent"
             raise CallError(Code.SERVER_UNAVAILABLE, text, server=self._server, details={"cause": cause})
 
-    def remove(self, client: Client) -> S | None:
+    def remove(self, client: ClientId) -> S | None:
         """Remove and return the session of a client that leaves; None if it has none. The caller ends it."""
         return self._sessions.pop(client, None)
 

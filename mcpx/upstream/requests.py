@@ -1,7 +1,7 @@
 """The messages that an upstream actor takes: a closed union of frozen structs.
 
 What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
-The answer to each is the raw JSON of the result (`msgspec.Raw`). The `Origin` of a request travels with it
+The answer to each is the raw JSON of the result (`msgspec.Raw`). The context of a request travels with it
 from the frontend to the server. None of them is ever part of a reference cycle, so the garbage collector
 need not track them.
 """
@@ -13,18 +13,18 @@ from typing import Final
 
 import msgspec
 
-from mcpx.upstream.context import Caller, Client, InputAnswers
+from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 
 OnProgress = Callable[[float, float | None, str | None], None]
 """Called with progress: done so far, the total where it is known, a text. Must not raise."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a request comes from. All of it is empty for a program that uses MCPX as a library."""
 
-    client: Client | None = None
+    client: ClientId | None = None
     """The client whose session it uses, with a server that has one for each client."""
-    caller: Caller | None = None
+    caller: CallerHandle | None = None
     """The client behind it, which can be asked and notified while it runs."""
     answers: InputAnswers | None = None
     """The answers that a client adds to a request that it repeats."""
@@ -33,8 +33,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
 
 
-NOBODY: Final = Origin()
-MCPX: Final = Origin(own=True)
+NO_CONTEXT: Final = RequestContext()
+INTERNAL_CONTEXT: Final = RequestContext(own=True)
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -44,7 +44,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether running it twice does no harm: then it may be sent once more after a lost connection."""
     turned_away: bool = False
     """Whether a session that was over has refused it unread; it is sent again after that once only."""
-    origin: Origin = NOBODY
+    context: RequestContext = NO_CONTEXT
 
 
 class CallTool(_Request, frozen=True, gc=False):
@@ -91,18 +91,19 @@ class GetPrompt(_Request, frozen=True, gc=False):
 
 
 class Complete(_Request, frozen=True, gc=False):
-    """Complete an argument. All three are the JSON of an object; `context` may be nothing."""
+    """Complete an argument. All three are the JSON of an object; `resolved` may be empty."""
 
     ref: bytes
     argument: bytes
-    context: bytes = b""
+    resolved: bytes = b""
+    """The protocol's `context`: arguments that have their values already."""
 
     method = "completion/complete"
 
     def params(self) -> list[bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
         members = [b'"ref":', self.ref, b',"argument":', self.argument]
-        return [*members, b',"context":', self.context] if self.context else members
+        return [*members, b',"context":', self.resolved] if self.resolved else members
 
 
 class Subscribe(_AboutResource, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""Handles to clients: to the one behind a call (`Caller`), and to each connected one (`ClientHandle`).
+"""Handles to clients: to the one behind a call (`CallerHandle`), and to each connected one (`ClientHandle`).
 
 There are three ways to reach a client: directly on its stream (the fast path), with the request that the
 SDK's server is handling, and between requests over its connection. Notifications never wait: the channel or a

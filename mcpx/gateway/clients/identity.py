@@ -15,12 +15,12 @@ from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.hub import Hub
-from mcpx.upstream.context import STATELESS, Client
+from mcpx.upstream.context import SESSIONLESS, ClientId
 
 _KEY: Final = "mcpx.client"
 
 
-def bind_client(connection: Connection, client: Client) -> None:
+def bind_client(connection: Connection, client: ClientId) -> None:
     """Make this client the one behind the connection."""
     connection.state[_KEY] = client
 
@@ -35,16 +35,16 @@ def request_outbound(session: ServerSession) -> Outbound:
     return session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
 
 
-def session_client(connection: Connection, hub: Hub) -> Client:
-    """The client whose session the connection is; STATELESS where there is no session.
+def session_client(connection: Connection, hub: Hub) -> ClientId:
+    """The client whose session the connection is; SESSIONLESS where there is no session.
 
     For a session over HTTP it is made on first use, and the hub is told when the session ends.
     """
-    known = cast("Client | None", connection.state.get(_KEY))
+    known = cast("ClientId | None", connection.state.get(_KEY))
     if known is None:
         if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return STATELESS
-        known = Client()
+            return SESSIONLESS
+        known = ClientId()
         bind_client(connection, known)
         connection.exit_stack.callback(hub.client_left, known)
     return known
@@ -56,4 +56,4 @@ def client_of(connection: Connection, hub: Hub) -> object:
     Without a session (2026-07-28 over HTTP) each request is a client of its own.
     """
     known = session_client(connection, hub)
-    return connection if known is STATELESS else known
+    return connection if known is SESSIONLESS else known

@@ -37,7 +37,7 @@ from mcpx.daemon.paths import LIMIT_KEY
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import Shaped
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
@@ -145,14 +145,14 @@ async def perform(hub: Hub, request: ControlRequest) -> JSON:
     Raises:
         CallError: As the tool of that name.
     """
-    client = Client()
+    client = ClientId()
     try:
         return await _perform(hub, request, client)
     finally:
         hub.client_left(client)
 
 
-async def _perform(hub: Hub, request: ControlRequest, client: Client) -> JSON:
+async def _perform(hub: Hub, request: ControlRequest, client: ClientId) -> JSON:
     match request:
         case ControlRequest(mcpx="inspect", server=None):
             # "described" is the state as a person reads it

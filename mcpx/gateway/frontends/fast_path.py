@@ -27,9 +27,9 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.rendering.results import InputRequired
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import OnProgress, Origin
+from mcpx.upstream.requests import OnProgress, RequestContext
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.bounds import INLINE
 from mcpx.validation.errors import unreadable_arguments
@@ -82,7 +82,7 @@ class FastPath:
         self._upstreams = hub.upstreams
         self._clients = hub.clients
         self._connection = connection
-        self._plain: Origin | None = None  # of calls that bring nothing of their own, before 2026-07-28
+        self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         info = msgspec.json.encode(server.server_info_stamp)
         self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + info + b"}"
@@ -155,34 +155,34 @@ class FastPath:
         if upstream is None or upstream.catalogue is None:
             return None
         if params.name == tools.EXEC and given.tool_name:
-            return Exec(given.server_name, given.tool_name, given.arguments, self._origin(wire, params))
+            return Exec(given.server_name, given.tool_name, given.arguments, self._context(wire, params))
         if params.name == tools.RESOURCES and given.uri:
-            return Read(given.server_name, given.uri, self._origin(wire, params))
+            return Read(given.server_name, given.uri, self._context(wire, params))
         return None
 
-    def _origin(self, wire: WireDispatcher, params: _Params) -> Origin:
+    def _context(self, wire: WireDispatcher, params: _Params) -> RequestContext:
         """The context of a request."""
         meta, repeats = params.meta, params.state is not None or params.responses
         if self._plain is not None and meta is None and not repeats:
             return self._plain
         token = None if meta is None else meta.progressToken
         return replace(
-            self._origin_of_client(wire, meta),
+            self._context_of_client(wire, meta),
             answers=InputAnswers(params.responses, params.state) if repeats else None,
             on_progress=None if token is None else _progress(wire, token),
         )
 
-    def _origin_of_client(self, wire: WireDispatcher, meta: _Meta | None) -> Origin:
+    def _context_of_client(self, wire: WireDispatcher, meta: _Meta | None) -> RequestContext:
         client = self._connection.identity
         if self._connection.era is Era.MODERN and meta is not None:
             self._clients.note_sessionless(meta.log_level)
             capabilities = read_capabilities(bytes(meta.capabilities))
             caller = StreamCaller(wire, client, capabilities, level=meta.log_level)
-            return Origin(client=client, caller=caller)
+            return RequestContext(client=client, caller=caller)
         if self._plain is None:
             capabilities = capabilities_of(self._connection.connection.client_capabilities)
             caller = StreamCaller(wire, client, capabilities, clients=self._clients)
-            self._plain = Origin(client=client, caller=caller)
+            self._plain = RequestContext(client=client, caller=caller)
         return self._plain
 
     def _encoder(self, meta: _Meta | None) -> ResultEncoder:
@@ -258,7 +258,7 @@ class _Call:
 
     def _answer(self, pieces: list[Bytes]) -> None:
         self._wire.fast_cancels.pop(self.key, None)
-        caller = self._request.origin.caller
+        caller = self._request.context.caller
         if caller is not None and caller.modern and isinstance(caller, StreamCaller):
             caller.close()
         self._wire.channel.write(*envelope.answer(self._request_id, pieces))

@@ -21,11 +21,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.errors import call_error
 from mcpx.upstream.offers.topic import Listener, Submit, Topic
 from mcpx.upstream.offers.update_stream import Opened, UpdateStream
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import MCPX, Subscribe, Unsubscribe
+from mcpx.upstream.requests import INTERNAL_CONTEXT, Subscribe, Unsubscribe
 from mcpx.upstream.session.upstream_session import UpstreamSession
 from supervisors import Signal
 
@@ -118,7 +118,8 @@ class Subscriptions:
             return
         try:
             self._submit(
-                Subscribe(topic.uri, origin=MCPX), RawReply(lambda reply: self._settle(topic, reply))
+                Subscribe(topic.uri, context=INTERNAL_CONTEXT),
+                RawReply(lambda reply: self._settle(topic, reply)),
             )
         except CallError as error:
             self._fail(topic, error)
@@ -152,7 +153,7 @@ class Subscriptions:
             self._wanted.set()
         elif self._session is not None:
             with suppress(CallError):  # the session is ending, and the subscription with it
-                self._submit(Unsubscribe(topic.uri, safe=False, origin=MCPX), RawReply())
+                self._submit(Unsubscribe(topic.uri, safe=False, context=INTERNAL_CONTEXT), RawReply())
 
     def _is_modern(self) -> bool:
         """Whether the server speaks 2026-07-28, as far as is known: it may be down."""
@@ -201,7 +202,7 @@ class Subscriptions:
             while self._topics.get(topic.uri) is topic:
                 reply = RawReply()
                 try:
-                    self._submit(Subscribe(topic.uri, origin=MCPX), reply)
+                    self._submit(Subscribe(topic.uri, context=INTERNAL_CONTEXT), reply)
                     await reply.wait()
                 except CallError as error:
                     if error.code is Code.OVERLOADED:

@@ -17,8 +17,8 @@ import msgspec
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import MCPX, ReadResource, Request
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.requests import INTERNAL_CONTEXT, ReadResource, Request
 
 READ_TIMEOUT_S: Final = 10.0
 MIN_READ_INTERVAL_S: Final = 1.0  # of one resource: a storm of updates is no storm of reads
@@ -100,7 +100,7 @@ async def read_digest(submit: Submit, catalogue: Catalogue | None, uri: str) -> 
     reply = RawReply()
     with anyio.move_on_after(READ_TIMEOUT_S):
         try:
-            submit(ReadResource(uri, origin=MCPX), reply)
+            submit(ReadResource(uri, context=INTERNAL_CONTEXT), reply)
             contents = msgspec.json.decode(await reply.wait(), type=_Contents).contents
             return hashlib.blake2b(contents, digest_size=16).digest()
         except msgspec.DecodeError:

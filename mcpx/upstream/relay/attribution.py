@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcpx.upstream.context import Caller
-from mcpx.upstream.queue import RawReply
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.context import CallerHandle
 from mcpx.upstream.requests import OnProgress, Request
 
 
@@ -21,7 +21,7 @@ class RunningCall(Protocol):
 
     request: Request
     reply: RawReply
-    caller: Caller | None
+    caller: CallerHandle | None
     on_progress: OnProgress | None
     endings: list[Callable[[], None]]
     """Called once when the call is over, however it ends."""
@@ -42,7 +42,7 @@ class CallsInFlight(Protocol):
 class Attributed(msgspec.Struct, frozen=True):
     """The message concerns that client. `calls` are those of its calls that it may belong to."""
 
-    caller: Caller
+    caller: CallerHandle
     calls: tuple[RunningCall, ...]
 
 
@@ -93,5 +93,5 @@ class Attribution:
         return _NO_CLIENT if last is None else Attributed(last, tuple(running))
 
 
-def _client(caller: Caller | None) -> object:
+def _client(caller: CallerHandle | None) -> object:
     return None if caller is None else caller.client

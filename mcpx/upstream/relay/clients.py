@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from mcpx.observe.contained import contain
-from mcpx.upstream.context import JSON, Caller, most_verbose, wants
+from mcpx.upstream.context import JSON, CallerHandle, most_verbose, wants
 from supervisors import Signal
 
 LOG: Final = "notifications/message"
 
 
-class ClientHandle(Caller, Protocol):
+class ClientHandle(CallerHandle, Protocol):
     """A client that can be reached between its calls."""
 
     log_level: str | None
@@ -32,7 +32,7 @@ class ConnectedClients:
 
     def __init__(self) -> None:
         self.handles: dict[object, ClientHandle] = {}
-        """By client, as `Caller.client` identifies it."""
+        """By client, as `CallerHandle.client` identifies it."""
         self.roots_version = 0
         """The number of times that a client's roots have changed."""
         self.dropped = 0

@@ -19,7 +19,7 @@ from mcp import MCPError
 from mcp.shared.dispatcher import DispatchContext, coerce_request_id
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
-from mcpx.upstream.context import ELICITATION, JSON, QUESTIONS, Caller, OnStep
+from mcpx.upstream.context import ELICITATION, JSON, QUESTIONS, CallerHandle, OnStep
 from mcpx.upstream.relay.attribution import Attributed, Attribution, RunningCall, Unattributed
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.suspended import SuspendedCalls
@@ -158,7 +158,7 @@ class ServerRequestRouter:
 
     # --- url mode
 
-    def _remember(self, method: str, params: JSON, caller: Caller) -> None:
+    def _remember(self, method: str, params: JSON, caller: CallerHandle) -> None:
         if method == ELICITATION and isinstance(named := params.get("elicitationId"), str):
             if len(self._url_elicitations) >= MAX_URL_ELICITATIONS:
                 del self._url_elicitations[next(iter(self._url_elicitations))]

@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.errors import CallError, Code
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, JSON, InputAnswers
-from mcpx.upstream.queue import RawReply
 from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request, tool_of
 
@@ -87,7 +87,7 @@ class SuspendedCall:
             self._timer.cancel()
         self.listener = reply
         reply.on_abandon = self.cancel
-        self.call.caller, self.call.on_progress = request.origin.caller, request.origin.on_progress
+        self.call.caller, self.call.on_progress = request.context.caller, request.context.on_progress
         for key, value in _responses(answers).items():
             question = self._questions.pop(key, None)
             if question is not None and not question.answer.done():
@@ -154,7 +154,7 @@ class SuspendedCalls:
         Raises:
             CallError: The call is over, or is not the one that the request repeats.
         """
-        answers = request.origin.answers
+        answers = request.context.answers
         if answers is None or answers.state is None or not answers.state.startswith(PREFIX):
             return False
         suspended = self._suspended.get(answers.state)

@@ -112,13 +112,13 @@ class PassingSession(ClientSession):
             def stamp_for_caller(data: dict[str, Any], opts: CallOptions) -> None:
                 stamp(data, opts)
                 request = REQUEST.get()
-                if request is not None and request.origin.caller is not None:
+                if request is not None and request.context.caller is not None:
                     meta = data["params"]["_meta"]
                     meta[CLIENT_CAPABILITIES_META_KEY] = msgspec.json.decode(
-                        request.origin.caller.capabilities.encoded
+                        request.context.caller.capabilities.encoded
                     )
-                    if request.origin.caller.log_level is not None:
-                        meta[LOG_LEVEL_META_KEY] = request.origin.caller.log_level
+                    if request.context.caller.log_level is not None:
+                        meta[LOG_LEVEL_META_KEY] = request.context.caller.log_level
 
             self._stamp = stamp_for_caller
 

@@ -22,7 +22,7 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter
 
-from mcpx.upstream.context import Caller
+from mcpx.upstream.context import CallerHandle
 from mcpx.upstream.requests import (
     CallTool,
     Complete,
@@ -35,7 +35,7 @@ from mcpx.upstream.requests import (
 )
 from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import REQUEST
-from mcpx.upstream.transport.exchange import CURRENT, Dropped, Exchange
+from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
@@ -120,7 +120,7 @@ class WireSender:
         self._wire.on_drained = callback
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        outgoing, caller = self._outgoing, request.origin.caller
+        outgoing, caller = self._outgoing, request.context.caller
         more: list[bytes] = []
         if self._modern is None:
             meta = b""
@@ -128,8 +128,8 @@ class WireSender:
                 self._log_level.raise_level_nowait(caller.log_level)
         else:
             meta = self._modern.members(caller)
-            if request.origin.answers is not None:
-                more = request.origin.answers.members()
+            if request.context.answers is not None:
+                more = request.context.answers.members()
         request_id = outgoing.mint()
         token = str(request_id).encode()
         params = b"".join(
@@ -167,7 +167,7 @@ class _ModernMeta:
         self._head = msgspec.json.encode(members)[1:-1] + f',"{CLIENT_CAPABILITIES_META_KEY}":'.encode()
         self._level = f',"{LOG_LEVEL_META_KEY}":"'.encode()
 
-    def members(self, caller: Caller | None) -> bytes:
+    def members(self, caller: CallerHandle | None) -> bytes:
         """The members for a request of that client."""
         if caller is None:
             return self._head + b"{},"
@@ -211,17 +211,17 @@ class SessionSender:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             on_progress(progress, total, message)
 
-        CURRENT.set(exchange)  # in this task only
+        CURRENT_EXCHANGE.set(exchange)  # in this task only
         REQUEST.set(request)  # what comes in on its stream belongs to it
         with scope:
             try:
-                if request.origin.caller is not None:
-                    await self._log_level.raise_level(request.origin.caller.log_level)
+                if request.context.caller is not None:
+                    await self._log_level.raise_level(request.context.caller.log_level)
                 result = await self._session.send_request(
                     _typed(request), _AS_IT_CAME, progress_callback=progressed
                 )
             except MCPError as error:
-                exchange.fail(error if exchange.answered else Dropped(error.message))
+                exchange.fail(exchange.cause(error))
             except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
                 exchange.fail(error)
             else:
@@ -246,7 +246,7 @@ class _SentBySession:
 
 def _typed(request: Request) -> Typed:
     """The request as a model of the SDK."""
-    answers = request.origin.answers
+    answers = request.context.answers
     more = [] if answers is None else answers.members()
     params = msgspec.json.decode(b"".join((b"{", *request.params(), *more, b"}")))
     return _TYPES[type(request)].model_validate({"method": request.method, "params": params}, by_name=False)

@@ -28,7 +28,7 @@ from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
-from mcpx.upstream.transport.exchange import overheard
+from mcpx.upstream.transport.exchange import capture_failures
 from mcpx.upstream.transport.link import Hooks, Link, open_link
 from mcpx.version import __version__
 from supervisors import Signal
@@ -131,7 +131,7 @@ class UpstreamSession:
             Unhealthy: It is there, but does not answer MCP.
             MCPError: It answers with an error, which is a sign of life too.
         """
-        with overheard() as failures:
+        with capture_failures() as failures:
             try:
                 if self.modern:
                     await self.client.send_discover(LATEST_MODERN_VERSION)

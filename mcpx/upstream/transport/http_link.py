@@ -1,7 +1,7 @@
 """The links over HTTP: Streamable HTTP, and the older transport with one event stream (HTTP+SSE).
 
-The SDK's transports run on the guarded HTTP client, which tells the link what each exchange says of the
-session. The connection is lost when the server refuses the session or forgets it, and over the older
+The SDK's transports run on the guarded HTTP client, which reports to the link what each exchange says of
+the session. The connection is lost when the server refuses the session or forgets it, and over the older
 transport when the event stream ends.
 """
 
@@ -12,8 +12,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
-import anyio.to_thread
-import httpx2
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -25,15 +23,16 @@ from mcp_types import JSONRPCError
 
 from mcpx.config import Http, Sse
 from mcpx.upstream.transport.http_answers import Redact
-from mcpx.upstream.transport.http_client import GuardedClient, certificates
+from mcpx.upstream.transport.http_guard import HttpGuard, guarded_client
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
 from supervisors import Signal
 
+MAX_SSE_EVENT_BYTES: Final = 1_000_000  # the SDK takes no more in an event over the older transport
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 class HttpLink:
-    """A `Link` over HTTP, and the `Told` of the HTTP client."""
+    """A `Link` over HTTP, and the `LinkObserver` of the HTTP guard."""
 
     pid: Final = None
     mark: Final = ""
@@ -46,9 +45,9 @@ class HttpLink:
         self.lost, self.closing = Ending(), Ending()
         self.suspicion = Signal()
         self.established = False
-        self.trouble: str | None = None
+        self.last_problem: str | None = None
         """What was wrong with the last exchange; None while all is well."""
-        self.curable = True
+        self.retryable = True
         """Whether connecting again can help."""
         self._on_events_missed = on_events_missed
 
@@ -81,19 +80,21 @@ class HttpLink:
 
     def failure(self) -> ConnectionLost:
         """The loss as an exception, once `lost` is set."""
-        return ConnectionLost(self.lost.reason, retryable=self.curable)
+        return ConnectionLost(self.lost.reason, retryable=self.retryable)
 
     def handshake_failure(self) -> ConnectionLost | None:
         """The loss, or else what was wrong with the last exchange."""
         if self.lost.is_set():
             return ConnectionLost(f"{self.lost.reason} during the handshake")
-        return None if self.trouble is None else ConnectionLost(self.trouble, retryable=self.curable)
+        if self.last_problem is None:
+            return None
+        return ConnectionLost(self.last_problem, retryable=self.retryable)
 
     def give_up(self, reason: str) -> None:
         """End the connection."""
         self.lost.set(reason)
 
-    # --- for the HTTP client
+    # --- for the HTTP guard
 
     def lose(self, reason: str) -> None:
         """Note that the session is over."""
@@ -103,16 +104,16 @@ class HttpLink:
         """Note that the server takes nothing new; it may finish what it has."""
         self.closing.set(reason)
 
-    def fine(self) -> None:
+    def mark_healthy(self) -> None:
         """Note that an exchange went well."""
         if not self.lost.is_set():
-            self.trouble, self.curable = None, True
+            self.last_problem, self.retryable = None, True
 
-    def suspect(self) -> None:
+    def mark_suspect(self) -> None:
         """Have the session checked."""
         self.suspicion.set()
 
-    def missed(self) -> None:
+    def events_missed(self) -> None:
         """Note that notifications may have been missed; before the end of the handshake that is no matter."""
         if self.established:
             self._on_events_missed()
@@ -122,72 +123,55 @@ class HttpLink:
 async def open_http(
     http: Http, *, limit: int, on_events_missed: Callable[[], None], redact: Redact
 ) -> AsyncIterator[HttpLink]:
-    """A link over Streamable HTTP. Nothing is sent before the first request.
+    """Open a link over Streamable HTTP. Nothing is sent before the first request.
 
     Raises:
         httpx2.HTTPError: The server cannot be reached (inside exception groups).
     """
-    await anyio.to_thread.run_sync(certificates)  # for the first time; others have their turn meanwhile
     async with (
-        GuardedClient(limit, http.headers, redact=redact) as client,
-        # the client bounds each event, and knows what an event that is too large is the answer to
+        guarded_client(limit, http.headers, redact) as (client, guard),
+        # the guard bounds each event, and knows what an event that is too large is the answer to
         streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
-        anyio.create_task_group() as tasks,
     ):
-        client.told = link = HttpLink(JSONRPCDispatcher(read, write), on_events_missed)
-        client.notifier.spawn = tasks.start_soon
-        try:
-            yield link
-        finally:
-            tasks.cancel_scope.cancel()
+        guard.observer = link = HttpLink(JSONRPCDispatcher(read, write), on_events_missed)
+        yield link
 
 
 @asynccontextmanager
 async def open_sse(
     sse: Sse, *, limit: int, on_events_missed: Callable[[], None], redact: Redact
 ) -> AsyncIterator[HttpLink]:
-    """A link over the older transport, whose answers come on one event stream.
+    """Open a link over the older transport, whose answers come on one event stream.
 
     Raises:
         httpx2.HTTPError: The server cannot be reached (inside exception groups).
     """
-    client: GuardedClient | None = None
-    await anyio.to_thread.run_sync(certificates)
+    limit = min(limit, MAX_SSE_EVENT_BYTES)
+    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
 
-    def factory(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - the client has its own
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        nonlocal client
-        client = GuardedClient(limit, headers, redact=redact, auth=auth)
-        return client
+    async def deliver_error(error: bytes) -> None:
+        await incoming.send(SessionMessage(JSONRPCError.model_validate_json(error)))
 
-    async with sse_client(sse.url, sse.headers, httpx_client_factory=factory) as (messages, write):
-        incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        link = HttpLink(JSONRPCDispatcher(read, write), on_events_missed)
-
-        async def deliver(answer: JSONRPCError) -> None:
-            await incoming.send(SessionMessage(answer))
-
-        if client is not None:
-            client.told, client.apart = link, deliver
-        async with anyio.create_task_group() as tasks, incoming, read:
-            tasks.start_soon(_relay, messages, incoming, link, client)
-            try:
-                yield link
-            finally:
-                tasks.cancel_scope.cancel()
+    async with (
+        incoming,
+        read,
+        guarded_client(limit, sse.headers, redact, deliver_error=deliver_error) as (client, guard),
+        sse_client(sse.url, httpx_client_factory=lambda *_, **__: client) as (messages, write),
+        anyio.create_task_group() as tasks,
+    ):
+        guard.observer = link = HttpLink(JSONRPCDispatcher(read, write), on_events_missed)
+        tasks.start_soon(_relay, messages, incoming, link, guard)
+        try:
+            yield link
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 async def _relay(
-    messages: AsyncIterable[SessionMessage | Exception],
-    incoming: Incoming,
-    link: HttpLink,
-    client: GuardedClient | None,
+    messages: AsyncIterable[SessionMessage | Exception], incoming: Incoming, link: HttpLink, guard: HttpGuard
 ) -> None:
     """Pass messages on, to see where the stream ends: that is the loss."""
     async for message in messages:
         await incoming.send(message)
-    stream = client.event_stream if client is not None else None
-    link.lose(stream.why if stream is not None else "the event stream ended")
+    stream = guard.event_stream
+    link.lose(stream.end_reason if stream is not None else "the event stream ended")

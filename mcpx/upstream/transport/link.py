@@ -1,9 +1,9 @@
 """A connection to an upstream server, whatever carries it: a child process, or HTTP.
 
-`open_link` gives a `Link` to the session layer and owns the one road by which a connection is lost: whoever
+`open_link` gives a `Link` to the session layer and owns the only way in which a connection is lost: whatever
 finds it over (the exit of a process, a refused HTTP session, a failed health check) sets `lost` with the
-reason, and that ends the body of `open_link` with `ConnectionLost`, whether anybody calls or not. Calls in
-flight are settled while the body unwinds.
+reason, and that ends the body of `open_link` with `ConnectionLost`, even while no call is in flight. Those in
+flight are settled while the body unwinds (`Calls.close`).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Hooks(msgspec.Struct, frozen=True):
 async def open_link(transport: Transport, *, limit: int, hooks: Hooks, redact: Redact) -> AsyncIterator[Link]:
     """Connect, and leave nothing behind at exit. A connection that is lost ends the body.
 
-    `limit` is the longest message in bytes. `redact` takes secrets out of what is told of failures.
+    `limit` is the longest message in bytes. `redact` removes secrets from errors.
 
     Raises:
         ConnectionLost: The connection ended by itself (inside an exception group).

@@ -1,4 +1,4 @@
-"""The loss of a connection: noted once with its reason, told as one exception."""
+"""The loss of a connection: an event with its reason, and the exception that reports it."""
 
 from __future__ import annotations
 

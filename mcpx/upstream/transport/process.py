@@ -35,7 +35,7 @@ TERM_TIMEOUT_S: Final = 0.7
 REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
 MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
 PENDING_FIELD: Final = 28  # field 31 of it, counted from the third
-MARK_BYTES: Final = 16  # random: nobody else's process has it by chance
+MARK_BYTES: Final = 16  # random: no other process has it by chance
 EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 

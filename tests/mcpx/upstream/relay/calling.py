@@ -12,10 +12,10 @@ import msgspec
 
 from mcpx.core.calls import Exec
 from mcpx.core.hub import Hub, open_hub
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
-from mcpx.upstream.queue import RawReply
 from mcpx.upstream.relay.suspended import SuspendedCall
-from mcpx.upstream.requests import Origin
+from mcpx.upstream.requests import RequestContext
 from tests.mcpx.scripted import config_of
 from tests.mcpx.upstream.relay.answering import PATIENCE_S, asking_server
 
@@ -80,7 +80,7 @@ class CallSite:
     ) -> RawReply:
         given = msgspec.json.encode(arguments)
         reply = RawReply()
-        self.hub.calls.call(Exec("s", tool, given, Origin(caller=caller, answers=answers)), reply)
+        self.hub.calls.call(Exec("s", tool, given, RequestContext(caller=caller, answers=answers)), reply)
         return reply
 
     async def result(self, reply: RawReply) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from mcpx.errors import CallError, Code
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers
-from mcpx.upstream.queue import RawReply
 from supervisors import Abandoned
 from tests.mcpx.upstream.relay.answering import PATIENCE_S, ROOTS, SAMPLE
 from tests.mcpx.upstream.relay.calling import CallSite, FakeCaller, open_call_site
