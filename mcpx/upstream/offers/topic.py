@@ -51,7 +51,7 @@ class Topic:
         self.outdated = False  # the digest is to be read
         self.maybe_missed = False  # an update may have been missed: the digest decides
         self.reading = False
-        self._digest: bytes | None = None
+        self.digest: bytes | None = None
         self._read_at = -math.inf  # by the loop's clock
 
     @property
@@ -83,13 +83,13 @@ class Topic:
         if not self.maybe_missed:
             await anyio.sleep(max(0.0, self._read_at + MIN_READ_INTERVAL_S - anyio.current_time()))
         async with limiter:
-            unknown, self.outdated = self.outdated or self._digest is None, False
+            unknown, self.outdated = self.outdated or self.digest is None, False
             digest = await read_digest(submit, catalogue(), self.uri)
         self._read_at = anyio.current_time()
-        if self.maybe_missed and (unknown or digest is None or digest != self._digest):
+        if self.maybe_missed and (unknown or digest is None or digest != self.digest):
             self.notify(self.uri)
         self.maybe_missed = False
-        self._digest = digest
+        self.digest = digest
 
 
 async def read_digest(submit: Submit, catalogue: Catalogue | None, uri: str) -> bytes | None:

@@ -40,7 +40,7 @@ async def digests_known(mcpx, *uris: str) -> None:
     subscriptions = mcpx.hub.upstreams["a"].subscriptions
     with anyio.fail_after(scripted.PATIENCE_S):
         while not all(
-            (topic := subscriptions._topics.get(uri)) and topic.digest is not None and not topic.stale
+            (topic := subscriptions._topics.get(uri)) and topic.digest is not None and not topic.outdated
             for uri in uris
         ):
             await subscriptions._work.wait()
