@@ -3,11 +3,9 @@
 The SDK's clients end the whole session when one exchange breaks, and wait for as long as a server likes.
 `HttpGuard`, the transport of the `httpx2` client that the SDK is given, answers every request: with the
 server's response, or with a JSON-RPC error in its place, after it has told the request's `Exchange` why. To
-the link (`LinkObserver`) it reports what an exchange means for the session:
-
-* nobody listens: it takes nothing new; a server that is being stopped may still finish what it has;
-* the session is not known (404), or it is not allowed (401, 403): the session is lost;
-* a connection broke, or another status refused a request: the session should be probed.
+the link (`LinkObserver`) it reports what that means for the session: nobody listens (the server takes nothing
+new, but may finish what it has); the session is unknown (404) or not allowed (401, 403), so it is lost; any
+other failure is a reason to probe it.
 
 Requests go out through a second client (`http_network`), in which redirects are followed and an
 authentication flow is over before the guard judges the outcome. Messages are bounded by `limit` bytes, and
@@ -56,12 +54,6 @@ _FORGOTTEN: Final = httpx2.codes.NOT_FOUND  # the server does not know the sessi
 _PING: Final = {"jsonrpc": "2.0", "id": "mcpx-ping", "method": "ping"}
 _STREAMS: Final = "subscriptions/listen"  # a request that is answered for as long as the session lives
 _ORDERED: Final = "notifications/initialized"  # what follows it may depend on it
-_UNREACHABLE: Final = (
-    httpx2.ConnectError,
-    httpx2.ConnectTimeout,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
-)
 _FAILURES: Final = (NotExecuted, ConnectionDropped, Refused, ResponseTooLarge, MalformedMessage)
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
@@ -86,11 +78,12 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         """
         self.observer: LinkObserver | None = None
         self.event_stream: EventStream | None = None
-        """The stream that was opened last, other than the standalone one."""
+        """The one stream of the older transport."""
         self._send = send
         self._tasks = tasks
         self._limit = limit
         self._redact = redact
+        self._describe = partial(http_answers.describe, redact=redact)
         self._deliver_error = deliver_error
         self._standalone = StandaloneStream(limit, redact)
         self._notifications = 0
@@ -108,10 +101,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
                 return await self._post(request)
             case "GET":
                 return await self._get(request)
-            case _:
-                return await self._terminate(request)
-
-    # --- requests
+        return await self._terminate(request)
 
     async def _post(self, request: httpx2.Request) -> httpx2.Response:
         posted = http_answers.posted_in(request)
@@ -138,7 +128,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         request.extensions = {**request.extensions, "trace": exchange.trace}
         try:
             response = await exchange.within_deadline(self._send(request))
-        except _UNREACHABLE as error:
+        except http_network.UNREACHABLE as error:
             problem = f"the server cannot be reached: {self._describe(error)}"
             self._link.last_problem, self._link.retryable = problem, True
             if self._link.established:
@@ -148,9 +138,8 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             self._link.mark_suspect()
             if not exchange.started:
                 raise NotExecuted(f"no connection could be used: {self._describe(error)}") from error
-            raise ConnectionDropped(
-                f"the connection was dropped before the answer: {self._describe(error)}"
-            ) from error
+            how = f"the connection was dropped before the answer: {self._describe(error)}"
+            raise ConnectionDropped(how) from error
         if response is None:
             raise ConnectionDropped("the answer did not begin in time")
         return response
@@ -178,9 +167,8 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         try:
             data = await exchange.within_deadline(http_network.read_whole(response, self._limit))
         except httpx2.HTTPError as error:
-            raise ConnectionDropped(
-                f"the connection was dropped in the middle of the answer: {self._describe(error)}"
-            ) from error
+            how = f"the connection was dropped in the middle of the answer: {self._describe(error)}"
+            raise ConnectionDropped(how) from error
         if data is None:
             raise ConnectionDropped("the answer did not end in time")
         await response.aclose()
@@ -194,8 +182,6 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             await self._deliver_error(message)
             return httpx2.Response(httpx2.codes.ACCEPTED)
         return httpx2.Response(httpx2.codes.OK, headers=_JSON, content=message)
-
-    # --- refusals
 
     async def _refused(
         self, response: httpx2.Response, posted: Posted, exchange: Exchange
@@ -236,13 +222,11 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             return response.status_code not in {_FORGOTTEN, httpx2.codes.BAD_REQUEST}
         return True
 
-    def _describe(self, error: Exception) -> str:
-        return http_answers.describe(error, self._redact)
-
-    # --- notifications, and answers to requests of the server's: messages without an answer
-
     async def _notify(self, request: httpx2.Request, *, in_order: bool) -> httpx2.Response:
-        """Send one beside all else, a bounded number at a time: a server may take none and yet ask on."""
+        """Send a message without an answer beside all else, but only so many at a time.
+
+        A server may take none of the answers to its own requests, and yet go on asking.
+        """
         if in_order:
             await self._deliver(request)
         elif self._notifications < MAX_NOTIFICATIONS:
@@ -252,7 +236,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         return httpx2.Response(httpx2.codes.ACCEPTED)
 
     async def _deliver(self, request: httpx2.Request) -> None:
-        """Send one. That it does not arrive is no error, but may be a sign that the session is over."""
+        """Send such a message. That it does not arrive may be a sign that the session is over."""
         self._notifications += 1
         try:
             with anyio.move_on_after(NOTIFICATION_TIMEOUT_S):
@@ -267,8 +251,6 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         finally:
             self._notifications -= 1
 
-    # --- streams, and the end
-
     async def _get(self, request: httpx2.Request) -> httpx2.Response:
         exchange = CURRENT_EXCHANGE.get()
         if exchange is None and self._deliver_error is None:
@@ -282,8 +264,10 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         return self._watched(response, exchange)
 
     def _watched(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
-        self.event_stream = EventStream(response, self._limit, self.observer, exchange, self._redact)
-        return self.event_stream.as_response()
+        stream = EventStream(response, self._limit, self.observer, exchange, self._redact)
+        if self._deliver_error is not None:
+            self.event_stream = stream
+        return stream.as_response()
 
     async def _terminate(self, request: httpx2.Request) -> httpx2.Response:
         """End the session at the server, unless it is lost anyway."""

@@ -23,11 +23,9 @@ from mcp.shared._httpx_utils import next_request_within_origin
 
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
-TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # a host that takes longer is not there
+TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # seconds; answers are bounded elsewhere
 MAX_CONNECTIONS: Final = 256  # to one server, its streams among them
-KEEPALIVE_S: Final = (
-    4.0  # an idle connection; many servers close theirs after 5, and a race with that is lost
-)
+KEEPALIVE_S: Final = 4.0  # an idle connection; many servers close theirs after 5, a race that is lost
 MAX_REDIRECTS: Final = 5  # of one request
 MAX_COOKIES: Final = 50  # of one server; a load balancer sets one or two
 
@@ -36,6 +34,12 @@ MAX_PREFIX_BYTES: Final = 65536  # read of a body that is no message
 PREFIX_TIMEOUT_S: Final = 2.0  # to read them
 CHUNKS_PER_TURN: Final = 32  # of one body, before other tasks have their turn: 1 to 3 ms
 MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
+UNREACHABLE: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
 _INFLATE_STEP_BYTES: Final = 65536  # that come out of the decompressor at a time
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 _NOT_PASSED_ON: Final = frozenset(

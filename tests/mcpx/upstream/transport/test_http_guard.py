@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,7 +12,7 @@ import httpx2
 import pytest
 
 from mcpx.upstream.transport.exchange import NotExecuted, capture_failures
-from mcpx.upstream.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard
+from mcpx.upstream.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard, guarded_client
 from mcpx.upstream.transport.http_network import send_within_origin
 from mcpx.upstream.transport.loss import Ending
 
@@ -131,3 +132,25 @@ async def test_notifications_beyond_the_bound_are_not_sent():
             assert (await client.post(URL, json=NOTE)).status_code == 202
             await anyio.wait_all_tasks_blocked()
     assert (len(sent), observer.heard) == (MAX_NOTIFICATIONS, ["suspect"] * 5)
+
+
+async def test_a_session_has_its_headers_and_sends_cookies_back():
+    heads = []
+
+    async def serve(reader, writer):
+        for _ in range(2):
+            heads.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+            await reader.readexactly(len(json.dumps(CALL, separators=(",", ":"))))
+            body = json.dumps(DONE).encode()
+            kind = b"Content-Type: application/json\r\nSet-Cookie: route=7\r\n"
+            writer.write(b"HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s" % (kind, len(body), body))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    async with server, guarded_client(1000, {"X-Own": "1"}, str) as (client, guard):
+        guard.observer = Observer()
+        for _ in range(2):
+            assert (await client.post(url, json=CALL)).json() == DONE
+    assert all("x-own: 1" in head and "accept-encoding: gzip\r" in head for head in heads)
+    assert ["cookie: route=7" in head for head in heads] == [False, True]

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from mcpx.catalog.model import State
+from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import config_of, open_watched
 from tests.mcpx.upstream.raw import ECHO, OBJECT, initialize, refusal, result, tools
 
@@ -87,3 +88,13 @@ async def test_an_odd_server_over_http_is_taken(case):
             assert watch.state() is State.READY, watch.hub.upstreams["s"].info().cause
             assert await watch.text(ECHO["name"], {}) == "pong"
             assert [each.kind for each in watch.hub.upstreams["s"].info().left_out] == left_out
+
+
+async def test_a_result_that_the_sdk_cannot_read_is_no_error_of_the_servers():
+    deep = "[" * 300 + "]" * 300
+    with raw_http({"tools/call": result('{"content":[],"_meta":{"deep":' + deep + "}}")}) as url:
+        async with open_watched(config_of({"s": {"url": url}}, auto_describe=False)) as watch:
+            await watch.becomes(State.READY)
+            with pytest.raises(CallError, match="not a JSON-RPC message") as caught:
+                await watch.hub.router.exec("s", ECHO["name"], {})
+    assert (caught.value.code, caught.value.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
