@@ -96,5 +96,5 @@ async def test_a_result_that_the_sdk_cannot_read_is_no_error_of_the_servers():
         async with open_watched(config_of({"s": {"url": url}}, auto_describe=False)) as watch:
             await watch.becomes(State.READY)
             with pytest.raises(CallError, match="not a JSON-RPC message") as caught:
-                await watch.hub.router.exec("s", ECHO["name"], {})
+                await watch.hub.calls.exec("s", ECHO["name"], {})
     assert (caught.value.code, caught.value.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
