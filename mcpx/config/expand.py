@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.config.place import quote
+from mcpx.config.document import quote
 
 _DEEPEST: Final = 8
 """Defaults inside defaults; deeper ones stay as written."""

@@ -1,7 +1,7 @@
 """What is worth telling the author of a configuration without refusing it.
 
 Owns the wording and the gathering: a key without effect is reported once, however many servers carry it, and
-a key that looks like a misspelling gets the likely one. One `Notices` lives for one parse.
+a key that looks like a misspelling gets the likely one. One `ConfigNotices` lives for one parse.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-from mcpx.config.place import Place, quote
+from mcpx.config.document import Location, quote
 
 _HINTS: Final = {
     "timeout": 'use "call_timeout", in seconds',
@@ -42,7 +42,7 @@ def plain(key: str) -> str:
     return key.lower().replace("_", "").replace("-", "")
 
 
-class Notices:
+class ConfigNotices:
     """The remarks about one configuration, gathered while it is read."""
 
     def __init__(self) -> None:
@@ -50,12 +50,12 @@ class Notices:
         self._unused: dict[str, list[str]] = {}
         self._guesses = 0
 
-    def say(self, at: Place, remark: str) -> None:
+    def say(self, at: Location, remark: str) -> None:
         """Remark on one place."""
         self._lines.append(f"{at.path}: {remark}")
 
     def unused(
-        self, given: Iterable[str], at: Place, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()
+        self, given: Iterable[str], at: Location, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()
     ) -> None:
         """Remark on the keys given at a place that are not `known` there.
 

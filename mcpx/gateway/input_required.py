@@ -15,10 +15,10 @@ import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
-from mcpx.config.place import kind_of
 from mcpx.core.router import Exec, Forward, Read
 from mcpx.errors import CallError, Code
 from mcpx.rendering.results import InputRequired
+from mcpx.text import kind_of
 from mcpx.upstream.context import JSON, QUESTIONS, Caller, InputAnswers
 from mcpx.upstream.relay.eras import for_handshake
 from mcpx.upstream.relay.server_requests import MOST_OPEN

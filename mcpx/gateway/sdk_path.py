@@ -18,7 +18,6 @@ from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
-from mcpx.config.place import kind_of
 from mcpx.core.hub import Hub
 from mcpx.core.router import Exec, Forward, Read
 from mcpx.errors import CallError, Outcome, internal_error
@@ -27,6 +26,7 @@ from mcpx.gateway.clients.backlog import Backlog
 from mcpx.gateway.clients.handles import Delivery, Outbox, RequestCaller
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired
+from mcpx.text import kind_of
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.requests import Origin
 

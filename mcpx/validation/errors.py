@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.config.place import kind_of as plain_kind_of
 from mcpx.errors import CallError, Code
 from mcpx.rendering.typescript import SchemaConverter
+from mcpx.text import kind_of as plain_kind_of
 from mcpx.text import shown_name
 from mcpx.validation.bounds import why_too_large
 
