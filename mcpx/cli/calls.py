@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcpx.cli.printing import echo
 from mcpx.text import one_line, shown_uri
 
-JSON = dict[str, Any]
+if TYPE_CHECKING:
+    from mcpx.catalog.model import JSON
 
 _config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

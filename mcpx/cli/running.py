@@ -63,8 +63,8 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     from mcpx.cli.tail import show
     from mcpx.config import load
     from mcpx.errors import MCPXError
+    from mcpx.nearest import nearest
     from mcpx.observe.server_log import server_log_path
-    from mcpx.rendering.suggest import nearest
 
     path = server_log_path(server)
     if not path.exists():

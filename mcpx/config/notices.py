@@ -1,4 +1,4 @@
-"""What is worth telling the author of a configuration without refusing it.
+"""Remarks about a configuration that are no errors: keys without effect, likely misspellings.
 
 Owns the wording and the gathering: a key without effect is reported once, however many servers carry it, and
 a key that looks like a misspelling gets the likely one. One `ConfigNotices` lives for one parse.
@@ -6,11 +6,11 @@ a key that looks like a misspelling gets the likely one. One `ConfigNotices` liv
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
 from mcpx.config.document import Location, quote
+from mcpx.nearest import nearest
 
 _HINTS: Final = {
     "timeout": 'use "call_timeout", in seconds',
@@ -22,24 +22,13 @@ _HINTS: Final = {
 }
 """Keys of other clients that have a counterpart here, or that would be missed."""
 
-_SIMILAR: Final = 0.8
-_LONGEST_TYPO: Final = 40
 _PLACES_SHOWN: Final = 3
-_MOST_GUESSES: Final = 50  # of one configuration
+_MAX_GUESSES: Final = 50  # of one configuration
 
 
 def similar(key: str, known: Iterable[str]) -> str | None:
-    """The known key that `key` is likely to be a slip for, or `None`. Case, `_` and `-` do not count."""
-    if len(key) > _LONGEST_TYPO:
-        return None
-    by_plain = {plain(each): each for each in reversed(tuple(known))}
-    found = difflib.get_close_matches(plain(key), by_plain, n=1, cutoff=_SIMILAR)
-    return by_plain[found[0]] if found else None
-
-
-def plain(key: str) -> str:
-    """The key without what people get wrong in keys: case, `_` and `-`."""
-    return key.lower().replace("_", "").replace("-", "")
+    """The known key that `key` is likely to be a slip for, or `None`."""
+    return next(iter(nearest(key, known, most=1, typos_only=True)), None)
 
 
 class ConfigNotices:
@@ -73,9 +62,9 @@ class ConfigNotices:
                 self._unused.setdefault(key, []).append(at.path)
 
     def _guess(self) -> bool:
-        """Whether to guess what one more key was meant to be: a guess takes half a millisecond."""
+        """Whether to guess what one more key was meant to be; a guess takes some time."""
         self._guesses += 1
-        return self._guesses <= _MOST_GUESSES
+        return self._guesses <= _MAX_GUESSES
 
     def lines(self) -> tuple[str, ...]:
         """All remarks: a line each for places, then a line for each unused key."""

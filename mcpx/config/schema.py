@@ -13,11 +13,10 @@ import msgspec
 from mcpx.config.model import FLAT, PerServer, Settings
 from mcpx.config.strings import URL_KEYS, EntryKeys
 
-JSON = dict[str, Any]
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schema() -> JSON:
+def json_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of the configuration file: every accepted setting with its meaning and default."""
     per_server = _properties(PerServer)
     return {
@@ -32,7 +31,7 @@ def json_schema() -> JSON:
     }
 
 
-def _forms() -> JSON:
+def _forms() -> dict[str, Any]:
     named = {"$ref": "#/$defs/servers"}
     listed = {
         "allOf": [{"$ref": "#/$defs/server"}],
@@ -59,7 +58,7 @@ def _forms() -> JSON:
     }
 
 
-def _servers() -> JSON:
+def _servers() -> dict[str, Any]:
     return {
         "type": "object",
         "propertyNames": {"minLength": 1},
@@ -67,7 +66,7 @@ def _servers() -> JSON:
     }
 
 
-def _server(per_server: JSON) -> JSON:
+def _server(per_server: dict[str, Any]) -> dict[str, Any]:
     return {
         "description": "One server: a command or a url. ${VAR} and ${VAR:-default} are expanded.",
         "type": "object",
@@ -77,13 +76,13 @@ def _server(per_server: JSON) -> JSON:
     }
 
 
-def _properties(struct: type[msgspec.Struct]) -> JSON:
+def _properties(struct: type[msgspec.Struct]) -> dict[str, Any]:
     """What a struct takes at its level of the file; the objects inside are written out."""
     _, found = msgspec.json.schema_components([struct], ref_template="{name}")
-    components: JSON = msgspec.json.decode(msgspec.json.encode(found))  # defaults as plain JSON
+    components: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))  # defaults as plain JSON
 
-    def of(name: str) -> JSON:
-        found: JSON = {}
+    def of(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for key, rule in components[name]["properties"].items():
             if "$ref" not in rule:
                 found[key] = rule
@@ -97,9 +96,9 @@ def _properties(struct: type[msgspec.Struct]) -> JSON:
     return of(struct.__name__)
 
 
-def _for_one(settings: JSON) -> JSON:
+def _for_one(settings: dict[str, Any]) -> dict[str, Any]:
     """The same for one server: without a default, which is what stands at the top level."""
-    found: JSON = {}
+    found: dict[str, Any] = {}
     for key, rule in settings.items():
         own = {name: value for name, value in rule.items() if name != "default"}
         if "properties" in rule:

@@ -14,10 +14,16 @@ from urllib.parse import urlsplit
 
 from mcpx.config.document import JSONObject, Location, quote
 from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
-from mcpx.config.notices import ConfigNotices, plain, similar
+from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.strings import TYPE_KEYS, TYPES, URL_KEYS, ExpansionContext, Strings, read_key
 
-_PLAIN_TYPES: Final = {plain(word): kind for word, kind in TYPES.items()}
+
+def _plain(word: str) -> str:
+    """The word without what people get wrong in it: case, `_` and `-`."""
+    return word.lower().replace("_", "").replace("-", "")
+
+
+_PLAIN_TYPES: Final = {_plain(word): kind for word, kind in TYPES.items()}
 
 _STDIO_ONLY: Final = ("args", "env", "cwd")
 _BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
@@ -59,7 +65,7 @@ def _declared(entry: JSONObject, at: Location) -> str | None:
     found = None
     for key in (key for key in TYPE_KEYS if key in entry):
         word = read_key(entry, key, at)
-        kind = _PLAIN_TYPES.get(plain(word))
+        kind = _PLAIN_TYPES.get(_plain(word))
         if kind is None:
             raise at.key(key).error(_unknown_type(word))
         if found not in (None, kind):

@@ -27,9 +27,9 @@ from mcpx.gateway.clients.identity import connection_of
 from mcpx.gateway.clients.sessions import Clients, client_name, wants_structured_content
 from mcpx.gateway.native.requests import Native
 from mcpx.gateway.tools import definitions as tools
+from mcpx.nearest import nearest
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
 from mcpx.rendering.results import Shaped, read_resource_result, shape_resource
-from mcpx.rendering.suggest import nearest
 from mcpx.text import cut, shown_name
 from mcpx.upstream.context import Client
 from mcpx.validation.arguments import encode_arguments

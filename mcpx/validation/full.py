@@ -9,7 +9,6 @@ registry: jsonschema's own would fetch a remote `$ref` over the network.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from mcpx.catalog.model import JSON
+from mcpx.nearest import LETTERS_COMPARED, nearest
 from mcpx.rendering.typescript import SchemaConverter
 from mcpx.validation.circles import reference_at_fault
 from mcpx.validation.errors import MAX_PROBLEMS, Problem, cut, kind_of, shown
@@ -27,8 +27,6 @@ from mcpx.validation.errors import MAX_PROBLEMS, Problem, cut, kind_of, shown
 NOTHING_REMOTE: Final[Registry[Any]] = Registry()
 BRIEF: Final = 200  # characters of one problem, and of a reason
 OPTIONS: Final = 20  # of an enumeration that are named, and of the names that are known
-COMPARED: Final = 500  # names that one is compared with, to say which was meant
-COMPARED_LETTERS: Final = 64  # of each; comparing takes their square
 
 
 class UnusableSchema(Exception):  # noqa: N818 - a condition
@@ -103,11 +101,9 @@ def _expected(schema: Any, name: str) -> str:
 
 
 def _did_you_mean(name: str, known: JSON) -> str:
-    candidates = [each[:COMPARED_LETTERS] for each in islice(known, COMPARED)]
-    near = get_close_matches(name[:COMPARED_LETTERS], candidates, n=1)
-    if near:
-        return f"; did you mean {near[0]}?"
-    named = [cut(each, COMPARED_LETTERS) for each in islice(known, OPTIONS)]
+    if near := nearest(name, known, most=1):
+        return f"; did you mean {cut(near[0], LETTERS_COMPARED)}?"
+    named = [cut(each, LETTERS_COMPARED) for each in islice(known, OPTIONS)]
     return f"; known are {_listed(named, len(known)) or 'none'}"
 
 

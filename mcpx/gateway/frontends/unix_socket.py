@@ -27,7 +27,7 @@ from mcpx.daemon.paths import CONTROL, Meeting, MeetingError, address, claim_fol
 from mcpx.gateway.frontends.control import Control, asks_to
 from mcpx.gateway.frontends.stream import StreamClient
 from mcpx.gateway.server import GatewayServer
-from mcpx.observe.throttle import Throttle
+from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
 from mcpx.wire.channel import Channel
 from supervisors import Incarnation

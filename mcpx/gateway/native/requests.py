@@ -33,8 +33,8 @@ from mcpx.gateway.clients.subscribers import Subscribers, Target
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_prompt, about_resource, no_such_resource
 from mcpx.gateway.native.pagination import BadCursorError, page_of
+from mcpx.nearest import nearest
 from mcpx.rendering.results import read_resource_result, read_result, resource_value
-from mcpx.rendering.suggest import nearest
 from mcpx.text import shown_name
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.requests import Complete, GetPrompt

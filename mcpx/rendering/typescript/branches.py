@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mcpx.catalog.model import JSON
 from mcpx.rendering.typescript.keywords import ANNOTATIONS
-
-Json = dict[str, Any]
 
 _OWN_TYPE: Final = frozenset(["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf", "not"])
 _REQUIRING: Final = frozenset(["required", "title", "description"])
 
 
-def for_branch(parent: Json, types: tuple[str, ...], branch: Any) -> Any:
+def for_branch(parent: JSON, types: tuple[str, ...], branch: Any) -> Any:
     """A branch with what it leaves to its parent: its own type, and those of the names it requires."""
     if not isinstance(branch, dict) or not _OWN_TYPE.isdisjoint(branch):
         return branch
@@ -38,7 +37,7 @@ def _bare(schema: Any) -> Any:
     return {word: value for word, value in schema.items() if word not in ANNOTATIONS or word == "$id"}
 
 
-def required_names(schema: Json, word: str) -> list[list[Any]] | None:
+def required_names(schema: JSON, word: str) -> list[list[Any]] | None:
     """The names in each branch of `anyOf` or `oneOf`, if all that every branch does is require some."""
     branches = schema.get(word)
     if "properties" not in schema or not isinstance(branches, list):

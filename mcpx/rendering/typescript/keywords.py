@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-Json = dict[str, Any]
+from mcpx.catalog.model import JSON
 
 TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 
@@ -75,7 +75,7 @@ class Inexpressible(ValueError):  # noqa: N818 - says what the schema is
     """A schema that TypeScript cannot say; its JSON has to be shown."""
 
 
-def refuse_inexpressible(schema: Json) -> None:
+def refuse_inexpressible(schema: JSON) -> None:
     """Raises `Inexpressible` where a keyword changes the meaning beyond types, or is not of its kind."""
     conditional = "if" in schema and ("then" in schema or "else" in schema)
     closing = (schema.get("unevaluatedProperties"), schema.get("unevaluatedItems"))
@@ -94,7 +94,7 @@ def refuse_inexpressible(schema: Json) -> None:
         raise Inexpressible
 
 
-def stated_types(schema: Json) -> tuple[str, ...]:
+def stated_types(schema: JSON) -> tuple[str, ...]:
     """The types in `type`, none twice; empty without it. Raises `Inexpressible` for an unheard-of one."""
     if "type" not in schema:
         return ()
@@ -105,7 +105,7 @@ def stated_types(schema: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(types))
 
 
-def shaped_types(schema: Json) -> tuple[str, ...]:
+def shaped_types(schema: JSON) -> tuple[str, ...]:
     """Of `object` and `array`, those whose members or items are described, whatever `type` says."""
     rest = schema.get("additionalProperties")
     kinds = ("object", "array")
@@ -116,7 +116,7 @@ def shaped_types(schema: Json) -> tuple[str, ...]:
     return tuple(kind for kind, is_given in zip(kinds, given, strict=True) if is_given)
 
 
-def inferred_types(schema: Json) -> tuple[str, ...]:
+def inferred_types(schema: JSON) -> tuple[str, ...]:
     """The type that a schema without `type` must mean by its other keywords; empty if it accepts anything.
 
     Raises `Inexpressible` where they point to several types, or to none that is known here.
@@ -132,7 +132,7 @@ def admitted(types: tuple[str, ...]) -> frozenset[str]:
     return frozenset(types) | ({"integer"} if "number" in types else set())
 
 
-def values(schema: Json, types: tuple[str, ...]) -> list[Any] | None:
+def values(schema: JSON, types: tuple[str, ...]) -> list[Any] | None:
     """The values that `enum` and `const` leave, of the types stated; None without either keyword."""
     if "enum" not in schema and "const" not in schema:
         return None

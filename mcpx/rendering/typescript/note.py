@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from mcpx.catalog.model import JSON
 from mcpx.rendering.typescript.literal import cut, key, literal, pattern
 from mcpx.rendering.typescript.types import Note
 from mcpx.text import one_line
@@ -18,7 +19,6 @@ from mcpx.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Json = dict[str, Any]
 
 _SAFE_INTEGER: Final = 2**53 - 1  # generators write this bound for "any integer"
 _LONGEST_WORD: Final = 200  # characters of a format or a media type
@@ -45,7 +45,7 @@ class Place(msgspec.Struct, frozen=True):
     said: str | None = None
 
 
-def note(schema: Json, types: frozenset[str], place: Place) -> Note:
+def note(schema: JSON, types: frozenset[str], place: Place) -> Note:
     """The comment of one schema. `types` are those it may have; empty means that they are not known here."""
     words = _words(schema, place)
     facts = [
@@ -56,7 +56,7 @@ def note(schema: Json, types: frozenset[str], place: Place) -> Note:
     )
 
 
-def _words(schema: Json, place: Place) -> str:
+def _words(schema: JSON, place: Place) -> str:
     """The description, or else the title; nothing where it only repeats the name or what is said already."""
     known = {_bare(place.name), _bare(place.said or "")}
     for word in ("description",) if place.is_root else ("description", "title"):
@@ -72,14 +72,14 @@ def _bare(text: str) -> str:
     return re.sub(r"[\W_]", "", text).casefold() or text
 
 
-def _general(schema: Json) -> Iterator[str]:
+def _general(schema: JSON) -> Iterator[str]:
     """Facts of any type, in words of their own."""
     yield from (word for flag, word in _FLAGS.items() if schema.get(flag) is True)
     if isinstance(form := schema.get("format"), str) and form:
         yield one_line(form, _LONGEST_WORD)
 
 
-def _values(schema: Json, place: Place) -> Iterator[str]:
+def _values(schema: JSON, place: Place) -> Iterator[str]:
     """The default and the examples. A null default is what leaving an optional property out means anyway."""
     if "default" in schema and (schema["default"] is not None or place.required):
         yield f"default {literal(schema['default'])}"
@@ -90,7 +90,7 @@ def _values(schema: Json, place: Place) -> Iterator[str]:
         yield f"e.g. {cut(literal(schema['example']), place.max_words)}"
 
 
-def _numbers(schema: Json) -> Iterator[str]:
+def _numbers(schema: JSON) -> Iterator[str]:
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if above is True:  # draft 4: a flag on the bound
@@ -108,7 +108,7 @@ def _numbers(schema: Json) -> Iterator[str]:
         yield f"multiple of {literal(schema['multipleOf'])}"
 
 
-def _strings(schema: Json) -> Iterator[str]:
+def _strings(schema: JSON) -> Iterator[str]:
     yield from _range(schema.get("minLength"), schema.get("maxLength"), " chars")
     for word in ("contentEncoding", "contentMediaType"):
         if isinstance(text := schema.get(word), str) and text:
@@ -117,7 +117,7 @@ def _strings(schema: Json) -> Iterator[str]:
         yield f"pattern {pattern(text)}"
 
 
-def _arrays(schema: Json) -> Iterator[str]:
+def _arrays(schema: JSON) -> Iterator[str]:
     first = schema.get("prefixItems", schema.get("items"))
     low, high = schema.get("minItems"), schema.get("maxItems")
     if not (isinstance(first, list) and low == high == len(first)):  # else the tuple shows it
@@ -126,7 +126,7 @@ def _arrays(schema: Json) -> Iterator[str]:
         yield "unique"
 
 
-def _objects(schema: Json) -> Iterator[str]:
+def _objects(schema: JSON) -> Iterator[str]:
     yield from _range(schema.get("minProperties"), schema.get("maxProperties"), " keys")
     for word in ("dependentRequired", "dependencies"):
         wanted = schema.get(word)

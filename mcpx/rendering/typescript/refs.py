@@ -10,10 +10,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from mcpx.catalog.model import JSON
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Json = dict[str, Any]
 Path = tuple[str, ...]
 
 _REF_WORDS: Final = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -94,7 +95,7 @@ class References:
             self._names[path] = next(name for name in tries if name not in taken)
         return self._names[path]
 
-    def rebased_in(self, schema: Json) -> bool:
+    def rebased_in(self, schema: JSON) -> bool:
         """Whether the schema has a base URI of its own (`$id`) and references, which count from there."""
         base = schema.get("$id")
         moved = isinstance(base, str) and not base.startswith("#") and schema is not self._root

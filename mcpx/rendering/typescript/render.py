@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from mcpx.catalog.model import JSON
 from mcpx.rendering.typescript import branches, keywords
 from mcpx.rendering.typescript import types as shape
 from mcpx.rendering.typescript.keywords import Inexpressible
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from mcpx.rendering.typescript.refs import Path
 
-Json = dict[str, Any]
 
 _MAX_DEPTH: Final = 64  # schemas inside schemas; Python's stack takes several times as much
 _MAX_SCHEMAS: Final = 1_000  # visited in one conversion, at 50 us each; real tools have below a hundred
@@ -85,7 +85,7 @@ class _Walk:
             raise RootOnlyError
         return Shape(compact_json(schema))
 
-    def _typed(self, schema: Json, place: Place, depth: int) -> Shape:
+    def _typed(self, schema: JSON, place: Place, depth: int) -> Shape:
         if "not" in schema and schema["not"] in ({}, True):
             return shape.NEVER.with_note(note(schema, frozenset(), place))
         keywords.refuse_inexpressible(schema)
@@ -102,7 +102,7 @@ class _Walk:
         facts = Note((), tuple(_required_alternatives(schema)))
         return shape.intersection(parts).with_note(note(schema, frozenset(own), place).then(facts))
 
-    def _own(self, schema: Json, types: tuple[str, ...], place: Place, depth: int) -> Shape:
+    def _own(self, schema: JSON, types: tuple[str, ...], place: Place, depth: int) -> Shape:
         """What `type` and the keywords for members and items say; `unknown` without any."""
 
         def child(inner: Any, name: str = "", *, required: bool = False) -> Shape:
@@ -112,7 +112,7 @@ class _Walk:
         shapes = [walkers[t](schema, child) if t in walkers else shape.named(t, t) for t in types]
         return shape.union(shapes) if shapes else shape.UNKNOWN
 
-    def _parts(self, schema: Json, types: tuple[str, ...], place: Place, depth: int) -> Iterator[Shape]:
+    def _parts(self, schema: JSON, types: tuple[str, ...], place: Place, depth: int) -> Iterator[Shape]:
         """What the keywords for references, values and combinations say, each for itself."""
         inner = Place(place.max_words, place.name)
         if "$ref" in schema:
@@ -149,7 +149,7 @@ class _Walk:
         return found
 
 
-def _required_alternatives(schema: Json) -> Iterator[str]:
+def _required_alternatives(schema: JSON) -> Iterator[str]:
     for word in _UNIONS:
         if (names := branches.required_names(schema, word)) is not None:
             yield alternatives(word, names)

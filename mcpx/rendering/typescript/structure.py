@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from mcpx.catalog.model import JSON
 from mcpx.rendering.typescript import types as shape
 from mcpx.rendering.typescript.keywords import Inexpressible
 from mcpx.rendering.typescript.types import Member, Shape
-
-Json = dict[str, Any]
 
 
 class Child(Protocol):
@@ -22,7 +21,7 @@ class Child(Protocol):
         """The type of `inner`, which is the property `name` if that is given."""
 
 
-def array_shape(schema: Json, child: Child) -> Shape:
+def array_shape(schema: JSON, child: Child) -> Shape:
     """`T[]`, or a tuple for `prefixItems` and for the older form, a list in `items`."""
     items = schema.get("items", True)
     older = isinstance(items, list)
@@ -34,7 +33,7 @@ def array_shape(schema: Json, child: Child) -> Shape:
     return shape.tuple_of(inner, child(rest) if rest is not None and rest is not False else None)
 
 
-def object_shape(schema: Json, child: Child) -> Shape:
+def object_shape(schema: JSON, child: Child) -> Shape:
     """`{name: T, other?: T, [key: string]: T}`, `{}`, or `object` if nothing at all is known of it."""
     required = schema.get("required", [])
     if not all(isinstance(name, str) for name in required):
@@ -58,7 +57,7 @@ def object_shape(schema: Json, child: Child) -> Shape:
     return shape.object_of(members, signatures)
 
 
-def _patterns(schema: Json, child: Child) -> list[str]:
+def _patterns(schema: JSON, child: Child) -> list[str]:
     """An index signature for each of `patternProperties`."""
     return [
         f"[key: {child({'type': 'string', 'pattern': pattern}).written()}]: {child(inner).written()}"
@@ -66,7 +65,7 @@ def _patterns(schema: Json, child: Child) -> list[str]:
     ]
 
 
-def _rest(schema: Json, others: str, child: Child) -> list[str]:
+def _rest(schema: JSON, others: str, child: Child) -> list[str]:
     """The index signature for all other names, of type `others`, if the schema speaks of them."""
     names, rest = schema.get("propertyNames", True), schema.get("additionalProperties")
     listed = any(schema.get(word) for word in ("properties", "required", "patternProperties"))
