@@ -118,11 +118,11 @@ def _value(text: str) -> Any:
 
 def _ask(config_path: str | None, asked: JSON) -> JSON:
     """The answer of the daemon, or of servers started for this alone."""
-    from mcpx.daemon.control_client import ask
-    from mcpx.daemon.paths import MeetingError, meeting
+    from mcpx.daemon.control_client import request
+    from mcpx.daemon.paths import DaemonError, daemon_paths
 
-    with suppress(MeetingError):  # then no daemon can be there
-        told = ask(meeting(config_path), asked, within=None)  # a call has deadlines of its own
+    with suppress(DaemonError):  # then no daemon can be there
+        told = request(daemon_paths(config_path), asked, within=None)  # a call has deadlines of its own
         if told is not None:
             return told
     from mcpx.cli.own_process import perform_alone

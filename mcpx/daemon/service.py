@@ -29,7 +29,7 @@ KEPT_VARIABLES: Final = ("PATH", "MCPX_STATE_DIR", "MCPX_LOG")
 Words = tuple[str, ...]
 
 
-class UnitError(MCPXError):
+class ServiceError(MCPXError):
     """MCPX cannot be put under, or taken from, the service manager."""
 
 
@@ -51,13 +51,13 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Service:
-    """The service manager of this system. Raises UnitError where none is known."""
+    """The service manager of this system. Raises ServiceError where none is known."""
     home = Path(environ.get("HOME") or Path.home())
     if platform == "darwin":
         return _launchd(home)
     if platform == "linux":
         return _systemd(home, environ)
-    raise UnitError(f"no service manager is known for {platform}; let yours run: mcpx daemon run")
+    raise ServiceError(f"no service manager is known for {platform}; let yours run: mcpx daemon run")
 
 
 def _systemd(home: Path, environ: Mapping[str, str]) -> Service:
@@ -102,7 +102,7 @@ def install(
     """Have the service manager run MCPX with that configuration, now and at every login.
 
     Raises:
-        UnitError: No service manager is known, or the file is not ours, or cannot be written.
+        ServiceError: No service manager is known, or the file is not ours, or cannot be written.
     """
     target = service(platform, environ)
     # -P: a service runs in the home folder, and -m alone would import what lies there
@@ -126,7 +126,7 @@ def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.e
     """Take MCPX from the service manager, and end the one that it runs.
 
     Raises:
-        UnitError: No service manager is known, or the file is not ours, or cannot be removed.
+        ServiceError: No service manager is known, or the file is not ours, or cannot be removed.
     """
     target = service(platform, environ)
     if _read_ours(target.file) is None:
@@ -135,20 +135,20 @@ def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.e
     try:
         target.file.unlink()
     except OSError as error:
-        raise UnitError(f"{target.file} cannot be removed: {error.strerror}") from error
+        raise ServiceError(f"{target.file} cannot be removed: {error.strerror}") from error
     return [*lines, f"removed {target.file}", *_run_all(target.forget, environ)]
 
 
 def _read_ours(file: Path) -> str | None:
-    """The file's text; None where there is none. Raises UnitError for one that somebody else wrote."""
+    """The file's text; None where there is none. Raises ServiceError for one that somebody else wrote."""
     try:
         text = file.read_text("utf-8", "surrogateescape")
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UnitError(f"{file} cannot be read: {error.strerror}") from error
+        raise ServiceError(f"{file} cannot be read: {error.strerror}") from error
     if MARK not in text:
-        raise UnitError(f"{file} was not written by MCPX, and is left as it is; move it away first")
+        raise ServiceError(f"{file} was not written by MCPX, and is left as it is; move it away first")
     return text
 
 
@@ -161,7 +161,7 @@ def _write(file: Path, text: str) -> None:
         new.replace(file)
     except OSError as error:
         new.unlink(missing_ok=True)
-        raise UnitError(f"{file} cannot be written: {error.strerror}") from error
+        raise ServiceError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def _run_all(commands: tuple[Words, ...], environ: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,7 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
 from mcpx.core.router import Exec, Read
+from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path as slow_lane
 from mcpx.gateway.clients.handles import client_of
@@ -36,7 +37,6 @@ from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
-SETTLED_KEY: Final = "mcpx/settled"
 """In a list's `_meta`: wait until every server is ready or has failed once. Our own shim asks for that, when
 it compares the tools of a new daemon with those that its client knows."""
 SETTLING_S: Final = 60.0  # that such a list waits at most

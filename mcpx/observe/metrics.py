@@ -17,7 +17,7 @@ class Counters:
         self.errors: Counter[str] = Counter()
         """By error code."""
         self.listings = 0
-        self.rubbish = 0
+        self.malformed = 0
         """Lines or messages that were not MCP."""
         self._durations: deque[float] = deque(maxlen=RECENT)
 

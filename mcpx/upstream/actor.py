@@ -326,8 +326,8 @@ class Upstream:
             self._replace(self._describer.apply(self.catalogue))
 
     def _note_rubbish(self, line: bytes, problem: str) -> None:
-        self.counters.rubbish += 1
-        if self.counters.rubbish <= RUBBISH_SHOWN:
+        self.counters.malformed += 1
+        if self.counters.malformed <= RUBBISH_SHOWN:
             self._log.warning(
                 "upstream.rubbish", problem=problem, line=self._redact(line.decode(errors="replace"))
             )

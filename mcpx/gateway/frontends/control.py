@@ -28,7 +28,7 @@ from mcpx.catalog.model import JSON
 from mcpx.config import load
 from mcpx.core.hub import Hub
 from mcpx.core.status import snapshot
-from mcpx.daemon.paths import LIMIT_KEY
+from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.gateway.frontends.operations import Asked, perform
 from mcpx.observe.contained import contain
@@ -38,7 +38,6 @@ from mcpx.version import __version__
 from mcpx.wire.shallow import shallow
 
 STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
-LONGEST_BARE: Final = 1024  # bytes of a request without arguments; a longer one is not read twice
 OPERATIONS: Final = ("inspect", "exec", "resources")
 
 
@@ -51,10 +50,14 @@ class Control:
         self._clients = clients
         self._started = anyio.current_time()
 
-    async def answer(self, line: bytes) -> bytes:
-        """The line that answers a line. Never raises, but when cancelled."""
+    async def answer(self, line: bytes) -> tuple[bytes, str]:
+        """The line that answers a line, and the request that was carried out: "" if none was.
+
+        Never raises, but when cancelled.
+        """
         try:
-            return _line(await self._obey(_read(line)))
+            asked = _read(line)
+            return _line(await self._obey(asked)), asked.mcpx
         except (msgspec.DecodeError, RecursionError) as error:
             told: JSON = _not_read(line, error)
         except CallError as error:
@@ -64,7 +67,7 @@ class Control:
         except Exception as error:  # noqa: BLE001 - the boundary to a caller that is not ours to judge
             contain(error, "control")
             told = {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
-        return _line(told)
+        return _line(told), ""
 
     async def _obey(self, asked: Asked) -> JSON:
         match asked.mcpx:
@@ -117,13 +120,3 @@ def _not_read(line: bytes, error: Exception) -> JSON:
 
 def _line(told: JSON) -> bytes:
     return msgspec.json.encode(told) + b"\n"
-
-
-def asks_to(what: str, line: bytes) -> bool:
-    """Whether this line asks for that, which the door does once it has been answered."""
-    if len(line) > LONGEST_BARE:
-        return False
-    try:
-        return _read(line).mcpx == what
-    except (msgspec.DecodeError, RecursionError):
-        return False

@@ -23,8 +23,9 @@ import anyio.abc
 import structlog
 
 from mcpx.core.hub import Hub
-from mcpx.daemon.paths import CONTROL, Meeting, MeetingError, address, claim_folder, connect
-from mcpx.gateway.frontends.control import Control, asks_to
+from mcpx.daemon.paths import DaemonError, DaemonPaths, address, claim_folder, connect
+from mcpx.daemon.protocol import CONTROL_PREFIX
+from mcpx.gateway.frontends.control import Control
 from mcpx.gateway.frontends.stream import StreamClient
 from mcpx.gateway.server import GatewayServer
 from mcpx.observe.log import Throttle
@@ -45,11 +46,11 @@ CONTROL_S: Final = 5.0  # for a control request to arrive whole, and for its ans
 BREATH_S: Final = 0.1  # after accepting failed: most likely there are no descriptors left
 
 
-def listen(place: Meeting) -> socket.socket:
-    """A socket on which clients can connect from now on. The caller holds the seat (`take_seat`).
+def listen(place: DaemonPaths) -> socket.socket:
+    """A socket on which clients can connect from now on. The caller holds the lock (`acquire_lock`).
 
     Raises:
-        MeetingError: The folder is not ours alone, somebody listens already, or something else is there.
+        DaemonError: The folder is not ours alone, somebody listens already, or something else is there.
     """
     claim_folder(place)
     _clear(place)
@@ -62,23 +63,23 @@ def listen(place: Meeting) -> socket.socket:
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
     except OSError as error:
         listener.close()
-        raise MeetingError(f"{place.socket}: {error.strerror}") from None
+        raise DaemonError(f"{place.socket}: {error.strerror}") from None
     finally:
         os.umask(before)
     return listener
 
 
-def _clear(place: Meeting) -> None:
+def _clear(place: DaemonPaths) -> None:
     """Take a dead socket away; leave everything else alone."""
     try:
         found = place.socket.lstat()
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise MeetingError(f"{place.socket}: in the way, and no socket; remove it")
+        raise DaemonError(f"{place.socket}: in the way, and no socket; remove it")
     if (other := connect(place)) is not None:
         other.close()
-        raise MeetingError(f"{place.socket}: somebody listens here already; see mcpx daemon status")
+        raise DaemonError(f"{place.socket}: somebody listens here already; see mcpx daemon status")
     log.info("socket.reclaimed", path=str(place.socket))
     place.socket.unlink(missing_ok=True)
 
@@ -95,7 +96,7 @@ def peer_uid(joined: socket.socket) -> int:
 class SocketDoor:
     """Serves the clients of one listening socket."""
 
-    def __init__(self, hub: Hub, server: GatewayServer, listener: socket.socket, place: Meeting) -> None:
+    def __init__(self, hub: Hub, server: GatewayServer, listener: socket.socket, place: DaemonPaths) -> None:
         self._hub = hub
         self._server = server
         self._listener = listener
@@ -149,10 +150,10 @@ class SocketDoor:
                 first, line = b"", b""
                 with self._silence(joined):
                     await incarnation.while_wanted(lambda: anyio.wait_readable(joined))
-                    first = joined.recv(len(CONTROL), socket.MSG_PEEK)
-                    if first == CONTROL:
+                    first = joined.recv(len(CONTROL_PREFIX), socket.MSG_PEEK)
+                    if first == CONTROL_PREFIX:
                         line = await self._request(joined)
-                is_client = await self._obey(joined, line) if line else first not in {b"", CONTROL}
+                is_client = await self._obey(joined, line) if line else first not in {b"", CONTROL_PREFIX}
                 if is_client:
                     await self._serve(joined, incarnation)
             except OSError as error:  # gone already, or asked to leave before it said anything
@@ -214,18 +215,18 @@ class SocketDoor:
 
     async def _obey(self, joined: socket.socket, line: bytes) -> bool:
         """Answer one control request; give up when its sender does. Whether an MCP client follows."""
-        answer = b""
+        answer, done = b"", ""
         async with anyio.create_task_group() as tasks:  # as long as it takes: a call has its own deadlines
             tasks.start_soon(_cancel_when_gone, joined, tasks.cancel_scope)
-            answer = await self._control.answer(line)
+            answer, done = await self._control.answer(line)
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(CONTROL_S):
             await _say(joined, answer)
-        if asks_to("stop", line):
+        if done == "stop":
             log.info("mcpx.stopping", signal="control")
             self._asked_to_stop = True
             self._hub.stop()
-        return asks_to("attach", line)
+        return done == "attach"
 
 
 async def _say(joined: socket.socket, answer: bytes) -> None:

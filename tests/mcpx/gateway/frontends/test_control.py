@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcpx.gateway.frontends.control import Control, asks_to
+from mcpx.gateway.frontends.control import Control
 from tests.mcpx.scripted import one_server
 
 pytestmark = pytest.mark.anyio
@@ -16,14 +16,13 @@ pytestmark = pytest.mark.anyio
 async def test_unreadable_arguments(arguments):
     line = b'{"mcpx":"exec","server":"s","tool":"echo","arguments":%s}' % arguments.encode()
     async with one_server() as watch:
-        told = json.loads(await Control(watch.hub, "config.json", lambda: 0).answer(line))
+        told = json.loads((await Control(watch.hub, "config.json", lambda: 0).answer(line))[0])
     assert (told["code"], told["outcome"], told["tool"]) == ("invalid_arguments", "not_sent", "echo")
-    assert not asks_to("stop", line)
 
 
 @pytest.mark.parametrize("line", [b"{", b"[" * 50_000, b'{"mcpx":5}', b'{"mcpx":"status","arguments":1e400}'])
 async def test_what_is_no_request(line):
     async with one_server() as watch:
-        told = json.loads(await Control(watch.hub, "config.json", lambda: 0).answer(line))
+        told = json.loads((await Control(watch.hub, "config.json", lambda: 0).answer(line))[0])
     assert told["usage"]
     assert "not a control request" in told["error"]
