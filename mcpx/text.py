@@ -9,7 +9,7 @@ Three ways to show a text:
 
 * `one_line` and `paragraphs` are for text that MCPX composes, for a model or a person: what harms is taken
   out.
-* `quoted` and `shown_name` are for names, which somebody has to repeat exactly: they become JSON strings with
+* `quoted` and `shown_name` are for names, which a reader has to repeat exactly: they become JSON strings with
   escapes, and a JSON parser gives back the very name.
 * `escaped` is for results on a terminal: nothing is lost, what harms is seen as `\x1b` or `\u202e`.
 

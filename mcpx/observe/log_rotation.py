@@ -46,18 +46,18 @@ def rotate(path: Path, largest: int) -> bool:
     Raises:
         OSError: The file cannot be replaced.
     """
-    ours = os.fstat(2)
+    current = os.fstat(2)
     try:
         there = path.stat()
     except FileNotFoundError:
         return False
-    if not os.path.samestat(ours, there) or there.st_size <= largest:
+    if not os.path.samestat(current, there) or there.st_size <= largest:
         return False
     path.replace(path.with_suffix(".log.1"))
     begun = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         for fd in (1, 2):
-            if os.path.samestat(os.fstat(fd), ours):
+            if os.path.samestat(os.fstat(fd), current):
                 os.dup2(begun, fd)
     finally:
         os.close(begun)

@@ -1,4 +1,4 @@
-"""Errors that help: a name nobody knows is answered with the nearest ones and with what there is.
+"""Errors for unknown names: they suggest the nearest names and list those that exist.
 
 Owns the three errors for unknown servers, tools and resources. Called by the router and the executor;
 pure. Promises bounded texts: at most three suggestions, at most twenty names and a count.
