@@ -16,7 +16,7 @@ import msgspec
 from mcpx.errors import ConfigError
 from mcpx.text import kind_of, quoted
 
-_LONGEST_INT: Final = 4000
+_MAX_INT_DIGITS: Final = 4000
 """Digits that become an int; Python refuses to convert longer ones, and no setting is that large."""
 
 _TRAILING_COMMA: Final = re.compile(r",\s*[}\]]")
@@ -60,10 +60,10 @@ class JSONObject(dict[str, Any]):
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.twice = [] if len(self) == len(pairs) else _repeated([key for key, _ in pairs])
+        self.repeated = [] if len(self) == len(pairs) else _repeats([key for key, _ in pairs])
 
 
-def _repeated(keys: list[str]) -> list[str]:
+def _repeats(keys: list[str]) -> list[str]:
     seen: set[str] = set()
     return [key for key in keys if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
 
@@ -93,13 +93,13 @@ def as_object(value: Any, at: Location) -> JSONObject:
     """
     if not isinstance(value, JSONObject):
         raise at.expected("an object", value)
-    if value.twice:
-        raise at.key(value.twice[0]).error("this key is given twice")
+    if value.repeated:
+        raise at.key(value.repeated[0]).error("this key is given twice")
     return value
 
 
 def _number(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _LONGEST_INT else float(digits)
+    return int(digits) if len(digits) <= _MAX_INT_DIGITS else float(digits)
 
 
 def _as_text(data: bytes, where: str) -> str:

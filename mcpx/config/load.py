@@ -79,7 +79,7 @@ def parse(
 
 
 def _missing(path: str | Path | None, environ: Mapping[str, str]) -> str:
-    """Why this file was looked for, so that the reader knows which of three places to mend."""
+    """Why this file was looked for, so that the reader knows which of three places to correct."""
     if path is not None:
         return "no such file"
     if environ.get(CONFIG_VARIABLE):

@@ -2,8 +2,7 @@
 
 Owns the shapes, the bounds, the defaults and the meaning of each setting, each written here once: the parser
 (`mcpx.config.settings`), the JSON Schema and the table in the documentation read them. Made by
-`mcpx.config.load` and `parse`, or by hand in a program or a test (which checks no bounds); never changed
-after.
+`mcpx.config.load` and `parse`, or by hand in a program or a test (which checks no bounds); immutable.
 
 Durations are seconds. The `repr` of a transport leaves out the values that may be secrets, so that a config
 can be logged.

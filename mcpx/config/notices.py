@@ -27,7 +27,7 @@ _MAX_GUESSES: Final = 50  # of one configuration
 
 
 def similar(key: str, known: Iterable[str]) -> str | None:
-    """The known key that `key` is likely to be a slip for, or `None`."""
+    """The known key that `key` is probably a misspelling of, or `None`."""
     return next(iter(nearest(key, known, most=1, typos_only=True)), None)
 
 
@@ -39,14 +39,14 @@ class ConfigNotices:
         self._unused: dict[str, list[str]] = {}
         self._guesses = 0
 
-    def say(self, at: Location, remark: str) -> None:
-        """Remark on one place."""
+    def add(self, at: Location, remark: str) -> None:
+        """Add a remark on one place."""
         self._lines.append(f"{at.path}: {remark}")
 
     def unused(
         self, given: Iterable[str], at: Location, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()
     ) -> None:
-        """Remark on the keys given at a place that are not `known` there.
+        """Add remarks on the keys given at a place that are not `known` there.
 
         `elsewhere` are keys that MCPX knows, but at the top level. `$schema`, and keys that start with `_` or
         `//`, are comments.
@@ -55,9 +55,9 @@ class ConfigNotices:
             if key in known or key == "$schema" or key.startswith(("_", "//")):
                 continue
             if key in elsewhere:
-                self.say(at.key(key), "this setting works at the top level only")
+                self.add(at.key(key), "this setting works at the top level only")
             elif self._guess() and (meant := similar(key, known)):
-                self.say(at.key(key), f"unknown key, has no effect; did you mean {quote(meant)}?")
+                self.add(at.key(key), f"unknown key, has no effect; did you mean {quote(meant)}?")
             else:
                 self._unused.setdefault(key, []).append(at.path)
 

@@ -93,8 +93,8 @@ def _all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> 
 
 
 def _named(value: Any, at: Location) -> Iterator[Entry]:
-    if isinstance(value, JSONObject) and value.twice:
-        name = value.twice[0]
+    if isinstance(value, JSONObject) and value.repeated:
+        name = value.repeated[0]
         raise at.key(name).error(f"the server name {quote(name)} is used twice")
     for name, given in as_object(value, at).items():
         _check_name(name, at.key(name))

@@ -147,8 +147,8 @@ class Strings:
             return written
         done = expand(written, environ=self._context.environ, home=self._context.home)
         self.variables += done.used
-        if done.unread:
-            self._notices.say(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
+        if done.unparsed:
+            self._notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
         wrong = None if done.problems else problem(done.text)
         self.reasons += [f"{each} (used in {at.path})" for each in done.problems]
         self.reasons += [f"{wrong} (in {at.path}, after expansion)"] if wrong else []

@@ -52,16 +52,16 @@ def read_transport(
     unfit = _STDIO_ONLY if url_key else ("headers",)
     reached_by = "a URL" if url_key else "a command"
     for key in (key for key in unfit if key in entry):
-        notices.say(at.key(key), f"has no effect on a server that is reached by {reached_by}")
+        notices.add(at.key(key), f"has no effect on a server that is reached by {reached_by}")
     transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, context)
     if isinstance(transport, Http | Sse) and transport.headers and _is_read_on_the_way(transport.url):
-        notices.say(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
+        notices.add(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
     return transport, tuple(dict.fromkeys(strings.reasons)), variables
 
 
 def _declared(entry: JSONObject, at: Location) -> str | None:
-    """The transport that the entry names, in our word for it; `None` if it names none."""
+    """The transport that the entry names: `stdio`, `http`, `sse` or `None`."""
     found = None
     for key in (key for key in TYPE_KEYS if key in entry):
         word = read_key(entry, key, at)
@@ -130,7 +130,7 @@ def _bad_url(url: str) -> str | None:
 
 
 def _is_read_on_the_way(url: str) -> bool:
-    """Whether what is sent there goes over a network, as it is."""
+    """Whether what is sent there goes over a network unencrypted."""
     return url[:5].lower() == "http:" and not is_loopback(_host(url) or "")
 
 

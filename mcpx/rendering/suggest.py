@@ -52,7 +52,7 @@ def unknown_tool(server: ServerInfo, tool: str, servers: Sequence[ServerInfo]) -
     ]
     if owners:
         sentences.append(f"There is one on {_listed(owners, shown_name, _MAX_SERVERS_WITH_IT)}.")
-    sentences += [_standing(server, "tools"), _available("Tools", known, shown_name)]
+    sentences += [_state_note(server, "tools"), _available("Tools", known, shown_name)]
     if len(known) > _MAX_AVAILABLE:
         sentences.append(f"inspect({_quoted(server.name)}) lists them all.")
     details = _details(near, known) | ({"servers_with_it": owners} if owners else {})
@@ -70,7 +70,7 @@ def unknown_resource(server: ServerInfo, uri: str, problem: str = "") -> CallErr
     sentences = [
         f"{shown_name(server.name)} has no resource {_quoted(uri)}" + (f": {problem}." if problem else "."),
         _did_you_mean(near, shown_uri),
-        _standing(server, "resources"),
+        _state_note(server, "resources"),
         _available("Resources", known, shown_uri),
     ]
     details = {**_details(near, known), "uri": cut(uri, URI_LEN)}
@@ -95,8 +95,8 @@ def _servers_with(tool: str, servers: Sequence[ServerInfo]) -> list[str]:
     return [server.name for server in servers if tool in server.tools][:_MAX_AVAILABLE]
 
 
-def _standing(server: ServerInfo, things: str) -> str:
-    """How the server stands, where that may be why the name is not known."""
+def _state_note(server: ServerInfo, things: str) -> str:
+    """The state of a server, if that may be why the name is not known."""
     state = one_line(server.describe_state(), _STATE_LEN)
     if server.catalogue is None:
         return f"It has not listed its {things} yet: it is {state}."

@@ -13,7 +13,7 @@ import msgspec
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.errors import CallError
 from mcpx.validation.bounds import INLINE, TEXT_HELD, holds_no_number
-from mcpx.validation.errors import Problem, invalid_arguments, kind_of, unreadable_arguments
+from mcpx.validation.errors import Problem, described, invalid_arguments, unreadable_arguments
 
 EMPTY: Final = b"{}"
 HEAD: Final = 64  # bytes in which the first that is no space is looked for
@@ -117,7 +117,7 @@ def _not_in_text(tool: ToolInfo, error: Exception) -> CallError:
 
 
 def _no_object(tool: ToolInfo, value: Any) -> CallError:
-    return _refusal(tool, f"expected an object, got {kind_of(value)}")
+    return _refusal(tool, f"expected an object, got {described(value)}")
 
 
 def _refusal(tool: ToolInfo, problem: str) -> CallError:

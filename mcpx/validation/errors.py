@@ -13,8 +13,7 @@ import msgspec
 from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.typescript import SchemaConverter
-from mcpx.text import kind_of as plain_kind_of
-from mcpx.text import shown_name
+from mcpx.text import kind_of, shown_name
 from mcpx.validation.bounds import why_too_large
 
 MAX_PROBLEMS: Final = 10  # in one message; a model mends a few at a time
@@ -57,29 +56,29 @@ def unreadable_arguments(server: str, tool: str, problem: str) -> CallError:
 
 def schema_text(schema: Any) -> str:
     """A schema in its TypeScript form, cut where it is long."""
-    return cut(SchemaConverter.convert(schema), SCHEMA_SHOWN)
+    return cut_middle(SchemaConverter.convert(schema), SCHEMA_SHOWN)
 
 
 def _in_brief(problem: Problem) -> Problem:
-    return Problem(cut(problem.path, PATH_SHOWN), cut(problem.problem, PROBLEM_SHOWN))
+    return Problem(cut_middle(problem.path, PATH_SHOWN), cut_middle(problem.problem, PROBLEM_SHOWN))
 
 
-def cut(text: str, most: int) -> str:
+def cut_middle(text: str, most: int) -> str:
     """The text without its middle, where it is longer than `most` characters."""
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
-def kind_of(value: Any) -> str:
+def described(value: Any) -> str:
     """A JSON value, named for a message: `null`, `a boolean`, `the number 3`, `the string "x"`, ..."""
     match value:
         case bool():
-            return plain_kind_of(value)
+            return kind_of(value)
         case int() | float():
-            return f"the number {cut(str(value), 60)}"
+            return f"the number {cut_middle(str(value), 60)}"
         case str():
             return f"the string {shown(value)}"
         case _:
-            return plain_kind_of(value)
+            return kind_of(value)
 
 
 def shown(value: Any) -> str:

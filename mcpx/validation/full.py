@@ -22,7 +22,7 @@ from mcpx.catalog.model import JSON
 from mcpx.nearest import LETTERS_COMPARED, nearest
 from mcpx.rendering.typescript import SchemaConverter
 from mcpx.validation.circles import reference_at_fault
-from mcpx.validation.errors import MAX_PROBLEMS, Problem, cut, kind_of, shown
+from mcpx.validation.errors import MAX_PROBLEMS, Problem, cut_middle, described, shown
 
 NOTHING_REMOTE: Final[Registry[Any]] = Registry()
 BRIEF: Final = 200  # characters of one problem, and of a reason
@@ -43,11 +43,13 @@ class SchemaCheck:
             fault = reference_at_fault(schema)
         except SchemaError as error:
             at = error.json_path
-            raise UnusableSchema(cut(f"at {at}: {_first_line(error)}", BRIEF)) from error
+            raise UnusableSchema(cut_middle(f"at {at}: {_first_line(error)}", BRIEF)) from error
         except Exception as error:  # what a keyword of an unheard-of kind makes jsonschema raise
-            raise UnusableSchema(cut(f"{type(error).__name__}: {_first_line(error)}", BRIEF)) from error
+            raise UnusableSchema(
+                cut_middle(f"{type(error).__name__}: {_first_line(error)}", BRIEF)
+            ) from error
         if fault is not None:
-            raise UnusableSchema(cut(fault, BRIEF))
+            raise UnusableSchema(cut_middle(fault, BRIEF))
         self._validator = kind(schema, registry=NOTHING_REMOTE)
 
     def problems(self, arguments: JSON) -> list[Problem]:
@@ -60,9 +62,11 @@ class SchemaCheck:
             errors = list(islice(self._validator.iter_errors(arguments), MAX_PROBLEMS))
             return [problem for error in errors for problem in _problems(error)][:MAX_PROBLEMS]
         except Unresolvable as error:
-            raise UnusableSchema(cut(_first_line(error), BRIEF)) from error
+            raise UnusableSchema(cut_middle(_first_line(error), BRIEF)) from error
         except Exception as error:  # as above; RecursionError among them
-            raise UnusableSchema(cut(f"{type(error).__name__}: {_first_line(error)}", BRIEF)) from error
+            raise UnusableSchema(
+                cut_middle(f"{type(error).__name__}: {_first_line(error)}", BRIEF)
+            ) from error
 
 
 def _first_line(error: Exception) -> str:
@@ -76,7 +80,7 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
     rule: Any = error.validator_value
     match error.validator:
         case "type":
-            yield Problem(path, f"expected {_either(rule)}, got {kind_of(value)}")
+            yield Problem(path, f"expected {_either(rule)}, got {described(value)}")
         case "required":
             missing = [name for name in rule if name not in value]
             named = [name for name in missing if error.message.startswith(repr(name))] or missing
@@ -92,7 +96,7 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
         case "anyOf" | "oneOf":
             yield Problem(path, f"{shown(value)} fits none of the allowed forms")
         case _:
-            yield Problem(path, cut(error.message, BRIEF))
+            yield Problem(path, cut_middle(error.message, BRIEF))
 
 
 def _expected(schema: Any, name: str) -> str:
@@ -102,8 +106,8 @@ def _expected(schema: Any, name: str) -> str:
 
 def _did_you_mean(name: str, known: JSON) -> str:
     if near := nearest(name, known, most=1):
-        return f"; did you mean {cut(near[0], LETTERS_COMPARED)}?"
-    named = [cut(each, LETTERS_COMPARED) for each in islice(known, OPTIONS)]
+        return f"; did you mean {cut_middle(near[0], LETTERS_COMPARED)}?"
+    named = [cut_middle(each, LETTERS_COMPARED) for each in islice(known, OPTIONS)]
     return f"; known are {_listed(named, len(known)) or 'none'}"
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, present
 
 TEXT_MOST: Final = 64 * 1024  # characters of a description, a title or the instructions
 NAME_MOST: Final = 128  # characters; the protocol advises no more
@@ -260,7 +260,7 @@ def _argument(value: Any, cuts: list[str]) -> JSON:
     cuts += [cut.replace("its", "an argument's", 1) for cut in read.cuts]
     required = value.get("required")
     known = {**value, **texts, "required": required if isinstance(required, bool) else None}
-    return _present(known)
+    return present(**known)
 
 
 def _icon(value: Any) -> JSON | None:
@@ -297,11 +297,7 @@ def _annotations(value: Any) -> JSON | None:
 
 def _sound(members: JSON, **tests: Callable[[Any], bool]) -> JSON:
     """The members without those that are null or fail their test."""
-    return _present({key: each for key, each in members.items() if key not in tests or tests[key](each)})
-
-
-def _present(members: JSON) -> JSON:
-    return {key: value for key, value in members.items() if value is not None}
+    return present(**{key: each for key, each in members.items() if key not in tests or tests[key](each)})
 
 
 def _is_text(value: Any) -> bool:

@@ -117,7 +117,7 @@ def test_each_configuration_has_a_place_of_its_own_and_only_one(house, monkeypat
     assert daemon_paths("a.json").socket != daemon_paths("b.json").socket
 
 
-def test_the_seat_is_held_by_one(house):
+def test_the_lock_is_held_by_one(house):
     lock = acquire_lock(house.place)
     assert lock_owner_pid(house.place) == os.getpid()
     with listen(house.place), pytest.raises(DaemonError, match=f"already \\(pid {os.getpid()}\\)"):
