@@ -35,8 +35,8 @@ _VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", r
 class Expansion(msgspec.Struct, frozen=True):
     """A string with its references replaced.
 
-    `problems` name the references that have no value; `unparsed` is whether others could not be parsed. `used`
-    are the variables that were used, each with its value.
+    `problems` name the references that have no value; `unparsed` is whether any could not be parsed.
+    `used` are the variables that were used, each with its value.
     """
 
     text: str
