@@ -1,7 +1,8 @@
 """MCPX: three tools instead of hundreds, over supervised MCP servers.
 
-The public API. Names are imported when they are first used, because the SDK behind some of them costs half a
-second that the command line and the shims should not pay.
+Public are `mcpx.__all__` and `supervisors.__all__`, and nothing else. The names of `mcpx` are imported when
+they are first used, because the SDK behind some of them costs half a second that the command line and the
+shims should not pay.
 
     from mcpx import load, open_hub
 
@@ -21,11 +22,11 @@ from mcpx.version import __version__
 if TYPE_CHECKING:
     from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
     from mcpx.config import Config, load
-    from mcpx.core.descriptions import generate_resources_description, generate_tools_description
-    from mcpx.core.executor import ExecutionResult, Executor
+    from mcpx.core.calls import ExecutionResult, Executor
     from mcpx.core.hub import Hub, open_hub
-    from mcpx.core.registry import Registry
+    from mcpx.core.registry import Registry, generate_resources_description, generate_tools_description
     from mcpx.errors import CallError, ConfigError, MCPXError
+    from mcpx.observe.log import configure as configure_logging
     from mcpx.rendering.typescript import SchemaConverter
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "ServerInfo",
     "ToolInfo",
     "__version__",
+    "configure_logging",
     "generate_resources_description",
     "generate_tools_description",
     "load",
@@ -52,8 +54,8 @@ _HOMES = {
     "CallError": "mcpx.errors",
     "Config": "mcpx.config",
     "ConfigError": "mcpx.errors",
-    "ExecutionResult": "mcpx.core.executor",
-    "Executor": "mcpx.core.executor",
+    "ExecutionResult": "mcpx.core.calls",
+    "Executor": "mcpx.core.calls",
     "Hub": "mcpx.core.hub",
     "MCPXError": "mcpx.errors",
     "Registry": "mcpx.core.registry",
@@ -61,18 +63,22 @@ _HOMES = {
     "SchemaConverter": "mcpx.rendering.typescript",
     "ServerInfo": "mcpx.catalog.model",
     "ToolInfo": "mcpx.catalog.model",
-    "generate_resources_description": "mcpx.core.descriptions",
-    "generate_tools_description": "mcpx.core.descriptions",
+    "configure_logging": "mcpx.observe.log",
+    "generate_resources_description": "mcpx.core.registry",
+    "generate_tools_description": "mcpx.core.registry",
     "load": "mcpx.config",
     "open_hub": "mcpx.core.hub",
 }
+
+
+_NAMES_AT_HOME = {"configure_logging": "configure"}
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'mcpx' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(import_module(home), _NAMES_AT_HOME.get(name, name))
 
 
 def __dir__() -> list[str]:

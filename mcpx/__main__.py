@@ -1,12 +1,12 @@
 """`python -m mcpx`, and the console script.
 
-`python -m mcpx CONFIG` is `mcpx serve CONFIG`; so is no argument at all where a client has started it
-(standard input is not a terminal). Everything else is a command. `attach` is a process for each desktop
-client and must be quick and small: it goes its own way before the command line is imported.
+`python -m mcpx CONFIG` means `mcpx serve CONFIG`; without arguments it means `mcpx serve`, if a client has
+started it (standard input is not a terminal). Everything else is a command. `attach` is one process for each
+desktop client and must be quick and small, so it starts before the command line is imported.
 
-`python -m` puts the working folder before all else on the module path, and a client may start MCPX in any
-folder. `main` takes it off again, so that nothing is loaded from there; Python's own modules that were needed
-to get here could still come from it, so `python -P -m mcpx`, or the console script, is the better way.
+`python -m` puts the working folder first on the module path, and a client may start MCPX in any folder.
+`main` takes it off again, so that nothing is loaded from there. Modules of Python that were imported before
+could still come from it; `python -P -m mcpx` and the console script do not have that gap.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 
 def main() -> None:
     """Run the command line; the exit code is the process's."""
-    _leave_out_started_from()
+    _forget_start_folder()
     arguments = sys.argv[1:]
     if arguments[:1] == ["attach"]:
         from mcpx.attach.command import main as attach  # noqa: PLC0415 - the fast path
@@ -32,17 +32,17 @@ def main() -> None:
     cli.main(arguments, prog_name="mcpx")
 
 
-def _leave_out_started_from() -> None:
+def _forget_start_folder() -> None:
     """Take the working folder or the script's off the module path, unless MCPX lies there (a checkout)."""
     if sys.flags.safe_path or not sys.path:
         return
     try:
-        first, here = os.path.abspath(sys.path[0]), os.getcwd()  # noqa: PTH100, PTH109 - pathlib costs the shim
+        first, working = os.path.abspath(sys.path[0]), os.getcwd()  # noqa: PTH100, PTH109 - pathlib costs the shim
     except FileNotFoundError:  # the working folder is gone, and nothing is loaded from there
         return
     script = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-    if first in {here, script} and first != ours:
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    if first in {working, script} and first != own:
         del sys.path[0]
 
 

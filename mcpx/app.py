@@ -1,9 +1,10 @@
-"""The composition root: a hub, its doors, and the signals.
+"""The composition root: a hub, its frontends, and the signals.
 
-Each `serve_*` is the whole life of one MCPX process: it builds the tree, opens the doors (standard streams,
-HTTP, or the socket of the daemon and, where the configuration says `http`, HTTP beside it), and ends in
-order when a signal comes, when the stdio client leaves, or when a part fails for good. A second signal, or
-the total deadline, ends it at once, children included. Returns the exit code; never leaves a child behind.
+Each `serve_*` is the whole life of one MCPX process: it builds the tree, opens the frontends (standard
+streams, HTTP, or the socket of the daemon and, where the configuration says `http`, HTTP beside it), and ends
+in order when a signal comes, when the stdio client leaves, or when a child of the root fails for good. A
+second signal, or the total deadline, ends it at once, children included. Returns the exit code; never leaves
+a child process behind.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import anyio
 import structlog
 
 from mcpx.config import Config
-from mcpx.core.hub import TEARDOWN_S, Hub
+from mcpx.core.hub import Hub
+from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
 from mcpx.daemon.paths import DaemonPaths, check_state_folder
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.auth import load_token
-from mcpx.gateway.frontends.stdio import StdioDoor
-from mcpx.gateway.frontends.unix_socket import SocketDoor
+from mcpx.gateway.frontends.stdio import StdioFrontend
+from mcpx.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
 from mcpx.gateway.server import GatewayServer
 from mcpx.observe.log_rotation import LogRotation
@@ -36,7 +38,11 @@ from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
 
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
-MARGIN_S: Final = 2.0  # beyond every grace time of the parts
+MARGIN_S: Final = 2.0  # beyond every grace time of the children
+
+
+Frontends = Callable[[Hub, ClientSessions], list[ChildSpec]]
+"""Makes what serves clients, for a hub that is about to run."""
 
 
 async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
@@ -47,18 +53,19 @@ async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
     """
     check_state_folder()
     raise_limit()
-    hub = Hub(config)
-    clients = Clients(hub)
-    door = StdioDoor(hub, GatewayServer(hub, clients))
-    # a stdio session cannot be taken up again: when its door is done or fails, so is the process
-    gateway = ChildSpec(
-        name="gateway",
-        run=door.run,
-        policy=Policy(restart=Restart.TEMPORARY),
-        shutdown=Shutdown(grace=config.shutdown_grace + 1.0),
-        significant=True,
-    )
-    return await _run(hub, clients, gateway, patience=patience)
+
+    def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
+        # a stdio session cannot be resumed: when its frontend ends or fails, so does the process
+        gateway = ChildSpec(
+            name="gateway",
+            run=StdioFrontend(hub, GatewayServer(hub, clients)).run,
+            policy=Policy(restart=Restart.TEMPORARY),
+            shutdown=Shutdown(grace=config.shutdown_grace + 1.0),
+            significant=True,
+        )
+        return [gateway]
+
+    return await _run(config, frontends, patience=patience)
 
 
 async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
@@ -71,16 +78,14 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
     """
     check_state_folder()
     raise_limit()
-    with _http(config, host=host, port=port, auth=auth) as open_door:
-        hub = Hub(config)
-        clients = Clients(hub)
-        return await _run(hub, clients, open_door(hub, clients), patience=PATIENCE)
+    with _http(config, host=host, port=port, auth=auth) as frontends:
+        return await _run(config, frontends, patience=PATIENCE)
 
 
 async def serve_daemon(config: Config, place: DaemonPaths, *, patience: Patience = PATIENCE) -> int:
     """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
 
-    The caller holds the lock of `place`.
+    The caller holds the seat of `place`.
 
     Raises:
         DaemonError: The socket cannot be listened on.
@@ -92,53 +97,56 @@ async def serve_daemon(config: Config, place: DaemonPaths, *, patience: Patience
         http = stack.enter_context(_http(config)) if config.http_served else None
         listener = stack.enter_context(listen_on_socket(place))
         stack.callback(place.socket.unlink, missing_ok=True)
-        hub = Hub(config)
-        clients = Clients(hub)
-        door = SocketDoor(hub, GatewayServer(hub, clients), listener, place)
-        # the door drains within the grace time, and then its clients are owed a moment to take the rest
-        shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
-        parts = [ChildSpec(name="log", run=LogRotation(place.log, MAX_LOG_BYTES).run)]
-        parts.append(ChildSpec(name="gateway", run=door.run, shutdown=shutdown))
-        if http is not None:
-            parts.append(http(hub, clients))
-        return await _run(hub, clients, *parts, patience=patience)
+
+        def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
+            socket = SocketFrontend(hub, GatewayServer(hub, clients), listener, place)
+            # it drains within the grace time, and then its clients are owed a moment to take the rest
+            shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
+            return [
+                ChildSpec(name="log", run=LogRotation(place.log, MAX_LOG_BYTES).run),
+                ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
+                *(http(hub, clients) if http is not None else ()),
+            ]
+
+        return await _run(config, frontends, patience=patience)
 
 
 @contextmanager
 def _http(
     config: Config, *, host: str | None = None, port: int | None = None, auth: bool = True
-) -> Iterator[Callable[[Hub, Clients], ChildSpec]]:
-    """Listen at once, so that what is wrong with the address is told at once; the door comes with the hub."""
-    from mcpx.gateway.frontends.http_frontend import HttpDoor, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
+) -> Iterator[Frontends]:
+    """Listen at once, so that a wrong address is an error at once; the frontend follows with the hub."""
+    from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
 
     listener = listen(host or config.http.host, config.http.port if port is None else port)
     with listener:
         token = load_token() if auth else None
 
-        def open_door(hub: Hub, clients: Clients) -> ChildSpec:
-            limit = config.max_message_bytes
-            door = HttpDoor(GatewayServer(hub, clients), listener, config.http, token=token, limit=limit)
-            return ChildSpec(name="http", run=door.run, shutdown=Shutdown(grace=config.shutdown_grace))
+        def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
+            server, limit = GatewayServer(hub, clients), config.max_message_bytes
+            http = HttpFrontend(server, listener, config.http, token=token, limit=limit)
+            return [ChildSpec(name="http", run=http.run, shutdown=Shutdown(grace=config.shutdown_grace))]
 
-        yield open_door
+        yield frontends
 
 
-async def _run(hub: Hub, clients: Clients, *parts: ChildSpec, patience: Patience) -> int:
+async def _run(config: Config, frontends: Frontends, *, patience: Patience) -> int:
     notifier = Notifier()
-    hub.around_reload = notifier.reloading
+    hub = Hub(config, reloading=notifier.reloading)
+    clients = ClientSessions(hub)
     hub.root.add(ChildSpec(name="clients", run=clients.run))
-    for part in parts:
-        hub.root.add(part)
+    for child in frontends(hub, clients):
+        hub.root.add(child)
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
-    for notice in hub.config.notices:
+    for notice in config.notices:
         log.info("config.notice", notice=notice)
     gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
-    standing = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
+    watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_obey_signals, hub)
+        tasks.start_soon(_handle_signals, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
-            with standing:
+            with watchdog:
                 await hub.run()
         except SupervisorError as failure:
             log.error("mcpx.failed", cause=str(failure), exc_info=failure.__cause__)  # noqa: TRY400
@@ -154,7 +162,7 @@ def _describe(hub: Hub) -> str:
     return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
 
 
-async def _obey_signals(hub: Hub) -> None:
+async def _handle_signals(hub: Hub) -> None:
     """The first signal ends everything in order; the second, or the deadline, at once."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
@@ -170,7 +178,7 @@ async def _obey_signals(hub: Hub) -> None:
 
 def _end_at_once(hub: Hub, why: str, code: int) -> None:
     """Kill every child's process group and leave without another step."""
-    upstreams = hub.fleet.everything()
+    upstreams = hub.fleet.children()
     stuck = [upstream.name for upstream in upstreams if upstream.pid is not None]
     log.error("mcpx.killed", reason=why, stuck=stuck)
     for upstream in upstreams:

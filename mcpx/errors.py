@@ -9,7 +9,7 @@ A `CallError` always says whether the action may have happened:
 * `unknown`: the call was sent and no answer came; the action may have happened.
 * `failed`: the upstream answered, with an error.
 
-`internal_error` is a fault of MCPX itself, contained: its outcome is said by whoever contained it.
+`internal_error` is a fault of MCPX itself; the place that contained it states the outcome.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class CallError(MCPXError):
     """A call through MCPX failed; `str()` is one readable text for the model.
 
     `details` are the fields that go into `structuredContent.error` beside code and outcome: plain JSON.
-    `outcome` is given where the code does not settle it (`internal_error`).
+    `outcome` is given only where the code does not determine it (`internal_error`).
     """
 
     def __init__(
@@ -118,14 +118,14 @@ class CallError(MCPXError):
 
 
 def _cut(name: str) -> str:
-    """A name as the caller gave it, who may send megabytes. `mcpx.text` would cost the shim 10 ms."""
+    """A name in bounded length: a caller may send megabytes. `mcpx.text` would cost the shim 10 ms."""
     return name if len(name) <= NAME_LEN else name[:NAME_LEN] + "..."
 
 
 def internal_error(
     error: BaseException, *, server: str, tool: str | None = None, outcome: Outcome
 ) -> CallError:
-    """What a caller is told of a fault of MCPX itself that his request met."""
+    """The error for a caller whose request met a fault of MCPX itself."""
     effect = "nothing was sent" if outcome is Outcome.NOT_SENT else "the call may have taken effect"
     cause = f"{type(error).__name__}: {_text_of(error)}"[:_SHOWN]
     text = f"MCPX failed while it handled this request ({cause}); {effect}. Its log says more"
@@ -138,5 +138,5 @@ def _text_of(error: BaseException) -> str:
     """The text of a foreign exception, in characters that can be sent."""
     try:
         return str(error)[:_SHOWN].encode(errors="replace").decode()
-    except Exception:  # noqa: BLE001 - an exception whose own text fails is still to be told
+    except Exception:  # noqa: BLE001 - an exception whose own text fails must still be reported
         return "its text cannot be shown"

@@ -43,6 +43,7 @@ from supervisors.lifecycle import Phase, State, step
 from supervisors.mailbox import Mailbox
 from supervisors.policy import Backoff, Intensity, Parking, Policy, Restart, Shutdown
 from supervisors.reply import Abandoned, Reply
+from supervisors.signals import Signal
 from supervisors.strategy import Strategy
 from supervisors.supervisor import Supervisor
 
@@ -74,6 +75,7 @@ __all__ = [
     "Reply",
     "Restart",
     "Shutdown",
+    "Signal",
     "SignificantChildFailed",
     "State",
     "Strategy",

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import anyio
-
 from supervisors.events import Event
+from supervisors.signals import Signal
 
 E = TypeVar("E")
 
@@ -21,12 +20,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._news = anyio.Event()
+        self._news = Signal()
 
     def __call__(self, event: Event) -> None:
         self.events.append(event)
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        self._news.pulse()
 
     def of(self, kind: type[E]) -> list[E]:
         """The events of one type, in order."""

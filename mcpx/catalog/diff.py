@@ -1,4 +1,4 @@
-"""What changed between two catalogues of one server: pure."""
+"""What changed between two catalogues of one server. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from mcpx.catalog.model import Catalogue
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lists differ. Order does not count; any field of an entry does."""
+    """Which lists differ. Their order does not count; any field of an entry does."""
 
     tools: bool = False
     resources: bool = False
     prompts: bool = False
     about: bool = False
-    """What the server says of itself: title, version, instructions."""
+    """What the server says about itself: title, version, instructions."""
 
     def __bool__(self) -> bool:
         return self.tools or self.resources or self.prompts or self.about
 
 
 def diff(old: Catalogue | None, new: Catalogue) -> Diff:
-    """What is different in `new`; everything that it offers, if there was none before."""
+    """What differs in `new`; without an old catalogue, everything that the server offers."""
     old = old or Catalogue(generation=0)
     return Diff(
         tools=old.tools != new.tools,
@@ -32,7 +32,7 @@ def diff(old: Catalogue | None, new: Catalogue) -> Diff:
 
 
 def _unordered(entries: tuple[msgspec.Struct, ...]) -> list[bytes]:
-    """The entries as a value that does not depend on their order."""
+    """The entries as a value that is independent of their order."""
     return sorted(msgspec.json.encode(entry) for entry in entries)
 
 

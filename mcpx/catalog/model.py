@@ -4,12 +4,14 @@ Owns the shapes `ToolInfo`, `ResourceInfo`, `TemplateInfo`, `PromptInfo`, `Serve
 that holds them. An upstream actor builds a new `Catalogue` after each listing and replaces the old one
 whole; everybody else only reads. Nothing here does I/O or knows the SDK.
 
-Field names are Python's (`input_schema`, `mime_type`); values that belong to the protocol (`annotations`,
-`icons`, `meta`) are kept as the upstream sent them: plain JSON with the protocol's own key names.
+Field names are Python's (`input_schema`, `mime_type`); `Entry.members` maps them to the protocol's, for
+the modules that read and write lists. Values that belong to the protocol (`annotations`, `icons`, `meta`) are
+plain JSON with the protocol's own keys, as the upstream sent them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +21,7 @@ JSON = dict[str, Any]
 
 
 class State(StrEnum):
-    """How an upstream server stands, as shown to users."""
+    """The state of an upstream server as users see it."""
 
     STARTING = "starting"
     READY = "ready"
@@ -30,14 +32,37 @@ class State(StrEnum):
 
 
 def present(**fields: Any) -> JSON:
-    """The fields that carry something: `None` is left out, empty values are kept."""
+    """The fields that are not None; empty values are kept."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-class ToolInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One tool of one upstream server."""
+def _protocol_name(field: str) -> str:
+    """The protocol's name of a field: `mime_type` is `mimeType`, `meta` is `_meta`."""
+    if field == "meta":
+        return "_meta"
+    first, *others = field.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, rename=_protocol_name):
+    """An entry of a server's lists. Each field but `server_name` is a member of the protocol's entry."""
 
     server_name: str
+
+    @classmethod
+    def members(cls) -> Iterator[tuple[str, str]]:
+        """Each field with the protocol's name for it."""
+        pairs = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+        return (pair for pair in pairs if pair[0] != "server_name")
+
+    def to_protocol(self) -> JSON:
+        """The entry as the protocol has it, without the members that the server did not give."""
+        return present(**{member: getattr(self, field) for field, member in self.members()})
+
+
+class ToolInfo(Entry, frozen=True, kw_only=True, dict=True):
+    """One tool of one upstream server."""
+
     name: str
     input_schema: JSON
     description: str | None = None
@@ -48,7 +73,7 @@ class ToolInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     meta: JSON | None = None
 
     def to_dict(self) -> JSON:
-        """Plain JSON with the original JSON Schemas; fields that the server did not give are left out."""
+        """Plain JSON with the original JSON Schemas, without the fields that the server did not give."""
         return present(
             name=self.name,
             title=self.title,
@@ -59,10 +84,9 @@ class ToolInfo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
-class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
+class ResourceInfo(Entry, frozen=True, kw_only=True):
     """One resource of one upstream server. `size` is in bytes, before any encoding."""
 
-    server_name: str
     uri: str
     name: str
     description: str | None = None
@@ -74,7 +98,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     meta: JSON | None = None
 
     def to_dict(self) -> JSON:
-        """`{uri, name, description, mime_type, size}` and the rest of the metadata where there is any."""
+        """`{uri, name, description, mime_type, size}`, and `{title, annotations, icons, _meta}` if given."""
         core = {
             "uri": self.uri,
             "name": self.name,
@@ -86,10 +110,9 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
         return core | extra
 
 
-class TemplateInfo(msgspec.Struct, frozen=True, kw_only=True):
+class TemplateInfo(Entry, frozen=True, kw_only=True):
     """One resource template (RFC 6570) of one upstream server."""
 
-    server_name: str
     uri_template: str
     name: str
     description: str | None = None
@@ -100,10 +123,9 @@ class TemplateInfo(msgspec.Struct, frozen=True, kw_only=True):
     meta: JSON | None = None
 
 
-class PromptInfo(msgspec.Struct, frozen=True, kw_only=True):
+class PromptInfo(Entry, frozen=True, kw_only=True):
     """One prompt of one upstream server; `arguments` as the protocol has them."""
 
-    server_name: str
     name: str
     description: str | None = None
     title: str | None = None
@@ -116,7 +138,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a server offers and that is left out of its catalogue, or cut in it.
 
     `kind` is `tool`, `resource`, `resource template`, `prompt` or `instructions`; for a whole list the method
-    that lists it. `name` is cleaned and cut, None where there is none; `count` says how many such there are.
+    that lists it. `name` is cleaned and cut, None for a whole list; `count` is the number of such entries.
     """
 
     kind: str
@@ -125,7 +147,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
     def to_dict(self) -> JSON:
-        """`{kind, name?, count?, reason}`; the count where it is more than one."""
+        """`{kind, name?, count?, reason}`; the count only above one."""
         count = self.count if self.count > 1 else None
         return present(kind=self.kind, name=self.name, count=count, reason=self.reason)
 
@@ -148,13 +170,13 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     protocol_version: str | None = None
     capabilities: JSON = {}
     left_out: tuple[LeftOut, ...] = ()
-    """What of it cannot be used, and why; a bounded number."""
+    """What cannot be used, and why; a bounded number."""
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One upstream server as seen at one moment: its state, and its last known catalogue.
+    """A snapshot of one upstream server: its state, and its last known catalogue.
 
-    `cause` says why it is not ready; `retry_in_s` is seconds until the next attempt, where one is set.
+    `cause` says why it is not ready; `retry_in_s` is seconds until the next attempt, where one is due.
     `catalogue` is `None` until the first listing; it is stale whenever `state` is not `ready`.
     """
 
@@ -182,32 +204,34 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """What the server offers and MCPX leaves out, and why."""
+        """What the server offers and MCPX leaves out or cuts, and why."""
         return self.catalogue.left_out if self.catalogue else ()
 
     @property
     def instructions(self) -> str | None:
-        """The server's own usage instructions, whole."""
+        """The server's own usage instructions, uncut."""
         return self.catalogue.instructions if self.catalogue else None
 
-    def describe_state(self) -> str:
-        """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ..."""
-        text = self.describe_state_alone()
-        return f"{text}: {self.cause}" if self.cause and not self.ready else text
+    def describe_state(self, *, cause: bool = True) -> str:
+        """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ...
 
-    def describe_state_alone(self) -> str:
-        """The state without the cause, which may quote the server."""
+        The cause may quote the server: pass `cause=False` where its words must not appear.
+        """
+        text = str(self.state)
         if self.state is State.WAITING and self.retry_in_s is not None:
-            return f"{self.state}, retry in {max(0.0, self.retry_in_s):.0f} s"
-        return str(self.state)
+            text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
+        return f"{text}: {self.cause}" if cause and self.cause and not self.ready else text
 
     def refuse(self, what: str) -> str:
-        """Why nothing was sent, and when the server is tried next. `what` goes on from its name."""
+        """Why nothing was sent, and when the server is tried next.
+
+        `what` is the predicate of the sentence: "is not available", for one.
+        """
         text = f"{self.name} {what} ({self.describe_state()}); nothing was sent"
         return text if self.retry_in_s is None else f"{text}. Next attempt in {self.retry_in_s:.0f} s"
 
     def why(self) -> JSON:
-        """For the details of an error: `{state, cause?, retry_in_s?}`."""
+        """The state for an error's details: `{state, cause?, retry_in_s?}`."""
         return present(state=str(self.state), cause=self.cause, **self.next_attempt())
 
     def next_attempt(self) -> JSON:
@@ -215,7 +239,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return {} if self.retry_in_s is None else {"retry_in_s": round(max(0.0, self.retry_in_s), 1)}
 
     def to_dict(self) -> JSON:
-        """Plain JSON: `{name, state, cause?, retry_in_s?, tools, resources, ...}`, the last two as counts."""
+        """Plain JSON: `{name, state, cause?, retry_in_s?, tools, resources, ...}`; the lists as counts."""
         known = self.catalogue
         return present(
             name=self.name,

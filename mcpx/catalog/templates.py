@@ -1,12 +1,12 @@
-"""Resource templates (RFC 6570): does a URI fit one? Pure, in time linear in the URI.
+"""Matching URIs against resource templates (RFC 6570). Pure, in time linear in the URI.
 
-Nothing here backtracks. A template is cut into fixed texts and variables; each fixed text is looked for once,
-from where the one before it ended, and what lies between is the variable's value. With one variable that may
-hold several path segments (`{+path}`, `{/a*}`) the part behind it is matched from the end of the URI. Of two
-such variables the text between them decides where the first ends.
+Theory: nothing here backtracks. A template is cut into literals and variables. Each literal is searched for
+once, from the end of the one before it, and the text between is the variable's value. With one variable that
+may span path segments (`{+path}`, `{/a*}`: a wide one) the part behind it is matched from the end of the URI.
+Of two such variables the literal between them decides where the first ends.
 
-As lenient as RFC 6570 allows: a query (`{?q}`) may be absent, partial, or in any order, variables that stand
-side by side count as one, and whatever a variable may hold (`{+url}` any URI at all) it may hold here.
+As lenient as RFC 6570 allows: a query (`{?q}`) may be absent, partial, or in any order; adjacent variables
+count as one; and a variable may hold here whatever it may hold there (`{+url}` any URI at all).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Final
 
 import msgspec
 
-LONGEST_TEMPLATE: Final = 8192  # characters; as in the SDK's own matching
-MOST_EXPRESSIONS: Final = 64  # a template with more fits nothing; real ones have fewer than ten
-MOST_WORK: Final = 1_000_000  # characters looked at for one URI among all templates of one server: some 10 ms
-_PER_TEMPLATE: Final = 200  # what one template costs beside its characters, in characters
+MAX_TEMPLATE_CHARS: Final = 8192  # as in the SDK's own matching
+MAX_EXPRESSIONS: Final = 64  # a template with more matches nothing; real ones have fewer than ten
+MAX_WORK_CHARS: Final = 1_000_000  # examined for one URI over all templates of a server: about 10 ms
+_TEMPLATE_COST_CHARS: Final = 200  # the fixed cost of one template, expressed in characters
 
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _QUERY: Final = re.compile(r"\{\?[^{}]*\}")
 _STOPS: Final = {"": "/?#", ".": "/?#", "/": "/?#", ";": "/?#;", "&": "#"}
-"""By operator: the characters that end a value which is no multi-segment one."""
+"""By operator: the characters that end the value of a variable that is not wide."""
 _LEADS: Final = {".": ".", "/": "/", ";": ";"}
-"""By operator: the text in front of its first value. A fragment (`{#x}`) and `{&x}` may be absent whole."""
+"""By operator: the text before its first value. A fragment (`{#x}`) and `{&x}` may be absent altogether."""
 
 
 class _Variable(msgspec.Struct, frozen=True):
-    """Any text without the characters of `stops`; with none of them it may span path segments."""
+    """Any text without the characters of `stops`. Without stops it is wide: it may span path segments."""
 
     stops: str
 
@@ -41,31 +41,31 @@ _Part = str | _Variable
 
 
 class Template(msgspec.Struct, frozen=True):
-    """A template made ready: its parts before and behind the first multi-segment variable.
+    """A compiled template: its parts before and behind the first wide variable, in reading order.
 
-    `tail` is None where there is no such variable. Both are in reading order.
+    `tail` is None where there is no wide variable.
     """
 
     head: tuple[_Part, ...]
     tail: tuple[_Part, ...] | None
     has_query: bool
 
-    def fits(self, uri: str) -> bool:
+    def matches(self, uri: str) -> bool:
         """Whether `uri` may be an expansion of the template."""
         if self.has_query:
             uri = uri.partition("#")[0].partition("?")[0]
         if self.tail is None:
             return _scan(self.head, uri, whole=True) is not None
         taken = _scan(self.head, uri, whole=False)
-        return taken is not None and self._tail_fits(uri[taken:])
+        return taken is not None and self._tail_matches(uri[taken:])
 
-    def _tail_fits(self, rest: str) -> bool:
-        """Whether `rest` ends in the tail; the multi-segment variable has what is left before it.
+    def _tail_matches(self, rest: str) -> bool:
+        """Whether `rest` ends in the tail; the wide variable takes what is left before it.
 
-        Where the tail has such variables too, only the part behind the last of them is anchored; the texts
+        Where the tail has wide variables too, only the part behind the last of them is anchored; the literals
         before it must follow in order.
         """
-        *loose, last = _divided(self.tail or ())
+        *loose, last = _split_at_wide(self.tail or ())
         backwards = tuple(part[::-1] if isinstance(part, str) else part for part in reversed(last))
         taken = _scan(backwards, rest[::-1], whole=False)
         if taken is None:
@@ -79,43 +79,38 @@ class Template(msgspec.Struct, frozen=True):
         return True
 
 
-def fits(template: str, uri: str) -> bool:
-    """Whether `uri` may be an expansion of the RFC 6570 template."""
-    return any_fits((template,), uri)
-
-
-def any_fits(templates: Iterable[str], uri: str) -> bool:
+def matches_any(templates: Iterable[str], uri: str) -> bool:
     """Whether `uri` may be an expansion of one of the templates.
 
-    The work for all of them together is bounded: a server with very many that all begin like the URI is
-    asked about the first of them only.
+    The work over all of them is bounded: of very many templates that all begin like the URI, only the first
+    are tried.
     """
     work = 0
     for template in templates:
-        if len(template) > LONGEST_TEMPLATE or not uri.startswith(_beginning(template)):
+        if len(template) > MAX_TEMPLATE_CHARS or not uri.startswith(_literal_prefix(template)):
             continue
-        work += len(template) + len(uri) + _PER_TEMPLATE
-        if work > MOST_WORK:
+        work += len(template) + len(uri) + _TEMPLATE_COST_CHARS
+        if work > MAX_WORK_CHARS:
             return False
-        ready = _ready(template)
-        if ready is not None and ready.fits(uri):
+        compiled = _compiled(template)
+        if compiled is not None and compiled.matches(uri):
             return True
     return False
 
 
-def _beginning(template: str) -> str:
+def _literal_prefix(template: str) -> str:
     brace = template.find("{")
     return template if brace < 0 else template[:brace]
 
 
 @lru_cache(maxsize=1024)
-def _ready(template: str) -> Template | None:
-    """The template made ready; None where it has too many expressions."""
-    if template.count("{") > MOST_EXPRESSIONS:
+def _compiled(template: str) -> Template | None:
+    """The compiled template; None where it has too many expressions."""
+    if template.count("{") > MAX_EXPRESSIONS:
         return None
     query = _QUERY.search(template)
     has_query = query is not None and not {"?", "#"} & set(template[: query.start()])
-    parts = _joined(_parts(template[: query.start()] if query is not None and has_query else template))
+    parts = _merged(_parts(template[: query.start()] if query is not None and has_query else template))
     wide = next((i for i, part in enumerate(parts) if part == _Variable("")), None)
     if wide is None:
         return Template(parts, None, has_query)
@@ -123,7 +118,7 @@ def _ready(template: str) -> Template | None:
 
 
 def _parts(template: str) -> Iterator[_Part]:
-    """Fixed texts and variables in turn. A brace without its partner is a character like any other."""
+    """Literals and variables in turn. An unmatched brace is an ordinary character."""
     end = 0
     for found in _EXPRESSION.finditer(template):
         yield template[end : found.start()]
@@ -147,8 +142,8 @@ def _expression(body: str) -> Iterator[_Part]:
         yield _Variable(stops)  # `a,b` is one value here
 
 
-def _joined(parts: Iterable[_Part]) -> tuple[_Part, ...]:
-    """The parts with neighbours of one kind made one; of two variables, what both may hold."""
+def _merged(parts: Iterable[_Part]) -> tuple[_Part, ...]:
+    """The parts with neighbours of one kind merged; of two variables, what both may hold."""
     joined: list[_Part] = []
     for part in parts:
         if part == "":
@@ -163,8 +158,8 @@ def _joined(parts: Iterable[_Part]) -> tuple[_Part, ...]:
     return tuple(joined)
 
 
-def _divided(parts: tuple[_Part, ...]) -> list[list[_Part]]:
-    """The parts, divided at the multi-segment variables."""
+def _split_at_wide(parts: tuple[_Part, ...]) -> list[list[_Part]]:
+    """The parts, split at the wide variables."""
     sections: list[list[_Part]] = [[]]
     for part in parts:
         if part == _Variable(""):
@@ -175,9 +170,9 @@ def _divided(parts: tuple[_Part, ...]) -> list[list[_Part]]:
 
 
 def _scan(parts: tuple[_Part, ...], text: str, *, whole: bool) -> int | None:
-    """How many characters the parts take from the beginning of `text`, each variable as few as it can.
+    """The number of characters that the parts match at the start of `text`, each variable as few as it can.
 
-    With `whole` the parts must take everything: the last text is at the end. None where they do not fit.
+    With `whole` they must match all of it. None where they do not match.
     """
     at = 0
     open_variable: _Variable | None = None
@@ -201,5 +196,5 @@ def _scan(parts: tuple[_Part, ...], text: str, *, whole: bool) -> int | None:
 
 
 def _holds(text: str, start: int, end: int, characters: str) -> bool:
-    """Whether one of these characters stands between the two positions."""
+    """Whether one of these characters occurs between the two positions."""
     return any(text.find(character, start, end) >= 0 for character in characters)

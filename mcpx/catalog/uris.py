@@ -1,53 +1,60 @@
 """Which URIs may be sent to a server that did not list them. Pure.
 
-A listed URI is as good as its server says. Any other is sent only to a server with templates, must have a
-scheme that the server lists or templates, and may hold no control character and no step up (`..` as a part of
-its path), both plain or percent-encoded, however often. Whether the resource exists is the server's to say:
-tools give links to resources that stand in no list.
+A listed URI is always sent. Any other is sent only to a server with templates. It must have a scheme that
+the server lists or templates, and may contain neither a control character nor a step up (`..` as a segment
+of its path), whether plain or percent-encoded any number of times. Whether the resource exists is for the
+server to say: results of tools link to resources that no list contains.
 """
 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Final
 from urllib.parse import unquote
 
 from mcpx.catalog.model import Catalogue
-from mcpx.catalog.templates import any_fits
+from mcpx.catalog.templates import matches_any
 from mcpx.text import holds_controls
 
-LONGEST: Final = 65_536  # characters of a URI that is looked at
+MAX_URI_CHARS: Final = 65_536
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}+(?=:)")  # possessive: it never goes back
-_DECODINGS: Final = 4  # `%25252e` is a dot too, for somebody who decodes three times
+_MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
 
 
-def problem_with(uri: str, catalogue: Catalogue) -> str | None:
-    """Why this URI is not for that server, as the end of a sentence; None where it may be sent.
+class UriRejection(StrEnum):
+    """Why a URI may not be sent. The value completes the sentence "has no resource URI: ..."."""
 
-    The empty text says that nothing is wrong with it, but that the server does not offer it.
-    """
+    TOO_LONG = f"it is longer than {MAX_URI_CHARS} characters"
+    CONTROL_CHARACTERS = "it holds control characters"
+    STEPS_UP = "it steps out of its folder"
+    UNKNOWN_SCHEME = "no resource of that server has such a scheme"
+    NOT_LISTED = ""
+    """The URI is well formed, but is not in the list of a server that has no templates."""
+
+
+def uri_rejection(uri: str, catalogue: Catalogue) -> UriRejection | None:
+    """Why this URI may not be sent to that server; None where it may."""
     if uri in catalogue.resources:
         return None
-    if len(uri) > LONGEST:
-        return f"it is longer than {LONGEST} characters"
-    plain = _decoded(uri)
-    if holds_controls(plain):
-        return "it holds control characters"
-    if _steps_up(plain):
-        return "it steps out of its folder"
+    if len(uri) > MAX_URI_CHARS:
+        return UriRejection.TOO_LONG
+    decoded = _decoded(uri)
+    if holds_controls(decoded):
+        return UriRejection.CONTROL_CHARACTERS
+    if _steps_up(decoded):
+        return UriRejection.STEPS_UP
     if not catalogue.templates:
-        return ""
-    return (
-        None if _is_of_an_offered_scheme(uri, catalogue) else "no resource of that server has such a scheme"
-    )
+        return UriRejection.NOT_LISTED
+    return None if _has_offered_scheme(uri, catalogue) else UriRejection.UNKNOWN_SCHEME
 
 
 def is_offered(uri: str, catalogue: Catalogue) -> bool:
-    """Whether the URI fits one of the server's templates."""
-    return len(uri) <= LONGEST and any_fits((info.uri_template for info in catalogue.templates), uri)
+    """Whether the URI matches one of the server's templates."""
+    return len(uri) <= MAX_URI_CHARS and matches_any((info.uri_template for info in catalogue.templates), uri)
 
 
-def _is_of_an_offered_scheme(uri: str, catalogue: Catalogue) -> bool:
+def _has_offered_scheme(uri: str, catalogue: Catalogue) -> bool:
     scheme = _scheme(uri)
     if scheme is None:
         return is_offered(uri, catalogue)
@@ -56,24 +63,24 @@ def _is_of_an_offered_scheme(uri: str, catalogue: Catalogue) -> bool:
     templates = [info.uri_template for info in catalogue.templates]
     if any(_scheme(template) == scheme for template in templates):
         return True
-    return any_fits((template for template in templates if _scheme(template) is None), uri)
+    return matches_any((template for template in templates if _scheme(template) is None), uri)
 
 
 def _scheme(uri: str) -> str | None:
-    """The scheme in small letters; None where there is none, or a variable in its place."""
+    """The scheme in lower case; None where there is none, or a variable in its place."""
     found = _SCHEME.match(uri)
     return found[0].lower() if found else None
 
 
 def _decoded(uri: str) -> str:
-    for _ in range(_DECODINGS):
-        plain = unquote(uri)
-        if plain == uri:
+    for _ in range(_MAX_DECODINGS):
+        decoded = unquote(uri)
+        if decoded == uri:
             break
-        uri = plain
+        uri = decoded
     return uri
 
 
-def _steps_up(plain: str) -> bool:
-    path = re.split(r"[?#]", plain, maxsplit=1)[0]
+def _steps_up(decoded: str) -> bool:
+    path = re.split(r"[?#]", decoded, maxsplit=1)[0]
     return ".." in re.split(r"[/\\]", path)

@@ -2,7 +2,7 @@
 
 Through the daemon, if one runs for the configuration; else on a process of their own: then only the servers
 that are needed are started, and ended again before the command returns. Both answer the same
-(`mcpx.gateway.frontends.operations`).
+(`mcpx.gateway.frontends.control`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from rich.text import Text
 from mcpx.config import Config, load
 from mcpx.core.hub import Hub, open_hub
 from mcpx.daemon.paths import check_state_folder
-from mcpx.gateway.frontends.operations import Asked, perform
+from mcpx.gateway.frontends.control import ControlRequest, perform
 from mcpx.observe.log import configure
 from mcpx.text import one_line
 
@@ -29,7 +29,7 @@ def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, A
     """
     configure("error")  # what fails is told by the command itself
     check_state_folder()
-    request = msgspec.convert(asked, Asked)
+    request = msgspec.convert(asked, ControlRequest)
     return anyio.run(_perform, _only(load(config_path), request.server), request)
 
 
@@ -45,7 +45,7 @@ def _only(config: Config, server: str | None) -> Config:
     return replace(config, servers=servers)
 
 
-async def _perform(config: Config, request: Asked) -> dict[str, Any]:
+async def _perform(config: Config, request: ControlRequest) -> dict[str, Any]:
     async with open_hub(config) as hub:
         await _wait(hub)
         return await perform(hub, request)

@@ -1,13 +1,14 @@
 """The fleet: all upstream servers under their supervisor, and how it changes while MCPX runs.
 
 Owned by the hub. Owns which servers there are (`upstreams`, one dictionary that is changed in place, in one
-turn of the event loop, so that whoever holds it always sees a whole fleet), their supervisor and the ledger.
-Hears every event of the supervisor: passes it to the log and to the callers who wait for that server. A
-change is carried out by `change`, one at a time, and touches the servers that differ and no other.
+turn of the event loop, so that every holder of it always sees a whole fleet), their supervisor and the
+ledger. Passes each event of the supervisor on to the log and to the callers who wait for that server. A
+reload is carried out by `change`, one at a time, and touches the servers that differ and no other.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -19,68 +20,54 @@ from msgspec.structs import replace
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
-from mcpx.core.lifecycle_log import log_upstream
-from mcpx.core.reload_plan import Reloaded
+from mcpx.core.reload_plan import ReloadPlan
+from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.context import Client
-from mcpx.upstream.errors import cause_of
-from mcpx.upstream.per_client import PrivateSessions
-from mcpx.upstream.relay.clients import Audience
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.per_client import PerClientSessions
+from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
-from supervisors import (
-    Backoff,
-    ChildFailed,
-    ChildParked,
-    ChildReady,
-    ChildSpec,
-    ChildStopped,
-    Event,
-    Parking,
-    Phase,
-    Policy,
-    Shutdown,
-    Supervisor,
-)
+from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
 
 log = structlog.get_logger()
-TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
-TRIED_S: Final = 30.0  # that a restart waits for the new session; a slower server is on its way then
+RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
-MAKING_WAY: Final = "its process with the old configuration is ending"
+OLD_ENDING: Final = "its process with the old configuration is ending"
 
 Observer = Callable[[str, Diff], None]
+"""Is given the server's name and what changed. What it raises is logged."""
 
 
 class Fleet:
-    """The servers of a configuration. `state` is where the ledger and the logs are, if not as usual."""
+    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual."""
 
     def __init__(
-        self, config: Config, *, state: Path | None = None, audience: Audience | None = None
+        self, config: Config, *, state: Path | None = None, clients: ConnectedClients | None = None
     ) -> None:
         self._config = config
-        self._audience = audience or Audience()
+        self._clients = clients or ConnectedClients()
         self._state = state
         self.ledger = Ledger(state)
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
         )
         self._children: dict[str, Upstream] = {}  # by the supervisor's name for them
-        self._numbers: dict[str, int] = {}
+        self._made: Counter[str] = Counter()  # children of each name so far
         self._observers: list[Observer] = []
         self._settled = anyio.Event()
-        self._news = anyio.Event()
+        self._news = Signal()
         self._stopping = False
-        self.upstreams = {name: self._upstream(server) for name, server in config.servers.items()}
+        self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self._unsettled = {name for name, up in self.upstreams.items() if up.config.disabled is None}
         for upstream in self.upstreams.values():
             self._start(upstream)
 
     # --- one server
 
-    def _upstream(self, server: ServerConfig) -> Upstream:
+    def _make(self, server: ServerConfig) -> Upstream:
         upstream = Upstream(
             server,
             self.supervisor,
@@ -88,15 +75,17 @@ class Fleet:
             server_log=ServerLog(server.name, self._state, redact=redactor_of(server)),
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
-            on_catalogue=self._tell,
-            audience=self._audience,
+            on_catalogue=self._notify,
+            clients=self._clients,
         )
         if server.sessions == "per_client" and server.disabled is None:
-            upstream.private = PrivateSessions(server.name, lambda client: self._open_for(client, upstream))
+            upstream.private = PerClientSessions(
+                server.name, lambda client: self._open_private(client, upstream)
+            )
         return upstream
 
-    def _open_for(self, client: Client, shared: Upstream) -> Upstream:
-        """A client's own session with a server. Its catalogue is told to nobody: the shared one is shown."""
+    def _open_private(self, client: ClientId, shared: Upstream) -> Upstream:
+        """A client's own session with a server. Its catalogue is not announced: the shared one is shown."""
         own = Upstream(
             replace(shared.config, auto_describe=False),
             self.supervisor,
@@ -106,28 +95,29 @@ class Fleet:
             child=self._child_name(shared.name),
             counters=shared.counters,
             client=client,
-            audience=self._audience,
+            clients=self._clients,
         )
         own.greet_like(shared)
         self._start(own)
         return own
 
-    def leave(self, client: Client) -> None:
-        """A client has left: end the sessions that are its own, without waiting for them."""
-        client.here = False
+    def leave(self, client: ClientId) -> None:
+        """End the sessions of a client that has left, without waiting for them."""
+        client.connected = False
         for upstream in self.upstreams.values():
-            if upstream.private is not None and (own := upstream.private.leave(client)) is not None:
+            if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
                 own.retire("its client has left")
                 if own.child in self._children:
                     self.supervisor.dismiss(own.child)
 
-    def everything(self) -> list[Upstream]:
-        """Every session that has, or may have, a process: those of the servers, and clients' own."""
+    def children(self) -> list[Upstream]:
+        """Every session that may have a process: those of the servers, and clients' own."""
         return list(self._children.values())
 
     def _child_name(self, name: str) -> str:
-        """What the supervisor knows the next one of that name by: its predecessor may still be leaving."""
-        number = self._numbers[name] = self._numbers.get(name, 0) + 1
+        """The supervisor's name for the next child of that name: its predecessor may still be leaving."""
+        self._made[name] += 1
+        number = self._made[name]
         return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
     def _start(self, upstream: Upstream) -> None:
@@ -135,69 +125,54 @@ class Fleet:
             upstream.queue.close()
         elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
-            upstream.queue.held = None
-            self.supervisor.add(self._spec(upstream))
-
-    def _spec(self, upstream: Upstream) -> ChildSpec:
-        restart = upstream.config.restart
-        backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
-        parking = Parking(after=restart.park_after, probe=restart.park_probe)
-        return ChildSpec(
-            name=upstream.child,
-            run=upstream.run,
-            policy=Policy(backoff=backoff, parking=parking),
-            shutdown=Shutdown(grace=self._config.shutdown_grace, limit=TEARDOWN_S),
-            classify=lambda error: cause_of(error, upstream.config),
-            urgent=lambda: upstream.queue.has_callers,
-        )
+            upstream.queue.pending_reason = None
+            self.supervisor.add(child_spec(upstream, grace_s=self._config.shutdown_grace))
 
     # --- its changes
 
-    async def change(self, config: Config, plan: Reloaded) -> None:
-        """Carry out what `compare` found. `config` is in force from now on.
+    async def change(self, config: Config, plan: ReloadPlan) -> None:
+        """Carry out a plan. `config` is in force from now on.
 
-        Returns when every server that had to leave has left, within the grace time; those that are new are on
-        their way then. Must not be cut short, nor run twice at a time.
+        Returns when every server that had to leave has left, within the grace time; new ones may still be
+        starting. Must not be cancelled, nor run twice at a time.
         """
         self._config = config
         old = {name: self.upstreams[name] for name in (*plan.removed, *plan.changed)}
-        new = {name: self._upstream(config.servers[name]) for name in (*plan.changed, *plan.added)}
+        new = {name: self._make(config.servers[name]) for name in (*plan.changed, *plan.added)}
         for name in plan.changed:
-            self._succeed(old[name], new[name])
+            self._inherit(new[name], old[name])
         for name in plan.added:
             self._start(new[name])
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
-        self._list(staying | {name: old[name] for name in plan.removed})
-        for name in (*plan.added, *plan.changed):
-            self._tell(name, Diff(about=True))
+        self._publish(staying | {name: old[name] for name in plan.removed})
+        self.announce((*plan.added, *plan.changed))
         async with anyio.create_task_group() as tasks:
             for name in plan.removed:
                 tasks.start_soon(self._retire, old[name], REMOVED)
             for name in plan.changed:
                 tasks.start_soon(self._replace, old[name], new[name])
-        self._list(staying)
+        self._publish(staying)
         for name in plan.removed:
             gone = diff(old[name].catalogue, Catalogue(generation=0))
-            self._tell(name, replace(gone, about=True))
+            self._notify(name, replace(gone, about=True))
 
-    def _list(self, upstreams: dict[str, Upstream]) -> None:
-        """Put other servers in the place of those that there were, in one turn."""
+    def _publish(self, upstreams: dict[str, Upstream]) -> None:
+        """Show these servers and no others, from one turn of the event loop to the next."""
         self.upstreams.clear()
         self.upstreams.update(upstreams)
 
-    def _succeed(self, old: Upstream, new: Upstream) -> None:
-        """Show the new one as starting, with what the old one offered, until it has listed for itself."""
-        new.succeed(old)
+    def _inherit(self, new: Upstream, old: Upstream) -> None:
+        """Show `new` as starting, with what `old` offered, until it has listed for itself."""
+        new.inherit_from(old)
         if new.config.disabled is None:
-            new.catalogue = old.catalogue
-            new.queue.held = MAKING_WAY
+            new.queue.pending_reason = OLD_ENDING
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         await self._retire(old, CHANGED)
         self._start(new)
 
     async def _retire(self, upstream: Upstream, why: str) -> None:
-        """Let a server leave: refuse new calls, let the running ones finish within the grace time."""
+        """End a server: refuse new calls, let the running ones finish within the grace time."""
         async with anyio.create_task_group() as tasks:
             for each in upstream.sessions():
                 tasks.start_soon(self._retire_one, each, why)
@@ -207,42 +182,42 @@ class Fleet:
         self._wake()
         if upstream.child not in self._children:
             return
-        patience = self._config.shutdown_grace + 2 * TEARDOWN_S
-        with anyio.move_on_after(patience) as scope:
+        timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
+        with anyio.move_on_after(timeout_s) as scope:
             await self.supervisor.remove(upstream.child)
             self._children.pop(upstream.child, None)
         if scope.cancelled_caught:
-            log.error("upstream.stuck", server=upstream.name, waited_s=patience)
+            log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
 
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; one that waits or is parked is tried now.
 
-        Returns when it is ready again, or has failed, or after the time that a good server needs.
+        Returns when it is ready again or has failed, or after `RESTART_TIMEOUT_S` beyond the time to stop.
         """
         life = upstream.queue.lifecycle()
         for each in upstream.sessions():
-            self._start_again(each)
-        patience = self._config.shutdown_grace + 2 * TEARDOWN_S + TRIED_S
-        with anyio.move_on_after(patience):
-            while not self._has_tried_since(upstream, life.generation):
+            self._restart(each)
+        timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S + RESTART_TIMEOUT_S
+        with anyio.move_on_after(timeout_s):
+            while not self._has_retried(upstream, life.generation):
                 await self._news.wait()
 
-    def _start_again(self, upstream: Upstream) -> None:
+    def _restart(self, upstream: Upstream) -> None:
         life = upstream.queue.lifecycle()
         if life.phase in {Phase.WAITING, Phase.PARKED}:
             self.supervisor.resume(upstream.child)
         elif life.phase is not Phase.IDLE:  # an idle one is about to be started as it is
             self.supervisor.recycle(upstream.child)
 
-    def _has_tried_since(self, upstream: Upstream, generation: int) -> bool:
-        """Whether an incarnation later than that one has been ready, or has failed; or there will be none."""
+    def _has_retried(self, upstream: Upstream, since: int) -> bool:
+        """Whether an incarnation after number `since` has been ready or has failed, or there will be none."""
         if upstream.queue.closed:
             return True
         now = upstream.queue.lifecycle()
-        return now.generation > generation and now.phase not in {Phase.STARTING, Phase.STOPPING}
+        return now.generation > since and now.phase not in {Phase.STARTING, Phase.STOPPING}
 
     def stop(self) -> None:
-        """Take no more calls and start nothing any more; the supervisor is stopped by its own."""
+        """Take no more calls and start nothing; the supervisor is stopped by its parent."""
         self._stopping = True
         for upstream in self.upstreams.values():
             for each in upstream.sessions():
@@ -257,32 +232,29 @@ class Fleet:
             await self._settled.wait()
         return self._settled.is_set()
 
-    # --- what is told
+    # --- events
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Be told of changed catalogues: the server's name and what differs. Call the result to end it."""
+        """Have `observer` called when a catalogue changes. Call the result to end that."""
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
-    def tell_all(self, names: Iterable[str]) -> None:
-        """What is shown of these servers differs, though they do not."""
+    def announce(self, names: Iterable[str]) -> None:
+        """Tell observers that these servers are shown differently, though their catalogues are the same."""
         for name in names:
-            self._tell(name, Diff(about=True))
+            self._notify(name, Diff(about=True))
 
-    def _tell(self, name: str, changed: Diff) -> None:
+    def _notify(self, name: str, changed: Diff) -> None:
         for observer in list(self._observers):
             try:
                 observer(name, changed)
-            except Exception as error:  # noqa: BLE001 - an observer is not the server's, nor the others', fault
+            except Exception as error:  # noqa: BLE001 - an observer must not cost the server, nor the other observers
                 contain(error, "observer", server=name)
 
     def _on_event(self, event: Event) -> None:
-        """An upstream's lifecycle: into the log, and to the callers who wait for it."""
+        """Log an upstream's lifecycle, and tell the callers who wait for it."""
         upstream = self._children[event.child]
-        try:
-            log_upstream(event, upstream)
-        except Exception as error:  # noqa: BLE001 - the supervisor of all servers tells this
-            contain(error, "log", server=upstream.name)
+        log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
             self._unsettled.discard(event.child)
             if not self._unsettled:
@@ -298,5 +270,4 @@ class Fleet:
         self._wake()
 
     def _wake(self) -> None:
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        self._news.pulse()

@@ -1,10 +1,10 @@
-"""The hub: everything behind the doors, as one supervised tree.
+"""The hub: everything behind the frontends, as one supervised tree.
 
 Builds, from a configuration, the upstream servers under their own supervisor (`mcpx.core.fleet`), the router
-actor, and the faces over them (registry, executor, router). Doors (stdio, HTTP, the command line) are added
-by whoever runs it. The tree is `root` (one for one; too many failures of the infrastructure end it) over
-`upstreams` (never escalates) and `router`; what was added last is stopped first, so that the doors close
-before the servers. `reload` and `restart` change it while it runs.
+actor, and the faces over them (`registry`, `calls`, `executor`). Frontends (stdio, socket, HTTP) are added by
+the composition root, `mcpx.app`. The tree is `root` (one for one; too many failures of the infrastructure end
+it) over `upstreams` (never escalates) and `router`; what was added last is stopped first, so that the
+frontends close before the servers. `reload` and `restart` change the tree while it runs.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import structlog
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
-from mcpx.core.executor import Executor
-from mcpx.core.fleet import TEARDOWN_S, Fleet, Observer
+from mcpx.core.calls import Executor, Message, ToolCalls
+from mcpx.core.fleet import Fleet, Observer
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
-from mcpx.core.reload_plan import Reloaded, compare, in_force
-from mcpx.core.router import MAILBOX_SIZE, Message, Router, RouterActor
+from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
+from mcpx.core.results import ResultRenderer
+from mcpx.core.router import MAILBOX_SIZE, RouterActor
+from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
-from mcpx.upstream.context import Client
-from mcpx.upstream.relay.clients import Audience
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
-
-__all__ = ["TEARDOWN_S", "Hub", "Observer", "open_hub"]
 
 log = structlog.get_logger()
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
@@ -43,57 +43,58 @@ class Hub:
     """The tree and its faces. Run it with `run`, or use `open_hub`.
 
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
-    `state` is where it keeps the ledger and the servers' logs, if not in the state folder.
+    `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
+    context that is entered while a configuration is put in force.
     """
 
-    def __init__(self, config: Config, *, state: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        state: Path | None = None,
+        reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
-        self.audience = Audience()
-        self.fleet = Fleet(config, state=state, audience=self.audience)
+        self.clients = ConnectedClients()
+        self.fleet = Fleet(config, state=state, clients=self.clients)
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
-        self.registry = Registry(self.upstreams)
+        self.results = ResultRenderer(config)
+        self.router = ActorRef[Message]("router", MAILBOX_SIZE)
+        self.calls = ToolCalls(self.upstreams, self.router, self.results)
+        self.registry = Registry(self.upstreams, self.calls)
+        self.executor = Executor(self.calls)
         self._checker = ArgumentChecker()
-        self.executor = Executor(self.registry, self._checker)
-        self._inspector = Inspector(self.registry, self._checker)
-        self._reloading = anyio.Lock()
+        self._inspector = Inspector(self.registry, self._checker, self.results)
+        self._reload_lock = anyio.Lock()
+        self._reloading = reloading
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
-        self.around_reload: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Entered while a configuration is put in force, for whoever is to know."""
-        self._secretive: list[ServerConfig] = []
-        self._apply_settings()
+        self._with_secrets: list[ServerConfig] = []
+        self._apply(config)
         self._build_tree()
 
     def _build_tree(self) -> None:
-        self.router_ref = ref = ActorRef[Message]("router", MAILBOX_SIZE)
-        actor = RouterActor(ref, self.registry, self.executor, self._inspector)
-        self.router = Router(ref, self.registry, self.executor)
+        actor = RouterActor(self.router, self.registry, self._inspector, self._checker)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
 
-    def _apply_settings(self) -> None:
-        """Give the faces the settings of the configuration in force."""
-        config = self.config
-        before, self._secretive = self._secretive, list(config.servers.values())
-        hide(redactor_of(*before, *self._secretive))  # those that are replaced may be on their way out
-        self.executor.configure(
-            toon=config.toon_compression_enabled,
-            toon_min_size=config.toon_compression_min_size,
-            toon_max_size=config.toon_compression_max_size,
-        )
-        self._inspector.configure(
-            schema_compression=config.schema_compression_enabled,
-            toon=config.toon_compression_enabled,
-            max_description_len=config.max_description_len,
-        )
+    def _apply(self, config: Config) -> None:
+        """Put in force what is looked up when it is used."""
+        self.config = self.results.settings = config
+        before, self._with_secrets = self._with_secrets, list(config.servers.values())
+        hide(redactor_of(*before, *self._with_secrets))  # servers that are replaced may still be leaving
 
     # --- its life
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run the tree until `stop`, or until it fails. Raises SupervisorError."""
+        """Run the tree until `stop`.
+
+        Raises:
+            SupervisorError: The infrastructure failed too often.
+        """
         self.started = anyio.current_time()
         self._warn_of_disabled(self.upstreams)
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
@@ -118,47 +119,47 @@ class Hub:
         return await self.fleet.settled(seconds)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Be told of changed catalogues: the server's name and what differs. Call the result to end it.
+        """Have `observer` called with the name of a server whose catalogue changed, and the difference.
 
-        A server that was removed is told of too, when it is not there any more.
+        Call the result to end that. A server that was removed is reported too, once it has gone. The observer
+        is called in the turn of the change: it must not wait, and what it raises is logged.
         """
         return self.fleet.observe(observer)
 
-    def client_left(self, client: Client) -> None:
-        """End what belongs to this client alone: sessions, and calls that wait for it to come back."""
+    def client_left(self, client: ClientId) -> None:
+        """End what belongs to this client alone: sessions, and suspended calls."""
         self.fleet.leave(client)
-        self.audience.leave(client)
+        self.clients.leave(client)
 
     # --- its changes
 
-    async def reload(self, config: Config) -> Reloaded:
+    async def reload(self, config: Config) -> ReloadPlan:
         """Put another configuration in force: start, stop or restart the servers that differ, and no other.
 
         Returns what was done, once the servers that had to leave have left (they get the grace time for the
-        calls that run); those that were started may be on their way. Reloads are carried out one after the
-        other, and each to its end, whether its caller waits or not.
+        calls that run); those that were started may still be starting. Reloads are carried out one after the
+        other, and each to its end, even if its caller is cancelled.
         """
         with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
-            async with self._reloading:
-                with self.around_reload():
-                    plan = await self._put_in_force(config)
+            async with self._reload_lock:
+                with self._reloading():
+                    plan = await self._carry_out(config)
         log.info("config.reloaded", **{name: getattr(plan, name) for name in plan.__struct_fields__})
         return plan
 
-    async def _put_in_force(self, config: Config) -> Reloaded:
-        plan = compare(self.config, config)
-        self.config = in_force(self.config, config)
-        self._apply_settings()
+    async def _carry_out(self, config: Config) -> ReloadPlan:
+        plan = plan_reload(self.config, config)
+        self._apply(effective_config(self.config, config))
         for notice in config.notices:
             log.info("config.notice", notice=notice)
         self._warn_of_disabled((*plan.added, *plan.changed))
         await self.fleet.change(self.config, plan)
         if plan.settings:
-            self.fleet.tell_all(plan.untouched)
+            self.fleet.announce(plan.untouched)
         return plan
 
     async def restart(self, name: str) -> ServerInfo:
-        """End a server in order and start it again, whatever its state; how it stands then.
+        """End a server in order and start it again, whatever its state. Returns its state then.
 
         Calls that run may finish within the grace time; those that come meanwhile wait for the new session.
 
@@ -176,14 +177,20 @@ class Hub:
 
 
 @asynccontextmanager
-async def open_hub(config: Config, *, state: Path | None = None) -> AsyncIterator[Hub]:
-    """A running hub; stopped in order when left. What the body raises comes out as it is.
+async def open_hub(
+    config: Config,
+    *,
+    state: Path | None = None,
+    reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> AsyncIterator[Hub]:
+    """A running hub, with parameters as of `Hub`; stopped in order when left.
 
-    A program that has not configured structlog gets warnings on standard error.
+    What the body raises comes out as it is. A program that has not configured structlog gets warnings on
+    standard error.
     """
     if not structlog.is_configured():
         configure("warning")
-    hub = Hub(config, state=state)
+    hub = Hub(config, state=state, reloading=reloading)
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         await tasks.start(hub.run)

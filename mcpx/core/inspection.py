@@ -3,12 +3,12 @@
 Pure over the registry's snapshots, and what is known of the schemas. The model gets TOON with each input
 schema as a TypeScript type; programs get the same data as plain JSON with the original JSON Schemas. In a
 listing descriptions are cut at `max_description_len` characters; a single tool is shown whole. Text of
-servers is shown clean (`mcpx.text`); names and schemas are what a program needs them to be, so only their
+servers is shown clean (`mcpx.text`); names and schemas must stay what a program needs, so only their
 descriptions are cleaned.
 
-A server with very many tools, or very long ones, is shown as fully as fits `MODEL_TOKENS` and `PROGRAM_BYTES`
-(`mcpx.rendering.inspection_fit`); then the answer says how to see the rest. Nothing is rendered that is not
-shown.
+A server with very many tools, or very long ones, is shown as fully as `MODEL_TOKENS` and `PROGRAM_BYTES`
+allow (`mcpx.rendering.inspection_fit`), and the answer says how to see the rest. What is not shown is not
+rendered.
 """
 
 from __future__ import annotations
@@ -19,48 +19,37 @@ from typing import Final
 import msgspec
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
+from mcpx.config import Config
 from mcpx.core.registry import Registry
+from mcpx.core.results import ResultRenderer
 from mcpx.rendering.inspection_fit import LARGEST_TEXT, clean_plain, fitting_for_model, fitting_for_programs
 from mcpx.rendering.results import Shaped
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
-from mcpx.rendering.toon import encode
 from mcpx.rendering.typescript import LARGEST, SchemaConverter, outweighs, too_large
 from mcpx.text import paragraphs, shown_name, visible
 from mcpx.validation.checker import ArgumentChecker
 
-UNCHECKED_NAMED: Final = 20  # tools whose schemas cannot be used, in the listing of their server
-_LONGEST_LISTED: Final = 16_384  # characters of one schema among others; a tool alone is shown whole
-_LONGEST_LISTED_JSON: Final = 32_768  # characters of JSON Schema that are made into it
+MAX_UNCHECKED_NAMED: Final = 20  # tools whose schemas cannot be used, in the listing of their server
+_MAX_LISTED: Final = 16_384  # characters of one schema among others; a tool alone is shown whole
+_MAX_LISTED_JSON: Final = 32_768  # characters of the JSON Schema that it is made from
 
 
 class Inspector:
     """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        checker: ArgumentChecker | None = None,
-        *,
-        schema_compression: bool = True,
-        toon: bool = True,
-        max_description_len: int = 300,
-    ) -> None:
+    def __init__(self, registry: Registry, checker: ArgumentChecker, results: ResultRenderer) -> None:
         self._registry = registry
-        self._checker = checker or ArgumentChecker()
-        self.configure(
-            schema_compression=schema_compression, toon=toon, max_description_len=max_description_len
-        )
+        self._checker = checker
+        self._results = results
 
-    def configure(self, *, schema_compression: bool, toon: bool, max_description_len: int) -> None:
-        """Answer by these settings from now on."""
-        self._schema_compression = schema_compression
-        self._toon = toon
-        self._max_description_len = max_description_len
-        self._settings = object()  # what was rendered by other settings is rendered again
+    @property
+    def _settings(self) -> Config:
+        """In force; what was rendered by others is rendered again."""
+        return self._results.settings
 
     def look(self, server_name: str, tool_name: str | None, done: Callable[[], None]) -> None:
-        """Find out what is to be known of one tool's schema for `inspect`; call `done` then, or now."""
+        """Find out, for `inspect`, whether a tool's schema can be used; call `done` then, or now."""
         tool = self._registry.get_tool(server_name, tool_name) if tool_name is not None else None
         if tool is None:
             done()
@@ -68,7 +57,11 @@ class Inspector:
             self._checker.look(tool, done)
 
     def inspect(self, server_name: str, tool_name: str | None = None) -> Shaped:
-        """The answer. Raises CallError `unknown_server` or `unknown_tool`, with the nearest names."""
+        """The answer.
+
+        Raises:
+            CallError: `unknown_server` or `unknown_tool`, with the nearest names.
+        """
         info = self._registry.upstream(server_name).info()
         if tool_name is None:
             return self._server(info)
@@ -100,7 +93,7 @@ class Inspector:
         )
 
     def _listed(self, tool: ToolInfo) -> tuple[JSON, int]:
-        """A tool as it stands in a listing, and what that costs in tokens, at least."""
+        """A tool as it is shown in a listing, and the tokens that it takes at least."""
         kept = tool.__dict__.get("listed")
         if kept is None or kept[0] is not self._settings:
             schema, cost = self._listed_schema(tool.input_schema)
@@ -112,42 +105,41 @@ class Inspector:
         return entry, cost
 
     def _listed_schema(self, schema: JSON) -> tuple[str | JSON, int]:
-        """A schema among others, and its tokens. A long one is named, at the cost of making it."""
-        if outweighs(schema, _LONGEST_LISTED_JSON):
+        """A schema as it is shown in a listing, and its tokens. Of a long one only the size is shown."""
+        if outweighs(schema, _MAX_LISTED_JSON):
             text = too_large(schema)
             return text, estimate(text)
         shown = self._schema(schema)
         text = shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
-        if len(text) > _LONGEST_LISTED:
-            return too_large(schema), _LONGEST_LISTED // 4
+        if len(text) > _MAX_LISTED:
+            return too_large(schema), _MAX_LISTED // 4
         return shown, estimate(text)
 
     def _schema(self, schema: JSON) -> str | JSON:
-        if not self._schema_compression:
+        if not self._settings.schema_compression_enabled:
             return too_large(schema) if outweighs(schema, LARGEST) else schema
-        text = SchemaConverter.convert(schema, max_description_len=self._max_description_len)
+        text = SchemaConverter.convert(schema, max_description_len=self._settings.max_description_len)
         return too_large(schema) if len(text) > LARGEST else text
 
     def _cut(self, text: str) -> str:
-        limit = self._max_description_len
+        limit = self._settings.max_description_len
         head = paragraphs(text[: limit + 1])
         return head if len(text) <= limit else head[:limit] + "..."
 
     def _shaped(self, shown: JSON, plain: JSON) -> Shaped:
-        text = encode(shown) if self._toon else msgspec.json.encode(shown).decode()
-        return Shaped(content=[{"type": "text", "text": text}], structured_content=plain)
+        return Shaped(content=[{"type": "text", "text": self._results.text(shown)}], structured_content=plain)
 
 
 def _named(unchecked: list[str]) -> JSON:
-    """The tools whose arguments are not checked before they are sent, as far as is known."""
+    """The tools whose arguments are known to be sent unchecked."""
     if not unchecked:
         return {}
-    more = [f"... ({len(unchecked)} in all)"] if len(unchecked) > UNCHECKED_NAMED else []
-    return {"unchecked": ", ".join([*map(shown_name, unchecked[:UNCHECKED_NAMED]), *more])}
+    more = [f"... ({len(unchecked)} in all)"] if len(unchecked) > MAX_UNCHECKED_NAMED else []
+    return {"unchecked": ", ".join([*map(shown_name, unchecked[:MAX_UNCHECKED_NAMED]), *more])}
 
 
 def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
-    """`tools` for programs, where some of them say why they are not checked."""
+    """`tools` for programs, with the reason where the arguments of one are sent unchecked."""
     if not unchecked:
         return {}
     return {"tools": [tool | present(unchecked=unchecked.get(tool["name"])) for tool in plain["tools"]]}

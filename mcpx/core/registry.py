@@ -1,31 +1,34 @@
 """The registry: the read side over all upstream actors' catalogues.
 
 Answers from frozen snapshots, never from the network; only `read_resource` asks an upstream. Holds no data
-of its own: what it gives is what the actors' state is at that moment. Part of the public API.
+of its own: what it gives is what the actors' state is at that moment. Public API, and so are the two lists
+generated from it; the whole descriptions of the three tools, which share one budget, are made by
+`mcpx.rendering.descriptions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
-from mcpx.catalog.uris import problem_with
-from mcpx.errors import CallError, Code
+from mcpx.catalog.uris import uri_rejection
+from mcpx.core.calls import Read, ToolCalls
+from mcpx.rendering.descriptions import describe_resources, describe_tools
 from mcpx.rendering.results import read_resource_result, resource_value
-from mcpx.rendering.suggest import unknown_resource, unknown_server, unknown_tool
+from mcpx.rendering.suggest import unknown_resource, unknown_server
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.context import Client
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import NOBODY, Origin, ReadResource
 
 
 class Registry:
     """What all servers offer, by name. Names are looked up exactly."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, upstreams: Mapping[str, Upstream], calls: ToolCalls) -> None:
         self._upstreams = upstreams
+        self._calls = calls
 
     # --- lookups that answer None
 
@@ -66,76 +69,55 @@ class Registry:
     # --- lookups that must succeed
 
     def upstream(self, server_name: str) -> Upstream:
-        """The actor's handle. Raises CallError `unknown_server`."""
+        """The actor's handle.
+
+        Raises:
+            CallError: `unknown_server`.
+        """
         upstream = self._upstreams.get(server_name)
         if upstream is None:
             raise unknown_server(server_name, self.list_servers())
         return upstream
 
-    def session(self, server_name: str, client: Client | None) -> Upstream:
-        """What serves this client's calls: the server, or the client's own session with it.
-
-        A program that uses MCPX as a library is no client (None).
-
-        Raises:
-            CallError: `unknown_server`, or `server_unavailable`: the client can have no session of its own.
-        """
-        upstream = self.upstream(server_name)
-        if upstream.private is None or client is None or upstream.queue.closed:
-            return upstream
-        return upstream.private.of(client)
-
-    def tool(self, server_name: str, tool_name: str) -> ToolInfo:
-        """A tool that is to be used. Raises CallError: unknown server or tool, or not listed yet."""
-        upstream = self.upstream(server_name)
-        catalogue = upstream.catalogue
-        tool = catalogue.tools.get(tool_name) if catalogue else None
-        if tool is None:
-            if upstream.catalogue is None:
-                raise self._not_listed(upstream.info(), tool_name)
-            raise unknown_tool(upstream.info(), tool_name, self.list_servers())
-        return tool
-
-    def _not_listed(self, info: ServerInfo, tool_name: str | None) -> CallError:
-        text = info.refuse("has not told its tools yet")
-        return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=info.why())
-
     # --- reading
 
-    def submit_read(self, server_name: str, uri: str, reply: RawReply, origin: Origin = NOBODY) -> None:
-        """Ask an upstream for a resource; `reply` gets the raw result.
+    def resolve_uri(self, upstream: Upstream, uri: str) -> str:
+        """The URI to send to that server: as given, or its own where MCPX's name for it is given.
 
         Raises:
-            CallError: `unknown_server`, `unknown_resource`, `server_unavailable`, `overloaded`.
-        """
-        upstream = self.upstream(server_name)
-        request = ReadResource(self.admit(upstream, uri), origin=origin)
-        self.session(server_name, origin.client).submit(request, reply)
-
-    def admit(self, upstream: Upstream, uri: str) -> str:
-        """The URI to send to that server: as given, or for MCPX's name of one of its resources its own.
-
-        Raises:
-            CallError: `unknown_resource`; it must not be sent.
+            CallError: `unknown_resource`; the URI must not be sent.
         """
         catalogue = upstream.catalogue
-        if catalogue is None or (problem := problem_with(uri, catalogue)) is None:
+        if catalogue is None or (rejection := uri_rejection(uri, catalogue)) is None:
             return uri
         named = own_uri(uri)
-        if named is None or named[0] != upstream.name:
-            raise unknown_resource(upstream.info(), uri, problem)
-        if (problem := problem_with(named[1], catalogue)) is not None:
-            raise unknown_resource(upstream.info(), named[1], problem)
-        return named[1]
+        if named is not None and named[0] == upstream.name:
+            uri = named[1]
+            if (rejection := uri_rejection(uri, catalogue)) is None:
+                return uri
+        raise unknown_resource(upstream.info(), uri, rejection)
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.
 
         Raises:
-            CallError: As in `submit_read`, or whatever befell the request.
+            CallError: `unknown_server`, `unknown_resource`, or the read failed.
         """
-        await self.upstream(server_name).await_catalogue()
-        reply = RawReply()
-        self.submit_read(server_name, uri, reply)
-        raw = read_resource_result(await reply.wait(), server=server_name)
-        return resource_value(raw, uri=uri, server=server_name)
+
+        def value(raw: msgspec.Raw) -> Any:
+            return resource_value(read_resource_result(raw, server=server_name), uri=uri, server=server_name)
+
+        return await self._calls.run(Read(server_name, uri), value)
+
+
+DEFAULT_BUDGET: Final = 4000  # tokens
+
+
+def generate_tools_description(registry: Registry, *, budget: int = DEFAULT_BUDGET) -> str:
+    """Every server and its tools with a short line each, within `budget` tokens."""
+    return describe_tools(registry.list_servers(), budget=budget)
+
+
+def generate_resources_description(registry: Registry, *, budget: int = DEFAULT_BUDGET) -> str:
+    """The resources of every server that has some, within `budget` tokens."""
+    return describe_resources(registry.list_servers(), budget=budget)

@@ -1,7 +1,7 @@
 """What a new configuration changes in a running MCPX: decided here, carried out by the hub and its fleet.
 
-Pure. Servers are compared one by one, by everything their entry says once it is read, and by the global
-settings that reach a server. Of the other settings most are looked up when they are used, and are in force
+Pure. Servers are compared one by one, by everything that their entry says once it is read, and by the global
+settings that reach a server. Most of the other settings are looked up when they are used, so they take effect
 at once; those that are used at the start only are named, and keep their old values until MCPX is restarted.
 """
 
@@ -17,12 +17,12 @@ from mcpx.config import Config
 FOR_SERVERS: Final = ("max_message_bytes",)
 """Global settings that a server is started with: a new value restarts them all."""
 AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served")
-"""Settings that the tree and its doors are built with."""
+"""Settings that the tree and its frontends are built with."""
 _NO_SETTINGS: Final = frozenset({"source", "servers", "notices"})
 
 
-class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reload did, by the names of the servers, in the order of their configuration.
+class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reload does, by the names of the servers, in the order of their configuration.
 
     `settings` are the global settings whose new values are in force. `needs_restart` are those that MCPX must
     be restarted for (`http.port`): it goes on with the old ones.
@@ -35,14 +35,9 @@ class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = ()
 
-    @property
-    def touches_servers(self) -> bool:
-        """Whether any server is started, stopped or restarted."""
-        return bool(self.added or self.removed or self.changed)
 
-
-def compare(old: Config, new: Config) -> Reloaded:
-    """What is different in `new`. `old` is the configuration in force, as `in_force` made it."""
+def plan_reload(old: Config, new: Config) -> ReloadPlan:
+    """What is different in `new`. `old` is the configuration in force, as `effective_config` made it."""
     settings = [name for name in _settings(new) if getattr(old, name) != getattr(new, name)]
     all_again = any(name in FOR_SERVERS for name in settings)
     same = {
@@ -50,7 +45,7 @@ def compare(old: Config, new: Config) -> Reloaded:
         for name, server in new.servers.items()
         if old.servers.get(name) == server and (server.disabled is not None or not all_again)
     }
-    return Reloaded(
+    return ReloadPlan(
         added=tuple(name for name in new.servers if name not in old.servers),
         removed=tuple(name for name in old.servers if name not in new.servers),
         changed=tuple(name for name in new.servers if name in old.servers and name not in same),
@@ -60,8 +55,8 @@ def compare(old: Config, new: Config) -> Reloaded:
     )
 
 
-def in_force(old: Config, new: Config) -> Config:
-    """`new`, with the settings that only a restart of MCPX can change as they are."""
+def effective_config(old: Config, new: Config) -> Config:
+    """`new`, but with the old values of the settings that only a restart of MCPX can change."""
     kept: dict[str, Any] = {name: getattr(old, name) for name in _settings(new) if name in AT_START}
     return replace(new, **kept)
 
@@ -71,7 +66,7 @@ def _settings(config: Config) -> list[str]:
 
 
 def _parts(name: str, old: Config, new: Config) -> list[str]:
-    """A setting by its name, one in a group by both names."""
+    """The names of what differs in a setting: its own, or for a group those of its fields."""
     before, after = getattr(old, name), getattr(new, name)
     if not isinstance(after, msgspec.Struct):
         return ["http" if name == "http_served" else name]

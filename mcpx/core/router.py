@@ -1,88 +1,71 @@
 """The router: the one actor that takes every inspect, exec and resources request.
 
-`RouterActor` serves its mailbox one message at a time and never waits: inspect is answered from the
-snapshots, and a call or a read is checked and handed on, reply slot and all, into its server's queue. So a
-slow server holds nobody up, and the answer goes to the asker without a detour. Whatever a message makes the
-actor raise becomes the answer to that message; nothing that anybody sends can end it. `Router` is the face
-for the gateway and the command line: it asks the actor and shapes what comes back.
+It serves its mailbox one message at a time and never waits: inspect is answered from the snapshots, and a
+call or a read is checked and handed on, reply slot and all, into its server's queue. So a slow server delays
+nobody else, and the answer goes straight to the requester. Whatever a message makes the actor raise becomes
+the answer to that message; no message can end the actor.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
-from mcpx.core.executor import ExecutionResult, Executor
+from mcpx.catalog.model import ToolInfo
+from mcpx.core.calls import Exec, Forward, Inspect, Message, Read, tool_of
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
-from mcpx.errors import CallError, Outcome, internal_error
+from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import Shaped, read_resource_result, shape_resource
-from mcpx.upstream.context import Client
-from mcpx.upstream.requests import NOBODY, Complete, GetPrompt, OnProgress, Origin
-from mcpx.validation.arguments import encode_arguments
+from mcpx.rendering.suggest import unknown_tool
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.requests import CallTool, ReadResource
+from mcpx.validation.arguments import read_raw_arguments
+from mcpx.validation.checker import ArgumentChecker
 from supervisors import Actor, ActorRef, Reply
 
 MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
-
-
-class Inspect(msgspec.Struct, frozen=True):
-    """What a server offers, or one of its tools; the answer is a `Shaped`."""
-
-    server_name: str
-    tool_name: str | None = None
-
-
-class Exec(msgspec.Struct, frozen=True, gc=False):
-    """Run a tool; the answer is the upstream's raw result."""
-
-    server_name: str
-    tool_name: str
-    arguments: msgspec.Raw | bytes
-    origin: Origin = NOBODY
-
-
-class Read(msgspec.Struct, frozen=True, gc=False):
-    """Read a resource; the answer is the upstream's raw result."""
-
-    server_name: str
-    uri: str
-    origin: Origin = NOBODY
-
-
-class Forward(msgspec.Struct, frozen=True, gc=False):
-    """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
-
-    server_name: str
-    request: GetPrompt | Complete
-    origin: Origin = NOBODY
-
-
-Message = Inspect | Exec | Read | Forward
 
 
 class RouterActor(Actor[Message]):
     """Finds the way for each message. Keeps no state, so that a restart loses nothing."""
 
     def __init__(
-        self, ref: ActorRef[Message], registry: Registry, executor: Executor, inspector: Inspector
+        self, ref: ActorRef[Message], registry: Registry, inspector: Inspector, checker: ArgumentChecker
     ) -> None:
         super().__init__(ref)
         self._registry = registry
-        self._executor = executor
         self._inspector = inspector
+        self._checker = checker
 
     def handle(self, message: Message, reply: Reply[Any] | None) -> None:
         if reply is None:
             return
         try:
-            self._route(message, reply)
+            match message:
+                case Exec():
+                    self._exec(message, reply)
+                case Read(server, uri, context):
+                    upstream = self._registry.upstream(server)
+                    request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
+                    _session_for(upstream, context.client).submit(request, reply)
+                case Forward(server, request, context):
+                    upstream = self._registry.upstream(server)
+                    _session_for(upstream, context.client).submit(replace(request, context=context), reply)
+                case Inspect(server, tool):
+                    self._inspector.look(server, tool, lambda: self._inspect(message, reply))
         except CallError as error:  # the request is wrong, not the router
             reply.reject(error)
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
             self._fail(message, reply, error)
+
+    def _fail(self, message: Message, reply: Reply[Any], error: Exception) -> None:
+        contain(error, "router", server=message.server_name)
+        server, tool = message.server_name, tool_of(message)
+        reply.reject(internal_error(error, server=server, tool=tool, outcome=Outcome.NOT_SENT))
 
     def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
         """Answer, now or when the schema has been looked at."""
@@ -93,66 +76,73 @@ class RouterActor(Actor[Message]):
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self._fail(message, reply, error)
 
-    def _fail(self, message: Message, reply: Reply[Any], error: Exception) -> None:
-        contain(error, "router", server=message.server_name)
-        server, tool = message.server_name, _tool_of(message)
-        reply.reject(internal_error(error, server=server, tool=tool, outcome=Outcome.NOT_SENT))
+    # --- calls
 
-    def _route(self, message: Message, reply: Reply[Any]) -> None:
-        match message:
-            case Inspect(server, tool) as inspect:
-                self._inspector.look(server, tool, lambda: self._inspect(inspect, reply))
-            case Exec(server, tool, arguments, origin):
-                self._executor.dispatch(server, tool, arguments, reply, origin)
-            case Read(server, uri, origin):
-                self._registry.submit_read(server, uri, reply, origin)
-            case Forward(server, request, origin):
-                session = self._registry.session(server, origin.client)
-                session.submit(replace(request, origin=origin), reply)
+    def _exec(self, message: Exec, reply: RawReply) -> None:
+        """Check a call and put it into its server's queue.
+
+        Raises:
+            CallError: With the outcome `not_sent`: unknown names, bad arguments, no server. What is found
+                only later goes into `reply`.
+        """
+        upstream = self._registry.upstream(message.server_name)
+        catalogue = upstream.catalogue
+        tool = catalogue.tools.get(message.tool_name) if catalogue else None
+        if tool is None:
+            raise self._no_tool(upstream, message.tool_name)
+        checked, raw = read_raw_arguments(message.arguments, tool)
+        call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
+        if checked is None or not self._checker.accepts(tool, checked, len(raw)):
+            self._submit_when_checked(message, tool, call, reply)
+        elif upstream.private is None:
+            upstream.submit(call, reply)
+        else:
+            _session_for(upstream, message.context.client).submit(call, reply)
+
+    def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
+        info = upstream.info()
+        if info.catalogue is not None:
+            return unknown_tool(info, tool_name, self._registry.list_servers())
+        text = info.refuse("has not told its tools yet")
+        return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=info.why())
+
+    def _submit_when_checked(self, message: Exec, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
+        """Submit the call when its arguments have been checked in another process, or cannot be."""
+
+        def judged(wrong: CallError | None) -> None:
+            if reply.settled:
+                return
+            reply.on_abandon = None
+            if wrong is not None:
+                reply.reject(wrong)
+                return
+            try:
+                upstream = self._registry.upstream(message.server_name)
+                _session_for(upstream, call.context.client).submit(call, reply)
+            except CallError as error:
+                reply.reject(error)
+            except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
+                self._fail(message, reply, error)
+
+        cancel = self._checker.judge(tool, call.arguments, judged)
+        if cancel is not None:
+            reply.on_abandon = cancel
 
 
-def _tool_of(message: Message) -> str | None:
-    return message.tool_name if isinstance(message, Inspect | Exec) else None
+def _is_safe(tool: ToolInfo) -> bool:
+    """Whether the tool says of itself that running it twice does no harm."""
+    hints = tool.annotations or {}
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
-class Router:
-    """The three operations. Each waits for its answer and raises CallError where it fails."""
+def _session_for(upstream: Upstream, client: ClientId | None) -> Upstream:
+    """What serves this client's requests: the server's shared session, or the client's own.
 
-    def __init__(self, ref: ActorRef[Message], registry: Registry, executor: Executor) -> None:
-        self._ref = ref
-        self._registry = registry
-        self._executor = executor
+    A program that uses MCPX as a library is no client (None).
 
-    async def inspect(self, server_name: str, tool_name: str | None = None) -> Shaped:
-        """All tools of a server, or one tool whole; from the cache."""
-        shaped: Shaped = await self._ref.ask(Inspect(server_name, tool_name))
-        return shaped
-
-    async def exec(
-        self,
-        server_name: str,
-        tool_name: str,
-        arguments: Any = None,
-        on_progress: OnProgress | None = None,
-        *,
-        client: Client | None = None,
-    ) -> ExecutionResult:
-        """Run a tool. A failure that the tool itself reports is a result, not an exception."""
-        await self._registry.upstream(server_name).await_catalogue()
-        encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
-        raw: msgspec.Raw = await self._ref.ask(
-            Exec(server_name, tool_name, encoded, Origin(client=client, on_progress=on_progress))
-        )
-        return self._executor.shape(server_name, tool_name, raw)
-
-    async def raw(self, message: Exec | Read | Forward) -> msgspec.Raw:
-        """The upstream's own answer, for whoever shapes it himself."""
-        await self._registry.upstream(message.server_name).await_catalogue()
-        raw: msgspec.Raw = await self._ref.ask(message)
-        return raw
-
-    async def read(self, server_name: str, uri: str, *, client: Client | None = None) -> Shaped:
-        """Read a resource."""
-        await self._registry.upstream(server_name).await_catalogue()
-        raw: msgspec.Raw = await self._ref.ask(Read(server_name, uri, Origin(client=client)))
-        return shape_resource(read_resource_result(raw, server=server_name), uri=uri, server=server_name)
+    Raises:
+        CallError: `server_unavailable`: the client can have no session of its own.
+    """
+    if upstream.private is None or client is None or upstream.queue.closed:
+        return upstream
+    return upstream.private.get_or_open(client)

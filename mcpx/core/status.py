@@ -1,4 +1,4 @@
-"""How MCPX and its servers stand at one moment: what `mcpx status` shows, and its stable JSON.
+"""The state of MCPX and its servers at one moment: what `mcpx status` shows, and its stable JSON.
 
 `snapshot` reads the hub on its event loop, without waiting. The structs encode with msgspec to exactly the
 documented JSON, and decode from it, so that a program that only shows a status needs no hub and no SDK.
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The MCPX process. `clients` are those connected now.
+    """The MCPX process. `clients` counts the connected ones.
 
-    `dropped` counts the log and progress messages that clients went without because they did not read; it is
-    left out where there are none.
+    `dropped` counts the log and progress messages that were dropped because clients did not read; it is
+    absent if there were none.
     """
 
     pid: int
@@ -47,12 +47,12 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream server.
 
     `state` is stopped, starting, ready, waiting, parked, or disabled (`last_error` then says why). `restarts`
-    counts its incarnations after the first, `failures` those that failed in a row. `last_error` is why it
-    failed last, whether it is well again or not. `calls` were sent to it; `errors` are requests that ended
-    without its answer or with a protocol error of its own, sent or not. `sessions` is given for a server with
-    a session for each client, and counts those that are open; then state and pid are those of the session
-    that belongs to nobody, and the numbers are of all together. `left_out` counts what the server offers and
-    MCPX leaves out or cuts, where there is such; `inspect` names it.
+    counts its incarnations after the first, `failures` those that failed in a row. `last_error` is the cause
+    of the last failure, even if the server has recovered. `calls` counts what was sent to it; `errors` counts
+    requests that ended without a response or with a protocol error, sent or not. `sessions` is present for a
+    server with a session for each client, and counts those that are open; state and pid are then those of the
+    shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
+    out or cuts, if there is any; `inspect` names it.
     """
 
     name: str
@@ -86,14 +86,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
-    """How things stand now. `started` is when MCPX did, by `anyio.current_time()`, if not with the hub."""
+    """The status now. `started` is when MCPX started, by `anyio.current_time()`, if not with the hub."""
     since = hub.started if started is None else started
     daemon = DaemonStatus(
         pid=os.getpid(),
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
-        dropped=hub.audience.dropped or msgspec.UNSET,
+        dropped=hub.clients.dropped or msgspec.UNSET,
     )
     return Status(daemon=daemon, servers=[_server(upstream) for upstream in hub.upstreams.values()])
 
@@ -141,8 +141,8 @@ def _uptime(life: State | None) -> float | None:
 
 
 def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
-    told = (session.last_error for session in upstream.sessions() if session.last_error)
-    return upstream.config.disabled or next(told, info.cause)
+    errors = (session.last_error for session in upstream.sessions() if session.last_error)
+    return upstream.config.disabled or next(errors, info.cause)
 
 
 def _rounded(seconds: float) -> float:

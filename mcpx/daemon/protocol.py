@@ -15,4 +15,5 @@ GREETING: Final = CONTROL_PREFIX + b':"attach"}\n'
 LIMIT_KEY: Final = "max_message_bytes"
 """In the answer to the greeting: the longest line that the daemon takes."""
 SETTLED_KEY: Final = "mcpx/settled"
-"""In the `_meta` of a `tools/list`: answer when all servers are up or have failed."""
+"""In the `_meta` of a `tools/list`: answer when every server is ready or has failed once. The shim asks for
+that when it compares the tools of a new daemon with those that its client knows."""

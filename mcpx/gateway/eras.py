@@ -1,9 +1,9 @@
 """One stream connection in the protocol era that its client opens with.
 
 The SDK has this for its own message streams only; here it is for a dispatcher that carries bytes. The first
-request decides: one with the 2026-07-28 envelope in its `_meta` opens a modern connection, anything else the
-handshake of the older revisions. A later claim of the other era is refused with the SDK's codes. All touch
-points with the SDK's server runner are in this file, because it calls them provisional.
+request decides: with the 2026-07-28 envelope in its `_meta` it opens a modern connection, otherwise one with
+the handshake of the older revisions. A later request of the other era is refused with the SDK's codes. Only
+this file touches the SDK's server runner, which is declared provisional.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PR
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcpx.gateway.clients.identity import mark
+from mcpx.gateway.clients.identity import bind_client
 from mcpx.gateway.server import GatewayServer
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.wire.context import WireContext
 from mcpx.wire.dispatcher import WireDispatcher
 
@@ -40,13 +40,13 @@ class Era(Enum):
 
 
 class EraServer:
-    """Serves one connection. `era` and `connection` tell the fast lane what it may do."""
+    """Serves one connection. `era` and `connection` tell the fast path what it may take."""
 
     def __init__(self, server: GatewayServer, dispatcher: WireDispatcher) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
-        self.identity = Client()
-        mark(self.connection, self.identity)
+        self.identity = ClientId()
+        bind_client(self.connection, self.identity)
         self._server = server
         self._dispatcher = dispatcher
         self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
@@ -89,7 +89,7 @@ class EraServer:
         connection = Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
         )
-        mark(connection, self.identity)
+        bind_client(connection, self.identity)
         try:
             return await serve_one(
                 self._server,
@@ -102,8 +102,8 @@ class EraServer:
         except (MCPError, ValidationError):
             raise
         except Exception as error:
-            told = modern_error_data(error)
-            raise MCPError(told.code, told.message, told.data) from error
+            failure = modern_error_data(error)
+            raise MCPError(failure.code, failure.message, failure.data) from error
 
     async def _on_notify(
         self, context: DispatchContext[TransportContext], method: str, params: Params
@@ -120,13 +120,13 @@ class EraServer:
 
 
 def _has_envelope(params: Params) -> bool:
-    """Whether the request carries the reserved key that only the modern envelope has."""
+    """Whether the request has the reserved key of the modern envelope."""
     meta = (params or {}).get("_meta")
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
 
 
 def _one_way(context: DispatchContext[TransportContext]) -> DispatchContext[TransportContext]:
-    """The modern revision has no requests from server to client."""
+    """The context without requests from server to client, which the modern revision does not have."""
     if isinstance(context, WireContext):
         context.forbid_requests()
     return context

@@ -1,7 +1,7 @@
 """The MCP server that clients see: the SDK's server with the three tools of MCPX on it.
 
-One instance serves every connection of a door, in both protocol eras. `initialize` is answered at once; the
-first `tools/list` waits for the servers, up to `startup_wait` from the start of MCPX.
+One instance serves every connection of a frontend, in both protocol eras. `initialize` is answered at once;
+the first `tools/list` waits for the servers, up to `startup_wait` from the start of MCPX.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import anyio
 import mcp_types
-import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
@@ -18,34 +17,31 @@ from mcp.server.models import InitializationOptions
 from mcp_types import INVALID_PARAMS
 
 from mcpx.catalog.model import JSON
+from mcpx.core.calls import Exec, Read
 from mcpx.core.hub import Hub
-from mcpx.core.router import Exec, Read
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
-from mcpx.gateway import sdk_path as slow_lane
-from mcpx.gateway.clients.handles import client_of
-from mcpx.gateway.clients.identity import connection_of
-from mcpx.gateway.clients.sessions import Clients, client_name, wants_structured_content
-from mcpx.gateway.native.requests import Native
+from mcpx.gateway import sdk_path
+from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
+from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.nearest import nearest
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
-from mcpx.rendering.results import Shaped, read_resource_result, shape_resource
+from mcpx.rendering.results import Shaped
 from mcpx.text import cut, shown_name
-from mcpx.upstream.context import Client
+from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
-"""In a list's `_meta`: wait until every server is ready or has failed once. Our own shim asks for that, when
-it compares the tools of a new daemon with those that its client knows."""
-SETTLING_S: Final = 60.0  # that such a list waits at most
+SETTLED_TIMEOUT_S: Final = 60.0  # of such a list
 
 
 class GatewayServer(Server[Any]):
     """Serves the three tools over a hub."""
 
-    def __init__(self, hub: Hub, clients: Clients) -> None:
+    def __init__(self, hub: Hub, clients: ClientSessions) -> None:
         super().__init__(
             "mcpx",
             version=__version__,
@@ -61,10 +57,10 @@ class GatewayServer(Server[Any]):
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.middleware = [clients.meet]
+        self.middleware = [clients.track]
         self._hub = hub
         self._wait_until = anyio.current_time() + hub.config.startup_wait
-        self._native = Native(hub, clients.subscribers, self._wait_for_servers)
+        self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
         self._native.register(self)
 
     def create_initialization_options(
@@ -73,26 +69,26 @@ class GatewayServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """As the SDK's, but the lists are announced when they change, whatever the door."""
+        """As the SDK's, but the lists are announced when they change, whatever the frontend."""
         native = self._native.enabled
         options = notification_options or NotificationOptions(
             tools_changed=True, resources_changed=native, prompts_changed=native
         )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
-    def client_left(self, client: Client) -> None:
-        """A connection has ended: what belongs to its client alone ends too."""
+    def client_left(self, client: ClientId) -> None:
+        """End what belongs to one client alone: its connection has ended."""
         self._hub.client_left(client)
 
     async def _wait_for_servers(self) -> None:
-        """Before the first lists are given; at once from `startup_wait` after the start on."""
+        """Wait until every server has listed or failed, but not beyond `startup_wait` after the start."""
         await self._hub.settled(self._wait_until - anyio.current_time())
 
     async def _list_tools(
         self, ctx: Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
         if ctx.meta and ctx.meta.get(SETTLED_KEY):
-            await self._hub.settled(SETTLING_S)
+            await self._hub.settled(SETTLED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
         descriptions = describe(
@@ -118,45 +114,39 @@ class GatewayServer(Server[Any]):
         return tools.result(result, structured=wanted) if isinstance(result, Shaped) else result
 
     async def _run(self, ctx: Context, name: str, arguments: JSON) -> Shaped | JSON:
-        """The result; or questions to the client, which are one of their own kind."""
-        server = arguments["server_name"]
+        """The result; or input requests to the client, which are a result of their own kind."""
+        server, results = arguments["server_name"], self._hub.results
         if name == tools.INSPECT:
-            return await self._hub.router.inspect(server, arguments.get("tool_name") or None)
+            return await self._hub.calls.inspect(server, arguments.get("tool_name") or None)
         if name == tools.RESOURCES:
-            return await self._read(ctx, server, arguments["uri"])
-        return await self._exec(ctx, server, arguments["tool_name"], arguments.get("arguments"))
-
-    async def _read(self, ctx: Context, server: str, uri: str) -> Shaped | JSON:
-        def shape(raw: msgspec.Raw) -> Shaped:
-            return shape_resource(read_resource_result(raw, server=server), uri=uri, server=server)
-
-        return await slow_lane.run(self._hub, ctx, Read(server, uri), shape)
-
-    async def _exec(self, ctx: Context, server: str, tool: str, arguments: Any) -> Shaped | JSON:
-        def shape(raw: msgspec.Raw) -> Shaped:
-            return self._hub.executor.shape(server, tool, raw).shaped
-
-        encoded = encode_arguments(arguments, server=server, tool=tool)
-        return await slow_lane.run(self._hub, ctx, Exec(server, tool, encoded), shape)
+            uri = arguments["uri"]
+            return await sdk_path.run(
+                self._hub, ctx, Read(server, uri), lambda raw: results.resource(raw, uri=uri, server=server)
+            )
+        tool = arguments["tool_name"]
+        encoded = encode_arguments(arguments.get("arguments"), server=server, tool=tool)
+        return await sdk_path.run(
+            self._hub, ctx, Exec(server, tool, encoded), lambda raw: results.tool(raw, server=server)[1]
+        )
 
     # --- the clients
 
     def count_dropped(self) -> None:
-        """A client goes without a log or progress message, because it does not read."""
-        self._hub.audience.dropped += 1
+        """Count a log or progress message that a client which does not read goes without."""
+        self._hub.clients.dropped += 1
 
     async def _set_level(
         self, ctx: Context, params: mcp_types.SetLevelRequestParams
     ) -> mcp_types.EmptyResult:
-        """The client wants log messages of all servers from this level on (before 2026-07-28)."""
-        member = self._hub.audience.members.get(client_of(connection_of(ctx.session), self._hub))
-        if member is not None:
-            member.log_level = params.level
-            self._hub.audience.changed()
+        """Send the client log messages of all servers from this level on (before 2026-07-28)."""
+        handle = self._hub.clients.handles.get(client_of(connection_of(ctx.session), self._hub))
+        if handle is not None:
+            handle.log_level = params.level
+            self._hub.clients.changed()
         return mcp_types.EmptyResult()
 
     async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
-        self._hub.audience.roots_changed()
+        self._hub.clients.roots_changed()
 
 
 def _missing(tool: str, arguments: JSON) -> str | None:

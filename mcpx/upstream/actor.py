@@ -12,45 +12,34 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
-import anyio.abc
 import structlog
-from mcp import MCPError
 
-from mcpx.catalog.diff import Diff, diff
+from mcpx.catalog.diff import Diff
 from mcpx.catalog.model import Catalogue, ServerInfo, State
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
+from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
-from mcpx.upstream.context import Client
-from mcpx.upstream.errors import BadListing, ConnectionLost, NoAnswer
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health
-from mcpx.upstream.offers.auto_describe import Describer
-from mcpx.upstream.offers.left_out import OmissionLog
-from mcpx.upstream.offers.listing import Lister
+from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.subscriptions import Subscriptions
-from mcpx.upstream.per_client import PrivateSessions
-from mcpx.upstream.queue import CallQueue, RawReply
-from mcpx.upstream.relay.clients import Audience
-from mcpx.upstream.relay.logs import LogRelay
-from mcpx.upstream.relay.server_requests import Asking
-from mcpx.upstream.relay.suspended import Holds
+from mcpx.upstream.per_client import PerClientSessions
+from mcpx.upstream.relay.clients import ConnectedClients
+from mcpx.upstream.relay.session_relay import SessionRelay
+from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session.upstream_session import Greeting, Passing, UpstreamSession, open_session
-from mcpx.upstream.signal import Flag
+from mcpx.upstream.session.upstream_session import Greeting, UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
-from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
-from supervisors import Incarnation, Phase, Supervisor
+from mcpx.upstream.transport.loss import ConnectionLost
+from supervisors import Incarnation, Phase, Signal, Supervisor
 
 log = structlog.get_logger()
 
-RELIST_DEBOUNCE_S: Final = 0.2  # list_changed within this time is one listing
-RELIST_PAUSE_MOST_S: Final = 10.0  # between the listings of a server that never stops changing
-NAMED_MOST: Final = (
-    100  # things left out of the lists that the log names, while the configuration is in force
-)
-RUBBISH_SHOWN: Final = 3  # lines; a server that prints rubbish prints a lot of it
+MAX_MALFORMED_LOGGED: Final = 3  # lines; a server that prints what is no message prints a lot of it
 STATES: Final = {
     Phase.IDLE: State.STOPPED,
     Phase.STARTING: State.STARTING,
@@ -62,14 +51,14 @@ STATES: Final = {
 }
 
 OnCatalogue = Callable[[str, Diff], None]
-"""Told the server's name and what changed, after the catalogue was replaced."""
+"""Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
 
 
 class Upstream:
     """One upstream server, for as long as its configuration is in force.
 
-    `child` is what the supervisor and the ledger know it by, where that is not its name. `client` is whose
-    session it is, where it is a client's own; then its `counters` are those of the server.
+    `child` is its name at the supervisor and in the ledger, where that is not the server's. `client` is the
+    client that the session belongs to, where each has its own; then `counters` are those of the server.
     """
 
     def __init__(
@@ -82,40 +71,45 @@ class Upstream:
         max_message_bytes: int,
         child: str | None = None,
         counters: Counters | None = None,
-        client: Client | None = None,
+        client: ClientId | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
-        audience: Audience | None = None,
+        clients: ConnectedClients | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
         self.child = child or config.name
-        self.catalogue: Catalogue | None = None
         self.client = client
-        self.private: PrivateSessions[Upstream] | None = None
+        self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
         self.counters = counters or Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
+        self._cache = CatalogueCache(
+            config, self.counters, max_message_bytes=max_message_bytes, on_change=self._on_change
+        )
         self.subscriptions = Subscriptions(
             config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
         )
         self.pid: int | None = None
         self.last_error: str | None = None
-        """Why it failed last, whether it is well again or not; kept by whoever hears of it."""
+        """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
         self._leaving: str | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
         self._probe = True  # not for a server that was found to be of the handshake era
-        self._omission_log = OmissionLog(config.name)
-        self._describer = Describer(config.name)
         self.server_log = server_log
         self._redact = redactor_of(config)
         self._log = log.bind(server=config.name)
-        self._audience = audience or Audience()
-        self._holds = Holds(config.name, config.limits.call_timeout)
-        self._audience.on_left(self._holds.drop)
+        self._clients = clients or ConnectedClients()
+        self._suspended = SuspendedCalls(config.name, config.limits.call_timeout)
+        self._clients.add_left_callback(self._suspended.cancel_for)
 
-    # --- for everybody
+    # --- for the rest of MCPX
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """What the server offers, as last listed; None before the first listing."""
+        return self._cache.current
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""
@@ -124,12 +118,12 @@ class Upstream:
             return ServerInfo(
                 name=self.name, state=State.DISABLED, transport=kind, cause=self.config.disabled
             )
-        if self.queue.closed or self.queue.held:
+        if self.queue.closed or self.queue.pending_reason:
             return ServerInfo(
                 name=self.name,
                 state=State.STOPPED if self.queue.closed else State.STARTING,
                 transport=kind,
-                cause=self._leaving or self.queue.held,
+                cause=self._leaving or self.queue.pending_reason,
                 catalogue=self.catalogue,
             )
         life = self.queue.lifecycle()
@@ -148,27 +142,32 @@ class Upstream:
         return [self, *(self.private or ())]
 
     def retire(self, why: str) -> None:
-        """Take no more requests, and fail those that wait, because of `why`; the running ones may finish."""
+        """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
         self._leaving = why
-        self._audience.forget(self._holds.drop)
+        self._clients.remove_left_callback(self._suspended.cancel_for)
         self.queue.close()
 
     def submit(self, request: Request, reply: RawReply) -> None:
-        """Send or queue a request, or go on with the held call that it names.
+        """Send or queue a request, or resume the suspended call that it names.
 
         Raises:
-            CallError: `not_sent`, where none of that is possible; or the held call is over.
+            CallError: `not_sent`, where none of that is possible; or the suspended call is over.
         """
-        if request.origin.answers is None or not self._holds.go_on(request, reply):
+        if request.context.answers is None or not self._suspended.resume(request, reply):
             self.queue.submit(request, reply)
 
-    def succeed(self, old: Upstream) -> None:
-        """Take the place of another upstream of the same name, with the subscriptions of its clients."""
+    def inherit_from(self, old: Upstream) -> None:
+        """Take the place of another upstream of the same name, with its subscriptions.
+
+        Its catalogue is shown until this one has listed for itself, unless this one is disabled.
+        """
         self.subscriptions = old.subscriptions
-        self.subscriptions.belong_to(self.submit, lambda: self.catalogue)
+        self.subscriptions.move_to(self.submit, lambda: self.catalogue)
+        if self.config.disabled is None:
+            self._cache.current = old.catalogue
 
     def greet_like(self, other: Upstream) -> None:
-        """Greet the server as another session with it does."""
+        """Begin the handshake in the way that worked for another session with the same server."""
         self._probe = other._probe
 
     async def await_catalogue(self) -> None:
@@ -178,7 +177,7 @@ class Upstream:
     # --- one incarnation
 
     async def run(self, incarnation: Incarnation) -> None:
-        """Be connected and serve, until the connection ends or the supervisor asks to leave."""
+        """Connect and serve, until the connection ends or the supervisor asks to leave."""
         greeting = Greeting(self._probe)
         try:
             await self._live(incarnation, greeting)
@@ -193,141 +192,72 @@ class Upstream:
             await self._live(incarnation, Greeting(probe=False))
 
     async def _live(self, incarnation: Incarnation, greeting: Greeting) -> None:
-        """Connect and serve, until the connection ends or the supervisor asks to leave."""
         self._probe = True  # whatever fails now, the next attempt asks again
-        changes, passing = Flag(), self._passing()
+        changes = Signal()
+        calls = Calls(self.config, self.counters, self.queue, incarnation.proven)
         try:
             async with open_session(
                 self.config,
                 greeting=greeting,
                 limit=self._limit,
-                hooks=Hooks(self._note_child, self._note_rubbish, self.server_log.write),
+                hooks=Hooks(self._on_open, self._on_malformed, self.server_log.write, changes.set),
                 changes=changes,
-                on_updated=self.subscriptions.notified,
-                passing=passing,
+                on_updated=self.subscriptions.handle_update,
+                relay=self._relay(calls),
             ) as session:
-                await self._list(session, incarnation.generation)
+                await self._cache.list_all(session.client, incarnation.generation)
                 session.established()
                 self._probe = session.modern
                 incarnation.ready()
-                await self._serve(session, incarnation, changes, passing)
-        finally:  # only now: the process has been seen off
+                await self._serve(session, incarnation, calls, changes)
+        finally:  # only now: the process has been terminated
             self.pid = None
             self._ledger.remove(self.child)
             self.server_log.close()
 
-    def _note_child(self, link: Link) -> None:
-        self.pid = link.pid
-        if link.pid is not None:
-            self._ledger.add(self.child, link.pid, link.mark)
-
-    def _passing(self) -> Passing:
-        """What takes the server's questions and log messages during one incarnation."""
-        asking = Asking(self.name, self._audience, self._holds, client=self.client)
-        logs = LogRelay(self.name, asking, self._audience, self.server_log, client=self.client)
-        return Passing(asking, logs, self._audience)
+    def _relay(self, calls: Calls) -> SessionRelay:
+        """What takes the server's requests and log messages during one incarnation."""
+        return SessionRelay(
+            self.name, calls, self._clients, self._suspended, self.server_log, client=self.client
+        )
 
     async def _serve(
-        self, session: UpstreamSession, incarnation: Incarnation, changes: Flag, passing: Passing
+        self, session: UpstreamSession, incarnation: Incarnation, calls: Calls, changes: Signal
     ) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
+        generation = incarnation.generation
         async with anyio.create_task_group() as tasks:
-            calls = passing.asking.work = self._calls(session, tasks, incarnation)
             try:
-                tasks.start_soon(self._watch, session)
-                tasks.start_soon(calls.see_out)
-                calls.open()
+                calls.open(session.link, session.sender(tasks))
+                tasks.start_soon(calls.drain_until_closed)
                 tasks.start_soon(session.listen)
-                tasks.start_soon(session.telling.follow)
-                tasks.start_soon(session.look_when_suspicious)
-                tasks.start_soon(self._follow, session, incarnation.generation, changes)
-                tasks.start_soon(self._describe, session)
+                tasks.start_soon(session.log_level.follow)
+                tasks.start_soon(session.probe_when_suspicious)
+                tasks.start_soon(self._cache.follow, session.client, generation, changes)
+                tasks.start_soon(self._cache.describe, session.client)
                 tasks.start_soon(self.subscriptions.serve, session)
-                health = Health(self.config.health, calls, session.probe, session.link.give_up)
-                tasks.start_soon(health.watch)
+                tasks.start_soon(Health(self.config.health, calls, session.probe, session.link.give_up).watch)
                 await incarnation.stopping.wait()
                 await calls.drain()
             finally:
                 calls.close()
             tasks.cancel_scope.cancel()
 
-    def _calls(self, session: UpstreamSession, tasks: anyio.abc.TaskGroup, incarnation: Incarnation) -> Calls:
-        return Calls(
-            session,
-            session.sender(tasks),
-            ref=self.queue.ref,
-            config=self.config,
-            counters=self.counters,
-            put_back=self.queue.put_back,
-            on_proof=incarnation.proven,
-        )
+    # --- called back
 
-    async def _watch(self, session: UpstreamSession) -> None:
-        await session.link.lost.wait()
-        raise session.lost()
+    def _on_open(self, link: Link) -> None:
+        self.pid = link.pid
+        if link.pid is not None:
+            self._ledger.add(self.child, link.pid, link.mark)
 
-    # --- the caches
-
-    async def _list(self, session: UpstreamSession, generation: int) -> None:
-        lister = Lister(
-            session.client,
-            self.name,
-            limit=self._limit,
-            patience=self.config.limits.connect_timeout,
-            last=self.catalogue,
-        )
-        catalogue = await lister.list_all(generation)
-        self.counters.listings += 1
-        self._omission_log.name(catalogue.left_out)
-        self._replace(self._describer.apply(catalogue))
-
-    def _replace(self, catalogue: Catalogue) -> None:
-        """Put a new catalogue in the old one's place, whole, and tell if it differs."""
-        changed = diff(self.catalogue, catalogue)
-        self.catalogue = catalogue
-        self.queue.tell_waiters()
+    def _on_change(self, changed: Diff) -> None:
+        self.queue.wake_waiters()
         if changed:
             self._on_catalogue(self.name, changed)
 
-    async def _follow(self, session: UpstreamSession, generation: int, changes: Flag) -> None:
-        """List again after the server said that a list changed; a storm of changes is a few listings.
-
-        Each listing that more changes follow at once doubles the pause before the next.
-        """
-        pause = RELIST_DEBOUNCE_S
-        while True:
-            await changes.wait()
-            await anyio.sleep(pause)
-            changes.clear()
-            if await self._list_again(session, generation):
-                info = self.info()
-                self._log.info("upstream.listed", tools=len(info.tools), resources=len(info.resources))
-                await self._describe(session)
-            with anyio.move_on_after(pause):
-                await changes.wait()
-            pause = min(2 * pause, RELIST_PAUSE_MOST_S) if changes.is_set() else RELIST_DEBOUNCE_S
-
-    async def _list_again(self, session: UpstreamSession, generation: int) -> bool:
-        """List during the session; a listing that fails or never ends costs neither it nor its calls."""
-        reason = f"no answer within {self.config.limits.connect_timeout:g} s"
-        with anyio.move_on_after(self.config.limits.connect_timeout):
-            try:
-                await self._list(session, generation)
-            except (MCPError, BadListing, Unreadable, ResponseTooLarge) as error:
-                reason = str(error).partition("\n")[0]
-            else:
-                return True
-        self._log.warning("upstream.unlisted", reason=self._redact(reason), kept="the last known lists")
-        return False
-
-    async def _describe(self, session: UpstreamSession) -> None:
-        if self.config.auto_describe and self.catalogue is not None:
-            await self._describer.read_missing(self.catalogue, session.client)
-            self._replace(self._describer.apply(self.catalogue))
-
-    def _note_rubbish(self, line: bytes, problem: str) -> None:
+    def _on_malformed(self, line: bytes, problem: str) -> None:
         self.counters.malformed += 1
-        if self.counters.malformed <= RUBBISH_SHOWN:
+        if self.counters.malformed <= MAX_MALFORMED_LOGGED:
             self._log.warning(
                 "upstream.rubbish", problem=problem, line=self._redact(line.decode(errors="replace"))
             )

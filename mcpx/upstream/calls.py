@@ -1,11 +1,14 @@
-"""The calls of one incarnation: requests out of the queue, to the server, and their answers to the askers.
+"""The calls of one incarnation: requests from the queue to the server, and answers back to their callers.
 
-Attached to the actor's mailbox while its session lives, so that a request goes out in the turn in which it
-was asked. Every request that was accepted is settled, exactly once, whatever happens: answered, refused by
-the server, timed out, or lost with the connection. A lost request goes back to the head of the queue if the
-server provably read nothing of it, or, once, if it was turned away unread or is safe to repeat; nothing else
-is ever sent twice. A caller that goes away, and a call past its deadline, are cancelled at the server, and
-their slot is free.
+Attached to the actor's mailbox while its session lives, so that a request goes out in the turn of the event
+loop in which it was made. Every request that was accepted is settled exactly once, whatever happens:
+answered, refused by the server, timed out, or lost with the connection. A lost request goes back to the head
+of the queue if the server provably read nothing of it, or, once, if it was turned away unread or is safe to
+repeat; nothing else is ever sent twice. A call whose caller leaves, or whose deadline passes, is cancelled at
+the server, and its slot is free.
+
+A lost connection is settled in one place: `close`, after the link has noted the loss and its reason. What
+the transport calls back meanwhile, because it has ended too, says nothing of any one call and is ignored.
 """
 
 from __future__ import annotations
@@ -18,133 +21,124 @@ from typing import Final
 import anyio
 import msgspec
 from mcp import MCPError
-from msgspec.structs import replace
 
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.observe.metrics import Counters
-from mcpx.upstream.errors import ConnectionLost, call_error, died
+from mcpx.upstream.call_queue import CallQueue
+from mcpx.upstream.errors import call_error, server_died
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.in_flight import InFlight
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.relay.suspended import Running
-from mcpx.upstream.requests import Request, tool_of
+from mcpx.upstream.relay.attribution import RunningCall
+from mcpx.upstream.requests import Request
 from mcpx.upstream.session.senders import Sender
-from mcpx.upstream.session.upstream_session import UpstreamSession
-from mcpx.upstream.signal import Flag
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
+from mcpx.upstream.transport.link import Link
+from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.channel import TELLS_UNREAD
 from mcpx.wire.outgoing import ConnectionEnded
-from supervisors import ActorRef, Envelope
+from supervisors import Envelope, Signal
 
-RESTED_S: Final = 0.001  # without an answer: longer than a client takes that calls without a pause
-SEE_OUT_S: Final = 5.0  # for a server that takes nothing new; its calls end sooner where it is dead
-PutBack = Callable[[Request, RawReply, CallError | None], None]
-"""Queue a request again whose connection was lost.
-
-The error is for the case that nobody takes it in time; without one it counts as never sent.
-"""
+IDLE_AFTER_S: Final = 0.001  # without an answer: longer than a client pauses that calls as fast as it can
+DRAIN_TIMEOUT_S: Final = 5.0  # for a server that takes nothing new; its calls end sooner where it is dead
 
 
 class Calls:
-    """Serves one session; at most `max_concurrency` requests are in flight.
+    """Serves one session, from `open` to `close`; at most `max_concurrency` requests are in flight.
 
-    `on_proof` is called once, when the server has first answered somebody's call.
+    `on_proof` is called once, when the server has first answered a call of a client; it must not raise.
     """
+
+    _link: Link
+    _sender: Sender
 
     def __init__(
         self,
-        session: UpstreamSession,
-        sender: Sender,
-        *,
-        ref: ActorRef[Request],
         config: ServerConfig,
         counters: Counters,
-        put_back: PutBack,
+        queue: CallQueue,
         on_proof: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._link = session.link
-        self._lost_as = session.lost
-        self._sender = sender
-        self._mailbox = ref.mailbox
+        self._mailbox = queue.ref.mailbox
+        self._put_back = queue.put_back
         self._server = config.name
         self._redact = redactor_of(config)
         self._timeout = config.limits.call_timeout
-        self._most = config.limits.max_concurrency
+        self._max_in_flight = config.limits.max_concurrency
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
         self._counters = counters
-        self._put_back = put_back
         self._on_proof: Callable[[], None] | None = on_proof
         self._open = False
-        self._idle = anyio.Event()
-        self.overdue = Flag()
+        self._idle = Signal()
+        self.overdue = Signal()
         """Set when a call has passed its deadline."""
         self.answered_at = time.monotonic()
-        """When the server last answered, by the loop's clock."""
+        """When the server last answered, on the clock of the event loop."""
 
     @property
     def busy(self) -> bool:
-        """Whether the server may be at work on a call; one past its deadline does not count.
+        """Whether the server may be working on a call.
 
-        Nor does one that the server has not begun to read, and nothing does while the kernel has stopped it.
+        Not counted: a call past its deadline, and one that the server has not begun to read. A server that
+        the kernel has stopped works on nothing.
         """
-        if not len(self._in_flight) or self._link.stopped():
+        if not len(self._in_flight) or self._link.is_stopped():
             return False
         unread = self._link.first_unread()
         return unread is None or any(
             call.position is None or call.position < unread for call in self._in_flight
         )
 
-    def running(self) -> list[Running]:
-        """What the server works on now, the oldest first."""
+    def running(self) -> list[RunningCall]:
+        """The calls in flight, the oldest first."""
         return list(self._in_flight)
 
-    def renew(self, call: Running) -> None:
-        """The server has shown signs of life on that call: its timeout starts anew."""
+    def renew(self, call: RunningCall) -> None:
+        """Restart the timeout of a call: the server has shown signs of life on it."""
         self._in_flight.renew(call)  # type: ignore[arg-type]  # it came out of `running`
 
     # --- its life
 
-    def open(self) -> None:
-        """Take requests from now on, those that wait first."""
+    def open(self, link: Link, sender: Sender) -> None:
+        """Send requests over that link from now on, those that wait first."""
+        self._link, self._sender = link, sender
         self._open = True
-        self._sender.on_drained(self._take_on)
+        self._sender.on_drained(self._resume)
         self._mailbox.attach(self._take)
 
-    def _take_on(self) -> None:
-        """The server reads again: what has waited for that can go."""
-        if self._open and len(self._in_flight) < self._most:
+    def _resume(self) -> None:
+        """Take requests again, after the server was congested or all slots were in use."""
+        if self._open and len(self._in_flight) < self._max_in_flight:
             self._mailbox.attach(self._take)
 
     async def drain(self) -> None:
-        """Take no more, and wait until what is running is done."""
-        self._shut()
-        await self._none_running()
+        """Take no more requests, and wait until those in flight are settled."""
+        self._detach()
+        await self._none_in_flight()
 
-    async def see_out(self) -> None:
-        """Once the server takes nothing new, let it finish what it has, for a time, and end the session."""
-        await self._link.closing.wait()
-        with anyio.move_on_after(SEE_OUT_S):
-            await self._none_running()
-        self._link.lose(self._link.reason)
+    async def drain_until_closed(self) -> None:
+        """Once the server takes nothing new, give it time to finish what it has; then end the connection."""
+        reason = await self._link.closing.wait()
+        with anyio.move_on_after(DRAIN_TIMEOUT_S):
+            await self._none_in_flight()
+        self._link.lost.set(reason)
 
-    async def _none_running(self) -> None:
+    async def _none_in_flight(self) -> None:
         while len(self._in_flight):
-            if self._idle.is_set():
-                self._idle = anyio.Event()
+            self._idle.clear()
             await self._idle.wait()
 
     def close(self) -> None:
-        """The session is over: settle what is still running."""
-        self._shut()
+        """Settle what is still in flight: the session is over."""
+        self._detach()
         unread = self._link.first_unread()
         for call in reversed(self._in_flight.clear()):  # so that what goes back keeps its order
             self._counters.in_flight -= 1
             self._lose(call, unread)
 
-    def _shut(self) -> None:
+    def _detach(self) -> None:
         self._open = False
         self._mailbox.detach()
 
@@ -173,91 +167,79 @@ class Calls:
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
             self._not_sent(call, error)
             return
-        if len(self._in_flight) >= self._most:
+        if len(self._in_flight) >= self._max_in_flight:
             self._mailbox.detach()
         if alone and call.position is not None:
-            self._loop.call_soon(self._look_after, call)  # when it has been written
+            self._loop.call_soon(self._check_seen, call)  # when it has been written
 
     def _not_sent(self, call: InFlight, error: Exception) -> None:
-        """The request could not be put into a message."""
+        """Fail a request that could not be put into a message."""
         contain(error, "send", server=self._server)
         self._release(call)
-        tool = tool_of(call.request)
         self._reject(
-            call.reply, internal_error(error, server=self._server, tool=tool, outcome=Outcome.NOT_SENT)
+            call, internal_error(error, outcome=Outcome.NOT_SENT, server=self._server, tool=call.tool)
         )
 
     def _takes_calls(self, *, alone: bool) -> bool:
-        """Whether the server is not dead or dying, though we may not have been told yet.
+        """Whether the server can take a call: it reads what it is sent, and is neither dead nor dying.
 
-        In a busy moment that is not asked of the kernel where it tells afterwards what the server has read:
-        a call to a dead one is unread, and goes to the next.
+        In a busy moment the kernel is not asked, if it can say afterwards what the server has read: a call to
+        a dead server is unread, and goes to the next incarnation.
         """
         link = self._link
         if self._sender.congested():
-            return False  # `_take_on` comes when it has read
-        if not TELLS_UNREAD or link.pid is None or (alone and self._is_rested()):
-            return link.alive() and not link.doomed()
+            return False  # `_resume` is called when it has read
+        is_idle = alone and time.monotonic() - self.answered_at > IDLE_AFTER_S
+        if is_idle or not TELLS_UNREAD or link.pid is None:
+            return link.is_alive() and not link.is_doomed()
         return not link.lost.is_set()
 
-    def _is_rested(self) -> bool:
-        """Whether nothing came for a while: then there is time for a closer look before a call is sent."""
-        return time.monotonic() - self.answered_at > RESTED_S
-
-    def _look_after(self, call: InFlight) -> None:
-        """See whether the server was killed before the call reached it.
+    def _check_seen(self, call: InFlight) -> None:
+        """Note whether the server was killed before the call reached it.
 
         A process for which a fatal signal waits runs no more code of its own, though a read that it is
         blocked in may still take what is written: what is unread then, it never sees.
         """
-        if call.position is not None and self._link.doomed():
+        if call.position is not None and self._link.is_doomed():
             unread = self._link.first_unread()
             call.never_seen = unread is not None and call.position >= unread
 
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
-        lost = isinstance(error, ConnectionEnded) or (error is not None and self._link.lost.is_set())
-        if lost and not isinstance(error, NotCarriedOut):
-            return  # `close` settles it, and knows why
-        if not isinstance(error, Dropped | NotCarriedOut):
+        if error is not None and self._is_of_the_loss(error):
+            return
+        if not isinstance(error, ConnectionDropped | NotExecuted):
             self.answered_at = time.monotonic()  # asyncio's clock
-        if self._on_proof is not None:
-            self._take_as_proof(call, error)
+        if self._on_proof is not None and not call.request.context.own:
+            self._take_as_proof(error)
         if not self._release(call) or (error is not None and self._goes_again(call, error)):
             return
         if error is not None:
-            self._reject(
-                call.reply,
-                call_error(error, server=self._server, tool=tool_of(call.request), redact=self._redact),
-            )
+            self._reject(call, self._call_error(call, error))
         elif result is not None:
             self._counters.answered(time.monotonic() - call.started)
             call.reply.resolve(result)
 
-    def _take_as_proof(self, call: InFlight, error: Exception | None) -> None:
-        """The first answer of the server's own to somebody's call: it does its work."""
-        if self._on_proof is None or call.request.origin.own:
-            return
-        if error is None or isinstance(error, MCPError):
-            told, self._on_proof = self._on_proof, None
-            told()
+    def _is_of_the_loss(self, error: Exception) -> bool:
+        """Whether an error says only that the connection has ended: `close` settles the call."""
+        lost = self._link.lost.is_set() and not isinstance(error, NotExecuted)
+        return lost or isinstance(error, ConnectionEnded)
 
-    def _goes_again(self, call: InFlight, error: Exception) -> bool:
-        """Queue a request again that was lost alone, where that is safe; the session may live on."""
-        request = call.request
-        if call.reply.settled or not self._open:
-            return False
-        if isinstance(error, NotCarriedOut) and not request.turned_away:
-            self._put_back(replace(request, turned_away=True), call.reply, None)
-        elif isinstance(error, Dropped) and request.safe:
-            told = call_error(error, server=self._server, tool=tool_of(request), redact=self._redact)
-            self._put_back(replace(request, safe=False), call.reply, told)
-        else:
-            return False
-        self._take_on()
-        return True
+    def _take_as_proof(self, error: Exception | None) -> None:
+        """Report the server's first own answer to a client's call: it does its work."""
+        if self._on_proof is not None and (error is None or isinstance(error, MCPError)):
+            on_proof, self._on_proof = self._on_proof, None
+            on_proof()
+
+    def _progressed(self, call: InFlight, progress: float, total: float | None, message: str | None) -> None:
+        """Restart the call's timeout, and pass the progress on to its caller."""
+        self._in_flight.renew(call)
+        if call.on_progress is not None and not call.reply.settled:
+            call.on_progress(progress, total, message)
+
+    # --- its end
 
     def _release(self, call: InFlight) -> bool:
-        """Free the call's slot; false if that was done before."""
+        """Free the call's slot; return False if it was free already."""
         if not self._in_flight.discard(call):
             return False
         if call.endings:
@@ -269,14 +251,8 @@ class Calls:
         self._counters.in_flight -= 1
         if not len(self._in_flight):
             self._idle.set()
-        if len(self._in_flight) == self._most - 1:
-            self._take_on()
-
-    def _progressed(self, call: InFlight, progress: float, total: float | None, message: str | None) -> None:
-        """Progress starts the call's timeout anew, and goes to whoever asked."""
-        self._in_flight.renew(call)
-        if call.on_progress is not None and not call.reply.settled:
-            call.on_progress(progress, total, message)
+        if len(self._in_flight) == self._max_in_flight - 1:
+            self._resume()
 
     def _abandon(self, call: InFlight) -> None:
         if self._release(call) and call.sent is not None:
@@ -291,25 +267,34 @@ class Calls:
         if call.sent is not None:
             call.sent.cancel(f"no answer within {self._timeout:g} s")
         text = f"{self._server} did not answer within {self._timeout:g} s; the call may have taken effect"
-        tool = tool_of(call.request)
-        self._reject(call.reply, CallError(Code.TIMEOUT, text, server=self._server, tool=tool))
+        self._reject(call, CallError(Code.TIMEOUT, text, server=self._server, tool=call.tool))
+
+    def _goes_again(self, call: InFlight, error: Exception) -> bool:
+        """Queue again a request that was lost by itself, where that is safe; the session may live on."""
+        again = call.again_after(error) if self._open and not call.reply.settled else None
+        if again is None:
+            return False
+        not_sent = isinstance(error, NotExecuted)
+        self._put_back(again, call.reply, None if not_sent else self._call_error(call, error))
+        self._resume()
+        return True
 
     def _lose(self, call: InFlight, unread: int | None) -> None:
-        """The session ended with the request in flight: queue it again if that is safe, else say so."""
+        """Queue again a request that was in flight when the session ended, if that is safe; else fail it."""
         if call.endings:
             call.end()
         lost = self._link.lost.is_set()
-        reason = self._lost_as() if lost else ConnectionLost("MCPX closed the session")
-        error = died(str(reason), reason.stderr, server=self._server, tool=tool_of(call.request))
-        if call.reply.settled or not lost:
-            self._reject(call.reply, error)
-        elif call.is_unread(unread):
-            self._put_back(call.request, call.reply, None)
-        elif call.request.safe:
-            self._put_back(replace(call.request, safe=False), call.reply, error)
+        loss = self._link.failure() if lost else ConnectionLost("MCPX closed the session")
+        error = server_died(str(loss), loss.stderr, server=self._server, tool=call.tool)
+        again = call.again_after_loss(unread) if lost and not call.reply.settled else None
+        if again is None:
+            self._reject(call, error)
         else:
-            self._reject(call.reply, error)
+            self._put_back(again, call.reply, None if again is call.request else error)
 
-    def _reject(self, reply: RawReply, error: CallError) -> None:
-        if reply.reject(error):
+    def _call_error(self, call: InFlight, error: Exception) -> CallError:
+        return call_error(error, redact=self._redact, server=self._server, tool=call.tool)
+
+    def _reject(self, call: InFlight, error: CallError) -> None:
+        if call.reply.reject(error):
             self._counters.errors[str(error.code)] += 1

@@ -1,8 +1,9 @@
-"""Who made a call: what an upstream's questions and log messages need to know of the client behind it.
+"""The client behind a call, as the upstream layer sees it: the contract between gateway and upstreams.
 
-A `Client` is an identity and nothing more: whose session it is, where each client has its own.
-A `Caller` travels with a request. The gateway makes it, knowing how to reach its client; the upstream layer
-asks it, tells it, and never learns what it is. Everything here is pure.
+A `ClientId` is an identity and nothing more; it says to whom a session belongs, where each client has its
+own. A `CallerHandle` travels with a request. The gateway makes it and knows how to reach its client; the
+upstream layer passes the server's requests and log messages to it, and never learns what it is. Everything
+here is pure.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ SAMPLING: Final = "sampling/createMessage"
 ELICITATION: Final = "elicitation/create"
 ROOTS: Final = "roots/list"
 QUESTIONS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
-"""What an upstream may ask of a client, before 2026-07-28 as a request, from then on inside a result."""
+"""What a server may ask of a client: before 2026-07-28 by a request, from then on inside a result."""
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Log levels as the protocol has them (RFC 5424), the most verbose first."""
 _RANK: Final = {level: rank for rank, level in enumerate(LEVELS)}
 
 OnStep = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Told of the client's progress with a question."""
+"""Called with the client's progress on a request of the server."""
 
 
 def wants(wanted: str | None, level: str) -> bool:
-    """Whether somebody who set the level `wanted` (None: none) is to get a message of `level`."""
+    """Whether a client that set the level `wanted` (None: none) is to get a message of `level`."""
     return wanted is not None and _RANK.get(level, -1) >= _RANK.get(wanted, len(LEVELS))
 
 
 def most_verbose(levels: list[str | None]) -> str | None:
-    """The level that satisfies all of these; None where nobody wants any."""
+    """The level that satisfies all of these; None if there is none."""
     known = [level for level in levels if level in _RANK]
     return min(known, key=lambda level: _RANK[level], default=None)
 
@@ -49,7 +50,7 @@ class _Declared(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class Capabilities:
-    """What a client declared of the things that MCPX can ask it for another; the rest is left out."""
+    """The declared capabilities of a client, as far as servers can make use of them through MCPX."""
 
     __slots__ = ("_declared", "encoded")
 
@@ -59,7 +60,7 @@ class Capabilities:
         """As JSON, for the `_meta` of a 2026-07-28 request."""
 
     def refusal(self, method: str, params: JSON) -> MCPError | None:
-        """Why the client cannot be asked that, with the code that the protocol has for it; None if it can."""
+        """The protocol's error for a request that the client cannot take; None if it can."""
         declared = self._declared
         if method == SAMPLING:
             return _sampling_refusal(declared.sampling, params)
@@ -92,7 +93,7 @@ def _elicitation_refusal(declared: JSON | None, params: JSON) -> MCPError | None
 
 @lru_cache(maxsize=256)
 def read_capabilities(raw: bytes) -> Capabilities:
-    """The capabilities out of their JSON; what cannot be read declares nothing."""
+    """Decode capabilities from JSON; what cannot be read declares nothing."""
     try:
         return Capabilities(msgspec.json.decode(raw, type=_Declared))
     except (msgspec.DecodeError, RecursionError):
@@ -102,30 +103,30 @@ def read_capabilities(raw: bytes) -> Capabilities:
 NO_CAPABILITIES: Final = Capabilities(_Declared())
 
 
-class Client:
-    """One client of MCPX, told apart by identity, from its first call until it leaves."""
+class ClientId:
+    """The identity of one client of MCPX, from its first call until it leaves; compared by `is`."""
 
-    __slots__ = ("here",)
+    __slots__ = ("connected",)
 
     def __init__(self) -> None:
-        self.here = True
+        self.connected = True
 
 
-STATELESS: Final = Client()
-"""Stands for requests that no session connects (2026-07-28 over HTTP): nobody can tell whose they are."""
+SESSIONLESS: Final = ClientId()
+"""Stands for all requests without a session (2026-07-28 over HTTP): their clients cannot be told apart."""
 
 
-class Caller(Protocol):
+class CallerHandle(Protocol):
     """The client behind one call."""
 
     @property
     def client(self) -> object:
-        """Which client it is: the same object for each of its calls."""
+        """The identity of the client: the same object for each of its calls."""
         ...
 
     @property
     def modern(self) -> bool:
-        """Whether it takes questions only as the answer to its own request (2026-07-28)."""
+        """Whether it can be asked only in the answer to its own request (2026-07-28)."""
         ...
 
     @property
@@ -133,20 +134,24 @@ class Caller(Protocol):
 
     @property
     def log_level(self) -> str | None:
-        """From which level on it wants log messages; None for none at all."""
+        """The least severe level of log messages that it wants; None for none at all."""
         ...
 
     def log(self, params: JSON) -> None:
-        """Pass a log message on, with this call. Must not raise."""
+        """Send it a log message that belongs to this call. Must not raise."""
         ...
 
     async def ask(self, method: str, params: JSON, on_progress: OnStep | None) -> JSON:
-        """Ask it something and wait; only where it is not modern. Raises MCPError."""
+        """Send it a request and wait for the result; only if it is not `modern`.
+
+        Raises:
+            MCPError: The client refused, or cannot be reached.
+        """
         ...
 
 
 class InputAnswers(msgspec.Struct, frozen=True):
-    """What a client brings when it repeats a request that was answered with questions."""
+    """What a client adds when it repeats a request that was answered with `inputRequests`."""
 
     responses: bytes | msgspec.Raw = b""
     """A JSON object, or nothing."""

@@ -1,8 +1,8 @@
-"""What exceptions from the SDK and the system mean: one pure translation, at the boundary.
+"""Translates exceptions of the SDK, the transports and the system, at the boundary. Everything here is pure.
 
-Failures arrive wrapped in exception groups, so the leaves are walked. `cause_of` says why an incarnation
-ended and whether trying again can help; `call_error` says what a caller is told. Nothing here matches on
-error texts.
+Failures arrive wrapped in exception groups, so their leaves are examined. `cause_of` says why an incarnation
+ended and whether trying again can help; `call_error` makes the error that a caller gets. Nothing here matches
+on error texts.
 """
 
 from __future__ import annotations
@@ -19,25 +19,15 @@ from pydantic import ValidationError
 from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
-from mcpx.text import paragraphs
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
-from mcpx.upstream.transport.last_words import shortened
+from mcpx.text import cut, paragraphs
+from mcpx.upstream.transport.exchange import PERMISSION_STATUSES, ConnectionDropped, NotExecuted, Refused
+from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 from supervisors import Cause
 
-CLOSED: Final = "Connection closed"  # in the SDK's words
-PERMISSION_STATUSES = frozenset({401, 403})
-_NO_SECRETS = Redactor()
-CAUSE_LEN = 1400  # characters: a reason, and 1,000 of last words
-
-
-class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
-    """The connection ended by itself. `stderr` is the tail of what the server said last."""
-
-    def __init__(self, reason: str, stderr: str = "", *, curable: bool = True) -> None:
-        super().__init__(reason)
-        self.stderr = stderr
-        self.curable = curable
+CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
+_NO_SECRETS: Final = Redactor()
+MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
 
 
 class NoAnswer(Exception):  # noqa: N818 - a condition
@@ -48,7 +38,7 @@ class BadListing(Exception):  # noqa: N818 - a condition
     """The server's lists cannot be used."""
 
 
-class Unwell(Exception):  # noqa: N818 - a condition
+class Unhealthy(Exception):  # noqa: N818 - a condition
     """The server is there, but does not answer MCP."""
 
 
@@ -64,11 +54,11 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
     """Why an incarnation of this server ended: a bounded and clean text without its configured secrets.
 
-    Never raises: the supervisor of all servers asks.
+    Never raises: the supervisor calls it.
     """
     try:
         cause = _explained(error, config)
-        text = shortened(redactor_of(config)(cause.text), CAUSE_LEN)
+        text = cut(redactor_of(config)(cause.text), MAX_CAUSE_CHARS)
         return replace(cause, text=paragraphs(text))  # it may quote the server
     except Exception as odd:  # noqa: BLE001 - what a server made the SDK raise may be as odd as the server
         contain(odd, "cause", server=config.name)
@@ -89,7 +79,7 @@ def _lost(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, ConnectionLost):
         return None
     text = f"{leaf}; its last words: {leaf.stderr}" if leaf.stderr else str(leaf)
-    return Cause(text, curable=leaf.curable, error=leaf)
+    return Cause(text, curable=leaf.retryable, error=leaf)
 
 
 def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
@@ -132,7 +122,9 @@ def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
 def _refused(leaf: BaseException, _config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, MCPError):
         return None
-    if leaf.code == CONNECTION_CLOSED and leaf.message == CLOSED:  # many servers use that code for anything
+    if (
+        leaf.code == CONNECTION_CLOSED and leaf.message == CONNECTION_CLOSED_TEXT
+    ):  # many servers use that code for anything
         return Cause("the connection was closed during the handshake", error=leaf)
     return Cause(f"the server refused the session: {leaf.message} ({leaf.code})", error=leaf)
 
@@ -148,7 +140,7 @@ def _not_mcp(leaf: BaseException, _config: ServerConfig) -> Cause | None:
 def call_error(
     error: Exception, *, server: str, tool: str | None, redact: Redactor = _NO_SECRETS
 ) -> CallError:
-    """What the caller of a call that raised `error` is told. A lost connection is told by `died`.
+    """The error for the caller of a call that failed with `error`, which is no lost connection.
 
     The server's own error passes unaltered, but for the secrets that `redact` finds in it.
     """
@@ -159,13 +151,13 @@ def call_error(
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
-    if isinstance(error, NotCarriedOut):
+    if isinstance(error, NotExecuted):
         cause = paragraphs(str(error))
         text = f"{server} did not take the call ({cause}); it was not run"
         why = {"cause": cause}
         return CallError(Code.SERVER_UNAVAILABLE, text, server=server, tool=tool, details=why)
-    if isinstance(error, Dropped):
-        return died(str(error), "", server=server, tool=tool)
+    if isinstance(error, ConnectionDropped):
+        return server_died(str(error), "", server=server, tool=tool)
     if isinstance(error, Refused):
         return _refused_by_status(error, server=server, tool=tool)
     if isinstance(error, ResponseTooLarge | Unreadable):
@@ -176,15 +168,15 @@ def call_error(
         not_mcp = _not_mcp(error, None)  # type: ignore[arg-type]  # the configuration does not matter here
         text = paragraphs(not_mcp.text if not_mcp else str(error))
         return CallError(Code.PROTOCOL_ERROR, f"{server}: {text}", server=server, tool=tool)
-    text = paragraphs(shortened(redact(f"{server}: {type(error).__name__}: {error}"), CAUSE_LEN))
+    text = paragraphs(cut(redact(f"{server}: {type(error).__name__}: {error}"), MAX_CAUSE_CHARS))
     return CallError(Code.PROTOCOL_ERROR, text, server=server, tool=tool)
 
 
 def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> CallError:
-    """An HTTP status in place of an answer.
+    """The error for an HTTP status in place of an answer.
 
-    A 429 says that the request was not run. Any other status may come from a proxy that had passed it on:
-    so it is told as the server's own failure.
+    A 429 says that the request was not run. Any other status may come from a proxy that had passed it on, so
+    it counts as the server's own failure.
     """
     said = paragraphs(str(error))
     details: dict[str, Any] = {"http_status": error.status}
@@ -196,16 +188,17 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> Call
     return CallError(Code.UPSTREAM_ERROR, f"{server}: {said}", server=server, tool=tool, details=details)
 
 
-def refused_probe(failure: Exception) -> Unwell | ConnectionLost:
-    """What it means that a probe failed in this way: the session is over, or the server is unwell."""
-    if isinstance(failure, Refused) and httpx2.codes.is_client_error(failure.status):
-        passing = failure.status == httpx2.codes.TOO_MANY_REQUESTS
-        return Unwell(str(failure)) if passing else ConnectionLost(str(failure))
-    return Unwell(str(failure))
+def ends_session(failure: Exception) -> bool:
+    """Whether a probe that failed in this way says that the server refuses the session."""
+    return (
+        isinstance(failure, Refused)
+        and httpx2.codes.is_client_error(failure.status)
+        and failure.status != httpx2.codes.TOO_MANY_REQUESTS
+    )
 
 
-def died(reason: str, stderr: str, *, server: str, tool: str | None) -> CallError:
-    """The connection was lost with the call in flight: the action may have happened."""
+def server_died(reason: str, stderr: str, *, server: str, tool: str | None) -> CallError:
+    """The error for the caller of a call that was in flight when the connection was lost: it may have run."""
     reason, stderr = paragraphs(reason), paragraphs(stderr)
     text = f"{server} was lost while the call was running ({reason}); it may or may not have taken effect"
     if stderr:

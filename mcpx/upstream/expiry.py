@@ -1,8 +1,8 @@
-"""Deadlines for many things that all may take equally long, with one timer and no cost in between.
+"""Deadlines for many keys with the same timeout: one timer, and no cost in between.
 
-Because every entry gets the same time, they expire in the order in which they came, and an ordinary dict
-keeps that order: adding and discarding are dict operations, and the one timer only ever looks at the
-oldest. An entry that is renewed goes to the end.
+Because the timeout is the same for all, keys expire in the order in which they were added, and an ordinary
+dict keeps that order: adding and discarding are dict operations, and the one timer only ever looks at the
+oldest. A key that is renewed goes to the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ K = TypeVar("K")
 class Expiry(Generic[K]):
     """Calls `on_expiry` with each key that was not discarded within `seconds`.
 
-    What `on_expiry` raises is contained: the other keys expire all the same.
+    `on_expiry` may add and discard keys. What it raises is logged; the other keys expire all the same.
     """
 
     def __init__(self, seconds: float, on_expiry: Callable[[K], None]) -> None:
@@ -37,22 +37,22 @@ class Expiry(Generic[K]):
         return iter(self._deadlines)
 
     def add(self, key: K) -> None:
-        """Start the time of `key`."""
+        """Start the timeout of `key`."""
         self._deadlines[key] = self._loop.time() + self._seconds
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._expire)
 
     def renew(self, key: K) -> None:
-        """Start the time of `key` anew, if it is there."""
+        """Restart the timeout of `key`, if it is there."""
         if self._deadlines.pop(key, None) is not None:
             self.add(key)
 
     def discard(self, key: K) -> bool:
-        """Forget `key`; whether it was there."""
+        """Remove `key`; return whether it was there."""
         return self._deadlines.pop(key, None) is not None
 
     def clear(self) -> list[K]:
-        """Forget all, and stop the timer; what was there, the oldest first."""
+        """Remove all keys and stop the timer; return them, the oldest first."""
         left = list(self._deadlines)
         self._deadlines.clear()
         if self._timer is not None:
@@ -71,5 +71,5 @@ class Expiry(Generic[K]):
             del self._deadlines[key]
             try:
                 self._on_expiry(key)
-            except Exception as error:  # noqa: BLE001 - one call's end must not keep the others from theirs
+            except Exception as error:  # noqa: BLE001 - one key must not keep the others from expiring
                 contain(error, "expiry")

@@ -1,14 +1,14 @@
-"""Is the server still there? The probe that tells a hung server from a busy one.
+"""The health check: tells a hung server from a busy one.
 
-Runs beside the calls of one incarnation and ends it (by raising) when the server does not answer. Death is
-not its business, that is pushed; it is for servers that live and are silent. What it promises:
+Runs beside the calls of one incarnation and ends its connection when the server does not answer. It
+is for servers that live and are silent; the death of a process is noticed without it. What it promises:
 
-* An idle session is asked every `interval`; after a miss it is asked again at once, and `failure_threshold`
-  misses of `timeout` each end the incarnation: `interval + failure_threshold * timeout` at the most.
-* A server that answered a call is asked an `interval` after that answer, so the promise holds for it too. One
-  that is busy with a call inside its deadline is never judged: many servers cannot answer while a tool runs.
-  What is no excuse: a call that it has not read, and any call while the kernel has stopped it.
-* A call past its deadline makes it ask at once, and then one miss is enough: that is a hang.
+* An idle session is probed every `interval`; after a miss it is probed again at once, and `failure_threshold`
+  misses of `timeout` each end the connection: `interval + failure_threshold * timeout` at the most.
+* A server that answered a call is probed an `interval` after that answer, so the promise holds for it too.
+  One that is busy with a call inside its deadline is never judged: many servers cannot answer while a tool
+  runs. A call that it has not read does not count as busy, nor any call while the kernel has stopped it.
+* A call past its deadline causes a probe at once, and then one miss is enough: that is a hang.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 
 from mcpx.config import HealthCheck
-from mcpx.upstream.errors import ConnectionLost, Unwell
-from mcpx.upstream.signal import Flag
+from mcpx.upstream.errors import Unhealthy
+from supervisors import Signal
 
-Ask = Callable[[], Awaitable[object]]
-"""Sends the server something that it must answer. Any answer will do, an error too."""
+Probe = Callable[[], Awaitable[object]]
+"""Sends the server something that it must answer. Any answer will do, an `MCPError` too.
+
+Raises:
+    Unhealthy: It is there, but does not answer MCP.
+"""
 
 
 class Activity(Protocol):
-    """What the calls tell of themselves."""
+    """What the health check must know of the calls."""
 
-    overdue: Flag
+    overdue: Signal
     """Set when a call has passed its deadline."""
     answered_at: float
-    """When the server last answered a call, by the loop's clock."""
+    """When the server last answered a call, on the clock of the event loop."""
 
     @property
     def busy(self) -> bool:
@@ -43,23 +47,19 @@ class Activity(Protocol):
 
 
 class Health:
-    """Watches one session. `kill`, given the reason, ends a server that would not notice being asked to."""
+    """Watches one session. `give_up`, given the reason, ends the connection to a server that hangs."""
 
     def __init__(
-        self, settings: HealthCheck, activity: Activity, ask: Ask, kill: Callable[[str], None]
+        self, settings: HealthCheck, activity: Activity, probe: Probe, give_up: Callable[[str], None]
     ) -> None:
         self._settings = settings
         self._activity = activity
-        self._ask = ask
-        self._kill = kill
-        self._unwell: str | None = None  # what the server said in place of an answer to the last probe
+        self._probe = probe
+        self._give_up = give_up
+        self._problem: str | None = None  # what the server said in place of an answer to the last probe
 
     async def watch(self) -> None:
-        """Ask for as long as the session lives.
-
-        Raises:
-            ConnectionLost: The server hangs.
-        """
+        """Probe for as long as the session lives; return once the server was given up."""
         while self._settings.enabled:
             overdue = await self._pause()
             if self._is_excused() and not overdue:
@@ -68,23 +68,22 @@ class Health:
             while not await self._answers():
                 misses += 1
                 if self._is_excused() and not overdue:
-                    break  # a call came meanwhile, and the server is busy with it
+                    break  # the server is busy with a call that came meanwhile
                 if overdue or misses >= self._settings.failure_threshold:
-                    reason = self._explain(misses, overdue=overdue)
-                    self._kill(reason)
-                    raise ConnectionLost(reason)
+                    self._give_up(self._explain(misses, overdue=overdue))
+                    return
 
     async def _pause(self) -> bool:
-        """Wait for the next time to look; true if a call has passed its deadline."""
+        """Wait until the next probe is due; return whether a call has passed its deadline."""
         overdue = self._activity.overdue
-        with anyio.move_on_at(self._next_look()):
+        with anyio.move_on_at(self._next_probe_at()):
             await overdue.wait()
         is_overdue = overdue.is_set()
         overdue.clear()
         return is_overdue
 
-    def _next_look(self) -> float:
-        """An interval after the last answer, or from now if that is over (it is busy, or was asked)."""
+    def _next_probe_at(self) -> float:
+        """An interval after the last answer, or from now if that is over (it is busy, or was probed)."""
         now = anyio.current_time()
         due = self._activity.answered_at + self._settings.interval
         return due if due > now else now + self._settings.interval
@@ -95,21 +94,21 @@ class Health:
         return anyio.current_time() < self._activity.answered_at + self._settings.interval
 
     async def _answers(self) -> bool:
-        self._unwell = None
+        self._problem = None
         with anyio.move_on_after(self._settings.timeout):
             try:
-                await self._ask()
+                await self._probe()
             except MCPError as error:
                 if error.code == CONNECTION_CLOSED:
-                    await anyio.sleep_forever()  # it is lost already, and that is told elsewhere
-            except Unwell as error:
-                self._unwell = str(error)
-                await anyio.sleep_forever()  # a miss, and it has its time to get well
+                    await anyio.sleep_forever()  # the connection is lost, and the link knows
+            except Unhealthy as error:
+                self._problem = str(error)
+                await anyio.sleep_forever()  # a miss, and it has the rest of the timeout to recover
             return True
         return False
 
     def _explain(self, misses: int, *, overdue: bool) -> str:
-        if self._unwell is not None:
-            return f"the server does not answer its probe: {self._unwell}"
+        if self._problem is not None:
+            return f"the server does not answer its probe: {self._problem}"
         asked = f"it did not answer {misses} probe{'s' if misses > 1 else ''} of {self._settings.timeout:g} s"
         return f"the server hangs: {asked}" + (" after a call had passed its deadline" if overdue else "")

@@ -1,18 +1,21 @@
-"""One request that a server has: what must be known of it until it is settled. Kept by `Calls`."""
+"""One request in flight: what `Calls` knows of it until it is settled, and whether it may be sent again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from mcpx.observe.contained import contain
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import Request
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sent
+from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
 
 
 class InFlight:
-    """One request that the server has."""
+    """One request in flight. `position` is where it begins in what was sent, if that is known."""
 
     __slots__ = (
         "caller",
@@ -29,28 +32,50 @@ class InFlight:
     def __init__(self, request: Request, reply: RawReply, position: int | None) -> None:
         self.request = request
         self.reply = reply
-        self.position = position  # where it begins in what was sent
+        self.position = position
         self.started = time.monotonic()
         self.sent: Sent | None = None
-        self.caller = request.origin.caller  # it and `on_progress` change when a held call goes on
-        self.on_progress = request.origin.on_progress
+        self.caller = request.context.caller  # it and `on_progress` change when a suspended call is resumed
+        self.on_progress = request.context.on_progress
         self.endings: list[Callable[[], None]] = []
         self.never_seen = False  # the server was killed before it could see the call, whoever took its bytes
 
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool, for error messages; None for anything that is not a call of one."""
+        return tool_of(self.request)
+
     def end(self) -> None:
-        """It is over: tell who asked on its behalf."""
+        """Call the `endings`: the request is over."""
         endings, self.endings = self.endings, []
-        for told in endings:
+        for ending in endings:
             try:
-                told()
-            except Exception as error:  # noqa: BLE001 - whoever asked on its behalf must not keep it from its end
+                ending()
+            except Exception as error:  # noqa: BLE001 - a question asked on its behalf must not keep it open
                 contain(error, "ending")
 
-    def is_unread(self, unread: int | None) -> bool:
-        """Whether the server provably has not seen the first byte of it, nor will: it counts as not sent.
+    # --- whether it may be sent again
 
-        `unread` is the position from which on the server has read nothing, where that is known.
+    def again_after(self, error: Exception) -> Request | None:
+        """The request to send after that error, which concerned it alone; None where that is not safe."""
+        if isinstance(error, NotExecuted) and not self.request.turned_away:
+            return replace(self.request, turned_away=True)
+        if isinstance(error, ConnectionDropped) and self.request.safe:
+            return replace(self.request, safe=False)
+        return None
+
+    def again_after_loss(self, unread: int | None) -> Request | None:
+        """The request to send after a lost connection; None where that is not safe.
+
+        It is the same object if it counts as never sent. `unread` is the position from which on the server
+        has read nothing, where that is known.
         """
+        if self._is_unread(unread):
+            return self.request
+        return replace(self.request, safe=False) if self.request.safe else None
+
+    def _is_unread(self, unread: int | None) -> bool:
+        """Whether the server provably has not seen the first byte of it, nor will."""
         if self.never_seen:
             return True
         if unread is not None and self.position is not None:

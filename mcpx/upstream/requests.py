@@ -1,8 +1,9 @@
 """The messages that an upstream actor takes: a closed union of frozen structs.
 
 What is to be sent is JSON already: arguments pass from the client to the server as the bytes they came in.
-The answer to each is the raw JSON of the result (`msgspec.Raw`). The `Origin` of a request travels with it
-from the door to the server. None of them is ever part of a cycle, so the collector need not look at them.
+The answer to each is the raw JSON of the result (`msgspec.Raw`). The context of a request travels with it
+from the frontend to the server. None of them is ever part of a reference cycle, so the garbage collector
+need not track them.
 """
 
 from __future__ import annotations
@@ -12,38 +13,38 @@ from typing import Final
 
 import msgspec
 
-from mcpx.upstream.context import Caller, Client, InputAnswers
+from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 
 OnProgress = Callable[[float, float | None, str | None], None]
-"""Told of progress: done so far, the total where it is known, a text. Must not raise."""
+"""Called with progress: done so far, the total where it is known, a text. Must not raise."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a request comes from. Nothing of it is known of a program that uses MCPX as a library."""
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a request comes from. All of it is empty for a program that uses MCPX as a library."""
 
-    client: Client | None = None
-    """Whose session it takes, with a server that has one for each client."""
-    caller: Caller | None = None
-    """The client behind it, who can be asked and told things on the way."""
+    client: ClientId | None = None
+    """The client whose session it uses, with a server that has one for each client."""
+    caller: CallerHandle | None = None
+    """The client behind it, which can be asked and notified while it runs."""
     answers: InputAnswers | None = None
-    """What the client brings to a request that it repeats."""
+    """The answers that a client adds to a request that it repeats."""
     on_progress: OnProgress | None = None
     own: bool = False
-    """Whether MCPX asks for itself: an answer to that says nothing of how the server does its work."""
+    """Whether MCPX made it for itself: its answer does not show that the server does its work."""
 
 
-NOBODY: Final = Origin()
-MCPX: Final = Origin(own=True)
+NO_CONTEXT: Final = RequestContext()
+INTERNAL_CONTEXT: Final = RequestContext(own=True)
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What goes with every request."""
+    """What every request carries."""
 
     safe: bool = True
-    """Whether to run it twice does no harm: then it may be sent once more after a lost connection."""
+    """Whether running it twice does no harm: then it may be sent once more after a lost connection."""
     turned_away: bool = False
-    """Whether a session which was over has turned it away, unread: that happens once only."""
-    origin: Origin = NOBODY
+    """Whether a session that was over has refused it unread; it is sent again after that once only."""
+    context: RequestContext = NO_CONTEXT
 
 
 class CallTool(_Request, frozen=True, gc=False):
@@ -60,7 +61,7 @@ class CallTool(_Request, frozen=True, gc=False):
 
 
 class _AboutResource(_Request, frozen=True, gc=False):
-    """What names one resource and nothing else."""
+    """A request that names one resource and nothing else."""
 
     uri: str
 
@@ -90,28 +91,29 @@ class GetPrompt(_Request, frozen=True, gc=False):
 
 
 class Complete(_Request, frozen=True, gc=False):
-    """Complete an argument. All three are the JSON of an object; `context` may be nothing."""
+    """Complete an argument. All three are the JSON of an object; `resolved` may be empty."""
 
     ref: bytes
     argument: bytes
-    context: bytes = b""
+    resolved: bytes = b""
+    """The protocol's `context`: arguments that have their values already."""
 
     method = "completion/complete"
 
     def params(self) -> list[bytes]:
         """The members of the request's `params`, in JSON, without the braces."""
         members = [b'"ref":', self.ref, b',"argument":', self.argument]
-        return [*members, b',"context":', self.context] if self.context else members
+        return [*members, b',"context":', self.resolved] if self.resolved else members
 
 
 class Subscribe(_AboutResource, frozen=True, gc=False):
-    """Ask to be told of changes of one resource (before 2026-07-28)."""
+    """Subscribe to changes of one resource (before 2026-07-28)."""
 
     method = "resources/subscribe"
 
 
 class Unsubscribe(_AboutResource, frozen=True, gc=False):
-    """Ask to be told no more (before 2026-07-28)."""
+    """End such a subscription (before 2026-07-28)."""
 
     method = "resources/unsubscribe"
 
@@ -120,7 +122,7 @@ Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscri
 
 
 def size_of(request: Request) -> int:
-    """Bytes of what the caller gave with it."""
+    """The size of its arguments in bytes."""
     return len(request.arguments) if isinstance(request, CallTool | GetPrompt) else 0
 
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import msgspec
 from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.transport_context import TransportContext
 
-from mcpx.wire.envelope import RequestId
+from mcpx.wire.envelope import Progress, RequestId
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import Dispatcher
@@ -72,15 +73,8 @@ class WireContext(DispatchContext[TransportContext]):
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         if self._progress_token is None:
             return
-        told = {
-            "progressToken": self._progress_token,
-            "progress": progress,
-            "total": total,
-            "message": message,
-        }
-        await self.notify(
-            "notifications/progress", {key: value for key, value in told.items() if value is not None}
-        )
+        step = Progress(self._progress_token, progress, total, message)
+        await self.notify("notifications/progress", msgspec.to_builtins(step))
 
     def forbid_requests(self) -> None:
         """No requests to the peer on this context: its protocol revision has none."""

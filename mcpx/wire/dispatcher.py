@@ -49,6 +49,7 @@ from mcpx.wire.outgoing import OnProgress, Outgoing, ResponseTooLarge, Unreadabl
 from mcpx.wire.shallow import shallow
 from mcpx.wire.turns import Lines, Turns
 from mcpx.wire.unreadable import Problem
+from supervisors import Signal
 
 Rubbish = Callable[[bytes, str], None]
 """Told of a line that was skipped: its first bytes, and what is wrong with it."""
@@ -97,7 +98,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
         self.on_dropped: Callable[[], None] = lambda: None
         """Called for each log or progress message that the peer goes without, because it does not read."""
         self._refuses = refuses
-        self._writable: anyio.Event | None = None  # somebody waits for the peer to read
+        self._writable = Signal()  # pulsed when the peer reads again, and at the end
         self._turns = Turns(channel, limit, self._take_few)
         self._aside_limit = limit if aside_limit is None else aside_limit
         self._on_rubbish = on_rubbish
@@ -174,7 +175,6 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.tell(method, encoded)
             return
         while method == UPDATED and self.channel.congested and not self._ended.is_set():
-            self._writable = self._writable or anyio.Event()
             await self._writable.wait()
         self.channel.write(*envelope.notification(method, encoded))
 
@@ -186,13 +186,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.channel.write(*envelope.notification(method, params))
 
     def _drained(self) -> None:
-        self._wake_waiting()
+        self._writable.pulse()
         self.on_drained()
-
-    def _wake_waiting(self) -> None:
-        writable, self._writable = self._writable, None
-        if writable is not None:
-            writable.set()
 
     def spawn(self, function: Callable[..., Any], *arguments: object) -> None:
         """Run a coroutine function for as long as the connection lives; what it raises is logged."""
@@ -229,7 +224,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
     def end(self) -> None:
         """No more messages will come."""
         self._ended.set()
-        self._wake_waiting()
+        self._writable.pulse()
 
     def _close(self) -> None:
         self._turns.stop()

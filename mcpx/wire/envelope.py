@@ -34,7 +34,7 @@ class Envelope(msgspec.Struct, gc=False):
     error: msgspec.Raw = _NOTHING
 
 
-class Progress(msgspec.Struct, gc=False, rename="camel"):
+class Progress(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """The parameters of notifications/progress."""
 
     progress_token: int | str

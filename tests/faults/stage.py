@@ -189,7 +189,7 @@ class Stage:
         info = self.upstream.info()
         for text in contains:
             self.check(text in (info.cause or ""), f"the cause does not say {text!r}: {info.cause}")
-        shown = (await self.watch.hub.router.inspect("s")).structured_content or {}
+        shown = (await self.watch.hub.calls.inspect("s")).structured_content or {}
         self.check(shown.get("state") == f"parked: {info.cause}", f"inspect shows {shown}")
         self.check(shown.get("retry_in_s") is not None, "inspect names no next probe")
 

@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 from tests.live import gateways, servers
 from tests.live.directly import Direct
 from tests.live.held import Held
-from tests.mcpx.upstream.relay.people import Person
+from tests.mcpx.upstream.relay.answering import AnsweringClient
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +55,7 @@ def direct(portal: BlockingPortal, five: dict[str, servers.LiveServer]) -> Itera
         clients: dict[str, Client] = {}
         for server in five.values():
             command = StdioServerParameters(command=server.command, args=server.args, env=server.env)
-            options = Person("direct").options() if server.name == "everything" else {}
+            options = AnsweringClient("direct").options() if server.name == "everything" else {}
             client = Client(command, read_timeout_seconds=gateways.ANSWER_S, **options)
             clients[server.name] = stack.enter_context(portal.wrap_async_context_manager(client))
         yield Direct(portal, clients)

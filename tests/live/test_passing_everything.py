@@ -25,7 +25,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from tests.live import gateways, servers
 from tests.live.carried import assert_carried
-from tests.mcpx.upstream.relay.people import Person, set_level
+from tests.mcpx.upstream.relay.answering import AnsweringClient, set_level
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
 
@@ -38,7 +38,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-class Visitor(Person):
+class Visitor(AnsweringClient):
     """A person who answers an elicitation as it is told: accept, decline or cancel."""
 
     def __init__(self, action: str) -> None:
@@ -70,7 +70,7 @@ async def directly(server: servers.LiveServer, **options: Any) -> AsyncIterator[
 
 @asynccontextmanager
 async def through(
-    door: str, server: servers.LiveServer, folder: Path, person: Person, level: str | None = None
+    door: str, server: servers.LiveServer, folder: Path, person: AnsweringClient, level: str | None = None
 ) -> AsyncIterator[gateways.Gateway]:
     """MCPX in front of it; the client wants log messages from `level` on, as its era says that."""
     config = gateways.write_config(folder, {"everything": server.entry()}, startup_wait=20)
@@ -82,17 +82,17 @@ async def through(
         yield gateway
 
 
-def questions(person: Person, *, modern: bool) -> list[Any]:
+def questions(person: AnsweringClient, *, modern: bool) -> list[Any]:
     """What it was asked, without what its era does not have."""
     left_out = {"elicitationId"} if modern else set()
     return [{key: value for key, value in each.items() if key not in left_out} for each in person.asked]
 
 
-async def simulated(person: Person) -> dict[str, Any]:
+async def simulated(person: AnsweringClient) -> dict[str, Any]:
     """The first of the messages that the server makes up; it may also tell that it has listed roots."""
     count = 1
     while True:
-        for message in await person.hears(count):
+        for message in await person.wait_for_logs(count):
             if str(message["data"]).endswith("message"):
                 return message
         count = len(person.logged) + 1
@@ -132,11 +132,11 @@ async def test_an_elicitation_that_is_needed_first(door, everything, tmp_path):
 
 async def test_each_step_of_a_long_operation(door, everything, tmp_path):
     call = {"duration": 0.5, "steps": 5}
-    told: dict[str, list[Any]] = {"direct": [], "mcpx": []}
+    notified: dict[str, list[Any]] = {"direct": [], "mcpx": []}
 
     def listener(who: str) -> Any:
         async def step(progress: float, total: float | None, message: str | None) -> None:
-            told[who].append((progress, total, message))
+            notified[who].append((progress, total, message))
 
         return step
 
@@ -145,19 +145,19 @@ async def test_each_step_of_a_long_operation(door, everything, tmp_path):
             theirs = await direct.call_tool(
                 "trigger-long-running-operation", call, progress_callback=listener("direct")
             )
-        async with through(door, everything, tmp_path, Person("p")) as gateway:
+        async with through(door, everything, tmp_path, AnsweringClient("p")) as gateway:
             named = {"server_name": "everything", "tool_name": "trigger-long-running-operation"}
             mine = await gateway.client.call_tool(
                 "exec", {**named, "arguments": call}, progress_callback=listener("mcpx")
             )
     assert_carried(mine, theirs)
-    assert told["mcpx"] == told["direct"]
-    assert len(told["mcpx"]) == 5
+    assert notified["mcpx"] == notified["direct"]
+    assert len(notified["mcpx"]) == 5
 
 
 async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp_path):
     """The server's messages are of a random level each; each level has its own words."""
-    one, two = Person("one"), Person("two")
+    one, two = AnsweringClient("one"), AnsweringClient("two")
     with anyio.fail_after(55):
         async with directly(everything, mode="legacy", **one.options()) as direct:
             await set_level(direct, "debug")
@@ -173,7 +173,7 @@ async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp
 
 
 async def test_no_log_messages_where_no_level_was_set(door, everything, tmp_path):
-    person = Person("p")
+    person = AnsweringClient("p")
     with anyio.fail_after(55):
         async with through(door, everything, tmp_path, person) as gateway:
             await gateway.exec("everything", "toggle-simulated-logging", {})  # it logs before it answers

@@ -1,4 +1,4 @@
-"""A raw client at a stream door of this process: lines through pipes, in the fast lane or in the slow one."""
+"""A raw client of a stream of this process: lines through pipes, on the fast path or on the SDK's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from mcpx.gateway.eras import EraServer
-from mcpx.gateway.frontends.fast_path import FastLane
-from mcpx.gateway.tools.encoding import Shaper
+from mcpx.gateway.frontends.fast_path import FastPath
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 from tests.mcpx.scripted import PATIENCE_S
@@ -18,12 +17,12 @@ from tests.mcpx.serving import LEGACY
 
 
 class Line:
-    """A client at a stream door, in both lanes: `slow` asks for an answer in the way that the SDK serves."""
+    """A client of a stream, on both paths: `slow` asks for an answer in the way that the SDK serves."""
 
     def __init__(self, hub):
         self.hub = hub
         self.slow = False
-        self.fast = 0  # requests that the fast lane took
+        self.fast = 0  # requests that the fast path took
         self.notifications = []
         self._last = 0
         self._rest = b""
@@ -37,8 +36,8 @@ class Line:
         channel = Channel(fds[0], fds[3])
         wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
         connection = EraServer(server, wire)
-        lane = FastLane(self.hub, connection, Shaper(toon=True, toon_min_size=0), b"{}")
-        wire.fast = lambda *given: self._took(not self.slow and lane.take(*given))
+        path = FastPath(self.hub, server, connection)
+        wire.fast = lambda *given: self._took(not self.slow and path.take(*given))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(connection.run)

@@ -125,7 +125,7 @@ class Watch:
     async def text(self, tool: str, arguments: Any = None, *, server: str = "s") -> str:
         """The text that a tool answers with."""
         with anyio.fail_after(PATIENCE_S):
-            done = await self.hub.router.exec(server, tool, arguments)
+            done = await self.hub.calls.exec(server, tool, arguments)
         return str(done.shaped.content[0]["text"])
 
     async def failure(self, tool: str, arguments: Any = None, *, server: str = "s") -> CallError:

@@ -17,7 +17,7 @@ ORDER: Final = 1003
 
 async def change(stage: Stage) -> Scene:
     """A server adds a tool to itself; the catalogue follows, and the tool can be run."""
-    router, registry = stage.hub.router, stage.hub.registry
+    router, registry = stage.hub.calls, stage.hub.registry
     started = time.monotonic()
     await router.exec("changing", "add_tool", {"name": NEW_TOOL})
     await stage.until(lambda: registry.get_tool("changing", NEW_TOOL) is not None)
@@ -50,7 +50,7 @@ async def recover(stage: Stage) -> Scene:
         raise DemoFailed("the server tools has no process to kill")
     killed = time.monotonic()
     os.kill(old, signal.SIGKILL)
-    result = await stage.hub.router.exec("tools", "get_order", {"id": ORDER})
+    result = await stage.hub.calls.exec("tools", "get_order", {"id": ORDER})
     answered = time.monotonic()
     if result.is_error or upstream.pid in {None, old}:
         raise DemoFailed(f"the call after the kill was answered {result.compressed_data!r}")

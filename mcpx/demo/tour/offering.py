@@ -103,7 +103,7 @@ def _three_tools(described: Descriptions) -> int:
 
 async def inspect(stage: Stage) -> Scene:
     """One tool, with its parameters as a TypeScript type."""
-    shaped = await stage.hub.router.inspect("tools", "list_orders")
+    shaped = await stage.hub.calls.inspect("tools", "list_orders")
     plain, shown = shaped.structured_content, _text(shaped)
     if not plain or "status?: 'open'" not in shown:
         raise DemoFailed(f"inspect did not show the parameters of list_orders: {shown}")
@@ -130,7 +130,7 @@ async def inspect(stage: Stage) -> Scene:
 
 async def run_tool(stage: Stage) -> Scene:
     """A call, with its JSON answer as TOON."""
-    result = await stage.hub.router.exec("tools", "list_orders", {})
+    result = await stage.hub.calls.exec("tools", "list_orders", {})
     sent, shown = str(result.raw["content"][0]["text"]), result.compressed_data
     if result.is_error or len(shown) >= len(sent) or not shown.startswith("orders["):
         raise DemoFailed(f"list_orders did not come back as TOON: {shown}")
@@ -165,7 +165,7 @@ async def read(stage: Stage) -> Scene:
     if not found:
         raise DemoFailed(f"the knowledge base does not offer {LEAFLET}")
     item = found[0]
-    text = _text(await stage.hub.router.read("knowledge", item.uri))
+    text = _text(await stage.hub.calls.read("knowledge", item.uri))
     size = len(text.encode())
     if size != item.size:
         raise DemoFailed(f"{item.uri} has {item.size} bytes, but {size} were read")

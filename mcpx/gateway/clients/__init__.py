@@ -1,1 +1,1 @@
-"""Who is connected: what each client is and can do, and what waits to be sent to it."""
+"""The connected clients: what each is and can do, and the notifications that wait to be sent to it."""

@@ -1,8 +1,8 @@
-"""Whose request it is: the client behind a connection of the SDK, for servers with a session for each client.
+"""Which client is behind a connection of the SDK; all that touches the inside of the SDK's server session.
 
-A stream connection (stdio, socket) has one client from its beginning to its end, and its `EraServer` marks
-what it serves with it. A session over HTTP is known by its `Connection` of the handshake era; later revisions
-have no sessions over HTTP, and their requests are nobody's.
+A stream connection (stdio, socket) has one client for its whole life: its `EraServer` binds the client to
+everything that it serves. A session over HTTP is known by its `Connection` of the handshake era. Later
+revisions have no sessions over HTTP, and their requests belong to no client.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from typing import Final, cast
 
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
+from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.hub import Hub
-from mcpx.upstream.context import STATELESS, Client
+from mcpx.upstream.context import SESSIONLESS, ClientId
 
 _KEY: Final = "mcpx.client"
 
 
-def mark(connection: Connection, client: Client) -> None:
-    """Whatever comes over this connection is this client's."""
+def bind_client(connection: Connection, client: ClientId) -> None:
+    """Make this client the one behind the connection."""
     connection.state[_KEY] = client
 
 
@@ -29,13 +30,30 @@ def connection_of(session: ServerSession) -> Connection:
     return session._connection  # noqa: SLF001 - the SDK has no other way to it
 
 
-def caller(connection: Connection, hub: Hub) -> Client:
-    """The client behind a connection; the hub is told when an HTTP session that was asked for ends."""
-    known = cast("Client | None", connection.state.get(_KEY))
+def request_outbound(session: ServerSession) -> Outbound:
+    """What sends to the client along with the request that is being handled."""
+    return session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
+
+
+def session_client(connection: Connection, hub: Hub) -> ClientId:
+    """The client whose session the connection is; SESSIONLESS where there is no session.
+
+    For a session over HTTP it is made on first use, and the hub is told when the session ends.
+    """
+    known = cast("ClientId | None", connection.state.get(_KEY))
     if known is None:
         if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return STATELESS
-        known = Client()
-        mark(connection, known)
+            return SESSIONLESS
+        known = ClientId()
+        bind_client(connection, known)
         connection.exit_stack.callback(hub.client_left, known)
     return known
+
+
+def client_of(connection: Connection, hub: Hub) -> object:
+    """What identifies the client from request to request.
+
+    Without a session (2026-07-28 over HTTP) each request is a client of its own.
+    """
+    known = session_client(connection, hub)
+    return connection if known is SESSIONLESS else known

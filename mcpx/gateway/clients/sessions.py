@@ -1,9 +1,8 @@
-"""The clients that are connected now: who they are, and telling them that the lists changed.
+"""The clients that are connected now, and the notifications that the lists changed.
 
-The one module that knows how to reach a client between requests. Before 2026-07-28 that is a notification
-on the client's own session; from then on an event on the `subscriptions/listen` streams that it opened.
-A burst of changes becomes one notice. Who is subscribed to a resource is in `subscribers`. Runs as a child of
-the root supervisor.
+Before 2026-07-28 that is a notification on each client's session; since then an event on the
+`subscriptions/listen` streams that clients opened. A burst of changes becomes one notification. Runs
+`subscribers` and `outbox` as well, as a child of the root supervisor.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.catalog.diff import Diff
 from mcpx.config import StructuredContent
 from mcpx.core.hub import Hub
-from mcpx.gateway.clients.handles import ConnectionMember, client_of
-from mcpx.gateway.clients.identity import connection_of
-from mcpx.gateway.clients.outbox import PostOffice
+from mcpx.gateway.clients.handles import ConnectionHandle
+from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.clients.subscribers import Subscribers
 from mcpx.observe.contained import contain
-from supervisors import Incarnation
+from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()
 
 DEBOUNCE_S: Final = 0.2
-DELIVERY_S: Final = 5.0  # a client that does not read its notice in this time goes without
+DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not read its notification in this time goes without
 FEEDS_STRUCTURED_CONTENT: Final = ("claude-code", "cursor", "github-copilot", "copilot")
-"""How the names of clients begin that give `structuredContent` to the model in place of `content`, or beside
+"""Prefixes of the names of clients that give `structuredContent` to the model in place of `content` or beside
 it, which undoes the saving: Claude Code, Cursor, Copilot CLI."""
 
 
 def wants_structured_content(policy: StructuredContent, client: str | None) -> bool:
-    """Whether a client of that name (None: it did not say) is given `structuredContent`."""
+    """Whether a client of that name (None: unknown) is given `structuredContent`."""
     if policy != "auto":
         return policy == "always"
     name = (client or "").lower().replace(" ", "-")
@@ -52,45 +51,45 @@ def client_name(session: ServerSession) -> str | None:
     return params.client_info.name if params else None
 
 
-class Clients:
-    """Everybody who is to hear of changed lists."""
+class ClientSessions:
+    """The sessions of connected clients."""
 
     def __init__(self, hub: Hub) -> None:
         self.bus = InMemorySubscriptionBus()
         self.subscribers = Subscribers(self.bus)
         self._hub = hub
-        self.post = PostOffice(hub.audience)
+        self.outbox = NotificationOutbox(hub.clients)
         self._sessions: dict[Connection, ServerSession] = {}
-        self._changed = anyio.Event()
+        self._changed = Signal()
         self._due: dict[ServerEvent, None] = {}
 
-    async def meet(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    async def track(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware for the SDK's server: remembers each session until it ends."""
         connection = connection_of(ctx.session)
         if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS and connection not in self._sessions:
             self._sessions[connection] = ctx.session
-            self._hub.audience.join(ConnectionMember(connection, self._hub, self.post))
-            connection.exit_stack.callback(self._part, connection)
+            self._hub.clients.join(ConnectionHandle(connection, self._hub, self.outbox))
+            connection.exit_stack.callback(self._forget, connection)
         return await call_next(ctx)
 
-    def _part(self, connection: Connection) -> None:
+    def _forget(self, connection: Connection) -> None:
         self._sessions.pop(connection, None)
-        self._hub.audience.leave(client_of(connection, self._hub))
+        self._hub.clients.leave(client_of(connection, self._hub))
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     async def run(self, incarnation: Incarnation) -> None:
-        """Pass changes of the catalogues on, until asked to leave."""
+        """Announce changes of the catalogues, until asked to leave."""
         unobserve = self._hub.observe(self._note)
         incarnation.ready()
         try:
-            await incarnation.while_wanted(self._reach_them_for_ever)
+            await incarnation.while_wanted(self._deliver)
         finally:
             unobserve()
 
     def _note(self, server: str, changed: Diff) -> None:
-        """Tools, resources and what servers say of themselves all stand in our tools' descriptions."""
+        """Tools, resources and what servers say about themselves all appear in our tools' descriptions."""
         upstream = self._hub.upstreams.get(server)
         native = upstream is None or upstream.config.native
         if changed.tools or changed.resources or changed.about:
@@ -102,31 +101,31 @@ class Clients:
         if self._due:
             self._changed.set()
 
-    async def _reach_them_for_ever(self) -> None:
+    async def _deliver(self) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.subscribers.deliver_for_ever)
-            tasks.start_soon(self.post.run)
-            await self._announce_for_ever()
+            tasks.start_soon(self.subscribers.run)
+            tasks.start_soon(self.outbox.run)
+            await self._announce_changes()
 
-    async def _announce_for_ever(self) -> None:
+    async def _announce_changes(self) -> None:
         while True:
             await self._changed.wait()
             await anyio.sleep(DEBOUNCE_S)
-            self._changed = anyio.Event()
+            self._changed.clear()
             due, self._due = self._due, {}
             for event in due:
                 try:
                     await self.bus.publish(event)
-                except Exception as error:  # noqa: BLE001 - one stream must not end the announcing
+                except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
                     contain(error, "list changed")
             async with anyio.create_task_group() as tasks:
                 for connection, session in list(self._sessions.items()):
                     if connection.initialized.is_set():
-                        tasks.start_soon(self._tell, session, list(due))
+                        tasks.start_soon(self._notify, session, list(due))
 
-    async def _tell(self, session: ServerSession, events: list[ServerEvent]) -> None:
-        """One client must not hold up the others, nor end the announcing."""
-        with anyio.move_on_after(DELIVERY_S) as scope:
+    async def _notify(self, session: ServerSession, events: list[ServerEvent]) -> None:
+        """Notify one client, which must neither delay the others nor end the announcements."""
+        with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
             try:
                 for event in events:
                     await _send(session, event)
@@ -135,7 +134,7 @@ class Clients:
             except Exception as error:  # noqa: BLE001 - the docstring's promise
                 contain(error, "list changed")
         if scope.cancelled_caught:
-            log.warning("client.deaf", client=client_name(session), waited_s=DELIVERY_S)
+            log.warning("client.deaf", client=client_name(session), waited_s=DELIVERY_TIMEOUT_S)
 
 
 async def _send(session: ServerSession, event: ServerEvent) -> None:

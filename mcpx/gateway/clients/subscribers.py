@@ -1,16 +1,17 @@
-"""The clients that are subscribed to resources, and telling them: each its own, at once, and nobody else.
+"""The clients that are subscribed to resources, and the delivery of updates to each.
 
-Before 2026-07-28 a client subscribes URI by URI and is told on its session; from then on it opens a
-`subscriptions/listen` stream and is told there. Either way each subscriber is a listener of the upstream's
-`Subscriptions`, which subscribe once for all of them; when a client leaves, its listeners do. A client that
-does not read holds up nobody but itself: what it has not taken yet is kept once for each URI.
+Before 2026-07-28 a client subscribes to one URI at a time and is notified on its session; since then it opens
+a `subscriptions/listen` stream and gets events there. Either way each subscriber is a listener of the
+upstream's `Subscriptions`, which subscribe once for all of them; its listeners end when the client leaves. A
+client that does not read delays only itself: an update that it has not taken is kept once for each URI.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Final
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.abc
@@ -24,98 +25,103 @@ from mcpx.errors import CallError
 from mcpx.gateway.clients.identity import connection_of
 from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
+from supervisors import Signal
 
 log = structlog.get_logger()
 
-DELIVERY_S: Final = 5.0  # a client that does not take its notice in this time goes without
+DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not take a notification in this time goes without
 
 
-class Target:
-    """A resource to subscribe to: whose it is, what that server calls it, and how the client names it.
+class ResourceTarget(NamedTuple):
+    """A resource of one server, and what the client calls it."""
 
-    `shown` gives the client's name for a URI of that server.
-    """
-
-    def __init__(self, upstream: Upstream, own: str, uri: str, shown: Callable[[str], str]) -> None:
-        self.upstream = upstream
-        self.own = own
-        self.uri = uri
-        self.shown = shown
+    upstream: Upstream
+    own_uri: str
+    """The server's own URI."""
+    client_uri: str
+    """The URI that the client gave."""
+    rename: Callable[[str], str]
+    """Gives the client's name for a URI of that server."""
 
 
 class _Subscriber:
-    """One client of the handshake era: what it is subscribed to, and what it is still to be told."""
+    """A client of the handshake era: its subscriptions, and the updates that it has not been sent."""
 
     def __init__(self, session: ServerSession) -> None:
         self.session = session
-        self.leaving: dict[str, Callable[[], None]] = {}
-        """By the URI as the client named it: what ends the subscription."""
+        self.subscriptions: dict[str, Callable[[], None]] = {}
+        """What ends each subscription, by the client's URI."""
         self.pending: dict[str, None] = {}
+        """The URIs of the updates that it has not been sent."""
         self.sending = False
 
 
 class Subscribers:
-    """Everybody who is subscribed to a resource."""
+    """The clients and streams that are subscribed to a resource."""
 
     def __init__(self, bus: InMemorySubscriptionBus) -> None:
         self._bus = bus
         self._subscribers: dict[Connection, _Subscriber] = {}
         self._due: dict[_Subscriber, None] = {}
-        self._news = anyio.Event()
+        self._updated = Signal()
         self._streams = 0
 
     def __len__(self) -> int:
-        """How many clients and streams are subscribed to something."""
-        return sum(bool(each.leaving) for each in self._subscribers.values()) + self._streams
+        """The number of clients and streams with at least one subscription."""
+        return sum(bool(each.subscriptions) for each in self._subscribers.values()) + self._streams
 
     # --- before 2026-07-28
 
-    async def subscribe(self, session: ServerSession, target: Target) -> None:
-        """Tell this client of changes from now on. Raises CallError where the server does not agree."""
+    async def subscribe(self, session: ServerSession, target: ResourceTarget) -> None:
+        """Notify this client of updates from now on.
+
+        Raises:
+            CallError: The server refuses the subscription.
+        """
         subscriber = self._of(session)
-        if target.uri in subscriber.leaving:
+        if target.client_uri in subscriber.subscriptions:
             return
 
-        def updated(own: str) -> None:
-            subscriber.pending[target.shown(own)] = None
+        def updated(own_uri: str) -> None:
+            subscriber.pending[target.rename(own_uri)] = None
             self._due[subscriber] = None
-            self._news.set()
+            self._updated.set()
 
-        await target.upstream.subscriptions.subscribe(target.own, updated)
+        await target.upstream.subscriptions.subscribe(target.own_uri, updated)
 
-        def leave() -> None:
-            target.upstream.subscriptions.unsubscribe(target.own, updated)
+        def end() -> None:
+            target.upstream.subscriptions.unsubscribe(target.own_uri, updated)
 
-        if target.uri in subscriber.leaving:  # it asked twice at once
-            leave()
+        if target.client_uri in subscriber.subscriptions:  # it asked twice at once
+            end()
         else:
-            subscriber.leaving[target.uri] = leave
+            subscriber.subscriptions[target.client_uri] = end
 
     def unsubscribe(self, session: ServerSession, uri: str) -> None:
-        """Tell this client of that URI no more; nothing where it was not subscribed."""
-        if leave := self._of(session).leaving.pop(uri, None):
-            leave()
+        """End this subscription of the client; without one, do nothing."""
+        if end := self._of(session).subscriptions.pop(uri, None):
+            end()
 
     def _of(self, session: ServerSession) -> _Subscriber:
         connection = connection_of(session)
         if connection not in self._subscribers:
             self._subscribers[connection] = _Subscriber(session)
-            connection.exit_stack.callback(self._part, connection)
+            connection.exit_stack.callback(self._forget, connection)
         return self._subscribers[connection]
 
-    def _part(self, connection: Connection) -> None:
+    def _forget(self, connection: Connection) -> None:
         subscriber = self._subscribers.pop(connection)
         subscriber.pending.clear()
-        for leave in subscriber.leaving.values():
-            leave()
-        subscriber.leaving.clear()
+        for end in subscriber.subscriptions.values():
+            end()
+        subscriber.subscriptions.clear()
 
-    async def deliver_for_ever(self) -> None:
-        """Pass updates on to the clients of the handshake era."""
+    async def run(self) -> None:
+        """Deliver updates to the clients of the handshake era, until cancelled."""
         async with anyio.create_task_group() as tasks:
             while True:
-                await self._news.wait()
-                self._news = anyio.Event()
+                await self._updated.wait()
+                self._updated.clear()
                 due, self._due = self._due, {}
                 for subscriber in due:
                     if not subscriber.sending:
@@ -127,73 +133,81 @@ class Subscribers:
             while subscriber.pending:
                 uri = next(iter(subscriber.pending))
                 del subscriber.pending[uri]
-                with anyio.move_on_after(DELIVERY_S) as scope:
+                with anyio.move_on_after(DELIVERY_TIMEOUT_S) as scope:
                     try:
                         await subscriber.session.send_resource_updated(uri)
                     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                        pass  # it has left
-                    except Exception as error:  # noqa: BLE001 - a server chose the URI: it must not end the telling
+                        pass  # the client has left
+                    except Exception as error:  # noqa: BLE001 - a server chose the URI: it must not end the delivery
                         contain(error, "resource update")
                 if scope.cancelled_caught:
-                    log.warning("client.deaf", uri=uri, waited_s=DELIVERY_S)
+                    log.warning("client.deaf", uri=uri, waited_s=DELIVERY_TIMEOUT_S)
         finally:
             subscriber.sending = False
 
     # --- from 2026-07-28 on
 
     @asynccontextmanager
-    async def stream(self, targets: list[Target]) -> AsyncIterator[Stream]:
-        """A stream's subscriptions, while it is open. `refused` of the result says which are none."""
-        made = Stream(self._bus)
+    async def open_stream(self, targets: list[ResourceTarget]) -> AsyncIterator[ListenStream]:
+        """A stream with its subscriptions, which last as long as the context.
+
+        Resources whose servers refuse are not among its `uris`.
+        """
+        stream = ListenStream(self._bus)
         try:
             async with anyio.create_task_group() as tasks:
                 for target in targets:
-                    tasks.start_soon(made.join, target)
-            self._streams += bool(made.leaving)
+                    tasks.start_soon(stream.add, target)
+            self._streams += bool(stream.uris)
             try:
-                yield made
+                yield stream
             finally:
-                self._streams -= bool(made.leaving)
+                self._streams -= bool(stream.uris)
         finally:
-            for leave in made.leaving.values():
-                leave()
+            stream.close()
 
 
-class Stream:
-    """The events of one `subscriptions/listen` stream: the changed lists of all, and its own resources.
+class ListenStream:
+    """The events of one `subscriptions/listen` stream: list changes, and updates of its own resources.
 
-    The SDK's `SubscriptionBus` to its handler, which subscribes to it once.
+    To the SDK's handler it is a `SubscriptionBus`, to which the handler subscribes once.
     """
 
     def __init__(self, bus: InMemorySubscriptionBus) -> None:
-        self.leaving: dict[str, Callable[[], None]] = {}
-        """By the URI as the client named it: what ends the subscription."""
-        self.refused: dict[str, CallError] = {}
         self._bus = bus
+        self._subscriptions: dict[str, Callable[[], None]] = {}
         self._early: list[ServerEvent] = []
         self._deliver: Callable[[ServerEvent], None] = self._early.append
 
-    async def join(self, target: Target) -> None:
-        """Subscribe to one resource, unless its server does not agree."""
-        event = ResourceUpdated(target.uri)  # the SDK passes on exactly what was subscribed to
+    @property
+    def uris(self) -> list[str]:
+        """The client's URIs of the resources that it is subscribed to."""
+        return list(self._subscriptions)
 
-        def updated(_own: str) -> None:
+    async def add(self, target: ResourceTarget) -> None:
+        """Subscribe to one resource, unless its server refuses."""
+        event = ResourceUpdated(target.client_uri)  # the SDK passes on exactly what was subscribed to
+
+        def updated(_own_uri: str) -> None:
             self._deliver(event)
 
         subscriptions = target.upstream.subscriptions
-        try:
-            await subscriptions.subscribe(target.own, updated)
-        except CallError as error:
-            self.refused[target.uri] = error
-        else:
-            self.leaving[target.uri] = lambda: subscriptions.unsubscribe(target.own, updated)
+        with suppress(CallError):
+            await subscriptions.subscribe(target.own_uri, updated)
+            end = partial(subscriptions.unsubscribe, target.own_uri, updated)
+            self._subscriptions[target.client_uri] = end
+
+    def close(self) -> None:
+        """End the subscriptions."""
+        for end in self._subscriptions.values():
+            end()
 
     async def publish(self, event: ServerEvent) -> None:
         """Deliver an event on this stream alone."""
         self._deliver(event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Have the handler told, of what came before it first."""
+        """Pass events to the handler from now on, the earlier ones first."""
         for event in self._early:
             listener(event)
         self._deliver = listener

@@ -1,7 +1,7 @@
-"""The bearer token of the HTTP door: made at first start, kept in a file that only its owner can read.
+"""The bearer token of the HTTP frontend: made at first start, kept in a file that only its owner can read.
 
 The file is `token` in the state folder: `MCPX_STATE_DIR`, or the user's state folder for mcpx. A token that
-somebody else put there would let him in, so the file must be ours, and no link.
+somebody else put there would let them in, so the file must be the user's own, and no link.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from mcpx.errors import MCPXError
 from mcpx.paths import ensure_folder, state_folder
 
 OWNER_ONLY: Final = 0o600
-LONGEST: Final = 4096  # bytes of a token, should somebody choose one
-_READ: Final = (
-    os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-)  # not held up by a pipe of that name
+MAX_TOKEN_BYTES: Final = 4096  # for a token that the user chose
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not block the open
 
 
 class TokenError(MCPXError):
@@ -71,7 +69,7 @@ def _read(path: Path) -> str | None:
             raise TokenError(f"{path}: not a file of yours; name another folder with MCPX_STATE_DIR")
         if mode & 0o077:
             raise TokenError(f"{path}: others may read it (mode {mode:o}); run: chmod 600 {path}")
-        token = file.read(LONGEST).decode("ascii", "replace").strip()
+        token = file.read(MAX_TOKEN_BYTES).decode("ascii", "replace").strip()
         if not token.isascii():
             raise TokenError(f"{path}: not a token; remove it, and a new one is made")
         return token or None

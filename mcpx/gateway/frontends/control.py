@@ -6,10 +6,15 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "reload"}                                     read the configuration again
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
-    {"mcpx": "inspect" | "exec" | "resources", ...}        see `mcpx.gateway.frontends.operations`
+    {"mcpx": "inspect", "server"?, "tool"?}                {"servers": [...]} without a server
+    {"mcpx": "exec", "server", "tool", "arguments"?}
+    {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}} without a URI
     {"mcpx": "environment"}                                what it was started with: PATH, for its servers
     {"mcpx": "attach"}                                     from now on this is an MCP client, which knows that
                                                            the daemon lives: nothing is sent to a dying one
+
+The three tools answer `{"shaped": {content, structuredContent, isError}}`. Where no daemon runs, the command
+line has a hub of its own perform them, with the same response (`perform`).
 
 A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller
 sends ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
@@ -19,7 +24,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -30,15 +35,26 @@ from mcpx.core.hub import Hub
 from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.errors import CallError, ConfigError, MCPXError
-from mcpx.gateway.frontends.operations import Asked, perform
 from mcpx.observe.contained import contain
+from mcpx.rendering.results import Shaped
+from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
 from mcpx.wire.shallow import shallow
 
-STARTING_S: Final = 60.0  # that an inspect, exec or read waits at most for servers that are on their way
+STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for servers that are starting
 OPERATIONS: Final = ("inspect", "exec", "resources")
+
+
+class ControlRequest(msgspec.Struct, frozen=True):
+    """One request. `mcpx` names the operation; which other fields count depends on it."""
+
+    mcpx: str
+    server: str | None = None
+    tool: str | None = None
+    uri: str | None = None
+    arguments: Any = None
 
 
 class Control:
@@ -51,35 +67,38 @@ class Control:
         self._started = anyio.current_time()
 
     async def answer(self, line: bytes) -> tuple[bytes, str]:
-        """The line that answers a line, and the request that was carried out: "" if none was.
+        """The response line to a request line, and the operation that was asked for ("" if it is unreadable).
 
-        Never raises, but when cancelled.
+        Never raises, unless cancelled. `stop` and `attach` are for the frontend to carry out.
         """
         try:
-            asked = _read(line)
-            return _line(await self._obey(asked)), asked.mcpx
+            request = msgspec.json.decode(line, type=ControlRequest)
         except (msgspec.DecodeError, RecursionError) as error:
-            told: JSON = _not_read(line, error)
-        except CallError as error:
-            told = error.to_dict()
-        except MCPXError as error:
-            told = {"error": str(error), "usage": isinstance(error, ConfigError)}
-        except Exception as error:  # noqa: BLE001 - the boundary to a caller that is not ours to judge
-            contain(error, "control")
-            told = {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
-        return _line(told), ""
+            return _line(_unreadable(line, error)), ""
+        return _line(await self._response(request)), request.mcpx
 
-    async def _obey(self, asked: Asked) -> JSON:
-        match asked.mcpx:
+    async def _response(self, request: ControlRequest) -> JSON:
+        try:
+            return await self._handle(request)
+        except CallError as error:
+            return error.to_dict()
+        except MCPXError as error:
+            return {"error": str(error), "usage": isinstance(error, ConfigError)}
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not end the connection or the daemon
+            contain(error, "control")
+            return {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
+
+    async def _handle(self, request: ControlRequest) -> JSON:
+        match request.mcpx:
             case "status":
                 status = snapshot(self._hub, clients=self._clients(), started=self._started)
-                told: JSON = msgspec.to_builtins(status)
-                return told
+                shown: JSON = msgspec.to_builtins(status)
+                return shown
             case "reload":
-                reloaded: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
-                return reloaded
+                plan: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
+                return plan
             case "restart":
-                info = await self._hub.restart(asked.server or "")
+                info = await self._hub.restart(request.server or "")
                 return {"restarted": info.name, "state": info.describe_state()}
             case "stop":
                 return {"stopping": os.getpid()}
@@ -89,14 +108,9 @@ class Control:
                 limit = self._hub.config.max_message_bytes
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:
-                await self._hub.settled(STARTING_S)
-                return await perform(self._hub, asked)
-        return {"error": f"no such control request: {asked.mcpx}", "usage": True}
-
-
-def _read(line: bytes) -> Asked:
-    """The request. Raises msgspec.DecodeError, or RecursionError for one that is nested too deeply."""
-    return msgspec.json.decode(line, type=Asked)
+                await self._hub.settled(STARTUP_TIMEOUT_S)
+                return await perform(self._hub, request)
+        return {"error": f"no such control request: {request.mcpx}", "usage": True}
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -107,8 +121,8 @@ class _Named(msgspec.Struct, frozen=True):
     tool: str = ""
 
 
-def _not_read(line: bytes, error: Exception) -> JSON:
-    """The answer to a line that cannot be read: as a call's, where only its arguments cannot."""
+def _unreadable(line: bytes, error: Exception) -> JSON:
+    """The response to a line that cannot be read: that of a call, where only its arguments cannot."""
     try:
         named = msgspec.json.decode(shallow(line) or b"", type=_Named)
     except msgspec.DecodeError:
@@ -118,5 +132,58 @@ def _not_read(line: bytes, error: Exception) -> JSON:
     return unreadable_arguments(named.server, named.tool, unreadable(error)).to_dict()
 
 
-def _line(told: JSON) -> bytes:
-    return msgspec.json.encode(told) + b"\n"
+def _line(response: JSON) -> bytes:
+    return msgspec.json.encode(response) + b"\n"
+
+
+# --- the three tools
+
+
+async def perform(hub: Hub, request: ControlRequest) -> JSON:
+    """The response to `inspect`, `exec` or `resources`. The command line is a client for as long as it waits.
+
+    Raises:
+        CallError: As the tool of that name.
+    """
+    client = ClientId()
+    try:
+        return await _perform(hub, request, client)
+    finally:
+        hub.client_left(client)
+
+
+async def _perform(hub: Hub, request: ControlRequest, client: ClientId) -> JSON:
+    match request:
+        case ControlRequest(mcpx="inspect", server=None):
+            # "described" is the state as a person reads it
+            return {"servers": [_server(hub, name) for name in hub.upstreams]}
+        case ControlRequest(mcpx="inspect", server=str(server)):
+            return _shaped(await hub.calls.inspect(server, request.tool))
+        case ControlRequest(mcpx="exec", server=str(server), tool=str(tool)):
+            return _shaped((await hub.calls.exec(server, tool, request.arguments, client=client)).shaped)
+        case ControlRequest(mcpx="resources", server=str(server), uri=str(uri)):
+            return _shaped(await hub.calls.read(server, uri, client=client))
+        case _:
+            return {"resources": _resources(hub, request.server)}
+
+
+def _server(hub: Hub, name: str) -> JSON:
+    info = hub.upstreams[name].info()
+    return {**info.to_dict(), "described": info.describe_state()}
+
+
+def _resources(hub: Hub, server: str | None) -> JSON:
+    found = hub.registry.list_all_resources()
+    if server is not None:
+        hub.registry.upstream(server)  # an unknown name is an error, with the nearest ones
+        found = {server: hub.registry.list_resources(server)}
+    return {name: [item.to_dict() for item in items] for name, items in found.items()}
+
+
+def _shaped(shaped: Shaped) -> JSON:
+    shown = {
+        "content": shaped.content,
+        "structuredContent": shaped.structured_content,
+        "isError": shaped.is_error,
+    }
+    return {"shaped": shown}

@@ -1,9 +1,10 @@
 """One HTTP connection: uvicorn's protocol, with bounds on time and memory that it lacks.
 
-A head has to be whole within `HEAD_S`, a body within `BODY_S`, and all bodies together take no more than a
-sum. Nothing waits for a client to read: what it has not taken stands in the connection's buffer, where it is
-counted. While that is congested, events with log and progress messages are dropped; with more than
-`MOST_UNSENT` in it the connection is ended, and where all of them together hold too much, the fullest.
+A request's head must be complete within `HEAD_TIMEOUT_S` and its body within `BODY_TIMEOUT_S`; the bodies of
+all connections together are bounded. Nothing waits for a client to read: what it has not taken stays in the
+connection's buffer, where it is counted. While the buffer is congested, events with log and progress messages
+are dropped. A connection with more than `MOST_UNSENT` in its buffer is ended; if all buffers together hold
+too much, the fullest is.
 """
 
 from __future__ import annotations
@@ -23,48 +24,45 @@ from mcpx.config.transport import is_loopback
 from mcpx.wire.channel import HIGH_WATER, LOW_WATER, MOST_UNSENT
 
 log = structlog.get_logger()
-HEAD_S: Final = (
-    10.0  # from the connection, or the end of the answer before it, to the end of a request's head
-)
-BODY_S: Final = 60.0  # for the largest message over a slow line
-COUNTED: Final = 65536  # bytes of a body from which on it counts in the sum
-MOST_UNSENT_ALL: Final = 2 * MOST_UNSENT  # bytes that stand unread in all connections together
+HEAD_TIMEOUT_S: Final = 10.0  # from the connection, or the last response, to the end of a request's head
+BODY_TIMEOUT_S: Final = 60.0  # for the largest message over a slow line
+MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
+MAX_UNSENT_ALL: Final = 2 * MOST_UNSENT  # bytes in the buffers of all connections together
 _LOSSY: Final = re.compile(
     rb'(?:event: message\r?\n)?data: \{(?:"jsonrpc":"2\.0",)?"method":"notifications/(?:message|progress)"'
 )
 
 
 class Shared:
-    """What the connections of one door have in common. `most_bodies` is the sum, in bytes.
+    """What the connections of one frontend have in common. `max_body_bytes` is for all bodies together.
 
-    `on_dropped` is called for each log or progress message that a client goes without.
+    `on_dropped` is called for each log or progress message that was dropped.
     """
 
-    def __init__(self, most_bodies: int, on_dropped: Callable[[], None]) -> None:
+    def __init__(self, max_body_bytes: int, on_dropped: Callable[[], None]) -> None:
         self.connections: set[HttpConnection] = set()
-        self.most_bodies = most_bodies
-        self.bodies = 0
+        self.max_body_bytes = max_body_bytes
+        self.body_bytes = 0
         self.on_dropped = on_dropped
 
 
-class _NoWaiting(FlowControl):
-    """What is written is counted, not waited for."""
+class _NoFlowControl(FlowControl):
+    """Writing does not wait for the client to read."""
 
     async def drain(self) -> None:
         return
 
 
 class HttpConnection(H11Protocol):
-    """One connection. `idle_since` is since when it waits for a request's head; None while it has one."""
+    """One connection. `idle_since` is when it began to wait for a request; None while it has one."""
 
-    shared: Shared
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, shared: Shared, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._shared = shared
         self.idle_since: float | None = None
-        self._due: asyncio.TimerHandle | None = None
-        self._body = 0  # bytes of this request in the sum
-        self._said = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._counted = 0  # bytes of this request in the sum
+        self._warned = False
         self._inner = self.app
         self.app = self._serve
 
@@ -73,13 +71,13 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
-        self.flow = _NoWaiting(transport)
-        self.shared.connections.add(self)
+        self.flow = _NoFlowControl(transport)
+        self._shared.connections.add(self)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.shared.connections.discard(self)
-        self._set_due(None)
+        self._shared.connections.discard(self)
+        self._set_timer(None)
         self._release_body()
         super().connection_lost(exc)
 
@@ -90,9 +88,9 @@ class HttpConnection(H11Protocol):
             return
         if was_waiting:
             self.idle_since = None
-            self._set_due(BODY_S if self._receives_body() else None)
+            self._set_timer(BODY_TIMEOUT_S if self._receives_body() else None)
         elif not self._receives_body():
-            self._set_due(None)
+            self._set_timer(None)
         self._count_body(len(data))
 
     def on_response_complete(self) -> None:
@@ -108,40 +106,40 @@ class HttpConnection(H11Protocol):
 
     def _await_head(self) -> None:
         self.idle_since = self.loop.time()
-        self._set_due(HEAD_S)
+        self._set_timer(HEAD_TIMEOUT_S)
 
-    def _set_due(self, seconds: float | None) -> None:
-        if self._due is not None:
-            self._due.cancel()
-        self._due = None if seconds is None else self.loop.call_later(seconds, self._overdue)
+    def _set_timer(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._time_out)
 
-    def _overdue(self) -> None:
-        """The head or the body did not come."""
+    def _time_out(self) -> None:
+        """End the connection: the head or the body did not come in time."""
         log.debug("http.overdue", waits_for="head" if self.idle_since is not None else "body")
         self.transport.abort()
 
     def end_idle(self) -> None:
-        """Make room for somebody else."""
+        """End the connection, to make room for another one."""
         self.transport.abort()
 
     # --- bodies
 
     def _count_body(self, more: int) -> None:
-        self._body += more
-        if self._body <= COUNTED:
+        self._counted += more
+        if self._counted <= MIN_COUNTED_BYTES:
             return
-        self.shared.bodies += more if self._body - more > COUNTED else self._body
-        if self.shared.bodies > self.shared.most_bodies and self._receives_body():
-            log.warning("http.bodies_full", bytes=self.shared.bodies)
+        self._shared.body_bytes += more if self._counted - more > MIN_COUNTED_BYTES else self._counted
+        if self._shared.body_bytes > self._shared.max_body_bytes and self._receives_body():
+            log.warning("http.bodies_full", bytes=self._shared.body_bytes)
             self._refuse(503, "Too many large requests at a time; nothing was done, try again later")
 
     def _release_body(self) -> None:
-        if self._body > COUNTED:
-            self.shared.bodies -= self._body
-        self._body = 0
+        if self._counted > MIN_COUNTED_BYTES:
+            self._shared.body_bytes -= self._counted
+        self._counted = 0
 
     def _refuse(self, status: int, text: str) -> None:
-        """Answer in place of the application, which takes the client for gone."""
+        """Answer in place of the application, which is told that the client has gone."""
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         if not self.cycle.response_started:
@@ -166,35 +164,35 @@ class HttpConnection(H11Protocol):
                 return
             await send(message)
             if self.flow.write_paused:
-                self._look_at_unsent(len(body))
+                self._check_unsent(len(body))
 
         await self._inner(scope, receive, watched)
 
     def _drop(self) -> None:
-        self.shared.on_dropped()
-        if not self._said:
-            self._said = True
+        self._shared.on_dropped()
+        if not self._warned:
+            self._warned = True
             unsent = self.transport.get_write_buffer_size()
             log.warning("client.not_reading", unsent=unsent, dropped="its log and progress messages")
 
-    def _look_at_unsent(self, added: int) -> None:
+    def _check_unsent(self, added: int) -> None:
         if self.transport.get_write_buffer_size() - added > MOST_UNSENT:
             self.give_up(MOST_UNSENT)
             return
-        others = self.shared.connections
-        if sum(each.transport.get_write_buffer_size() for each in others) > MOST_UNSENT_ALL:
-            max(others, key=lambda each: each.transport.get_write_buffer_size()).give_up(MOST_UNSENT_ALL)
+        others = self._shared.connections
+        if sum(each.transport.get_write_buffer_size() for each in others) > MAX_UNSENT_ALL:
+            max(others, key=lambda each: each.transport.get_write_buffer_size()).give_up(MAX_UNSENT_ALL)
 
-    def give_up(self, most: int) -> None:
-        """End it, because it or the door holds more unread bytes than `most`."""
-        where = "" if most == MOST_UNSENT else ", with others over HTTP"
-        log.warning("client.gone", reason=f"it leaves more than {most >> 20} MB unread{where}")
+    def give_up(self, limit: int) -> None:
+        """End the connection: its buffer, or all of them, hold more than `limit` bytes."""
+        where = "" if limit == MOST_UNSENT else ", with others over HTTP"
+        log.warning("client.gone", reason=f"it leaves more than {limit >> 20} MB unread{where}")
         self.transport.abort()
 
-    # --- whom it is for
+    # --- its Host
 
     def _claims_loopback(self, scope: Scope) -> bool:
-        """Whether a request names this machine's loopback, though it came in over another address."""
+        """Whether a request names the loopback in its Host, though it came in over another address."""
         if self.server is None or is_loopback(self.server[0]):
             return False
         host = next((value for key, value in scope["headers"] if key == b"host"), b"")

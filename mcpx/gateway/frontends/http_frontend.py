@@ -1,4 +1,4 @@
-"""The HTTP door: Streamable HTTP on loopback, with a bearer token and checks of Host and Origin.
+"""The HTTP frontend: Streamable HTTP on loopback, with a bearer token and checks of Host and Origin.
 
 Protocol, sessions and all checks are the SDK's; uvicorn serves, within the bounds of `http_server` and
 `http_connection`. The socket is bound before anything else, so that a port in use is a clear error.
@@ -47,7 +47,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(BACKLOG)  # before the address is told to anybody; uvicorn only gets round to it later
+        listener.listen(BACKLOG)  # before the address is logged; uvicorn would do it later
     except OSError as error:
         listener.close()
         hint = "choose another with --port" if port else "choose another with --host"
@@ -55,8 +55,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-class HttpDoor:
-    """Serves any number of sessions on one socket. Without `token` everybody on the host may come in."""
+class HttpFrontend:
+    """Serves any number of sessions on one socket. Without `token` everybody who reaches it may connect."""
 
     def __init__(
         self,
@@ -91,18 +91,18 @@ class HttpDoor:
             ws="none",
             backlog=BACKLOG,
         )
-        served = HttpServer(config, Shared(2 * self._limit, self._server.count_dropped))
+        uvicorn_server = HttpServer(config, Shared(2 * self._limit, self._server.count_dropped))
         incarnation.ready()
         log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
-        self._warn_of_others()
+        self._warn_of_exposure()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_leave_when_asked, incarnation, served)
+            tasks.start_soon(_exit_when_asked, incarnation, uvicorn_server)
             # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
-            await served.serve([self._listener.dup()])
+            await uvicorn_server.serve([self._listener.dup()])
             tasks.cancel_scope.cancel()
 
-    def _warn_of_others(self) -> None:
-        """What is said over plain HTTP can be read on the way, the token among it."""
+    def _warn_of_exposure(self) -> None:
+        """Warn where other hosts can connect: plain HTTP can be read on the way, with the token in it."""
         host = self._listener.getsockname()[0]
         if is_loopback(host):
             return
@@ -130,7 +130,7 @@ class HttpDoor:
         )
 
     def _security(self) -> TransportSecuritySettings:
-        """Requests must name this host, and come from no foreign page."""
+        """Allow requests that name this host and come from no foreign page."""
         host, port = self._listener.getsockname()[:2]
         names = [*LOOPBACK, f"[{host}]" if ":" in host else host]
         return TransportSecuritySettings(
@@ -140,6 +140,6 @@ class HttpDoor:
         )
 
 
-async def _leave_when_asked(incarnation: Incarnation, served: uvicorn.Server) -> None:
+async def _exit_when_asked(incarnation: Incarnation, uvicorn_server: uvicorn.Server) -> None:
     await incarnation.stopping.wait()
-    served.should_exit = True
+    uvicorn_server.should_exit = True

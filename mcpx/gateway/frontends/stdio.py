@@ -1,9 +1,9 @@
-"""The stdio door: one client on this process's standard streams.
+"""The stdio frontend: one client on this process's standard streams.
 
 While it serves, file descriptor 0 is empty and 1 goes to standard error, so that stray output of this
 process or a child never lands among the messages. When the client closes its end, what it has asked is still
-answered, within the grace time; then the door is done. A client that does not read what it is sent is not
-read either, until it does.
+answered, within the grace time; then the frontend ends. Nothing more is read from a client that does not read
+what it is sent, until it does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from supervisors import Incarnation
 log = structlog.get_logger()
 
 
-class StdioDoor:
+class StdioFrontend:
     """Serves one session on standard input and output."""
 
     def __init__(self, hub: Hub, server: GatewayServer) -> None:

@@ -1,9 +1,9 @@
-"""Failures of the native requests, with the protocol's codes of the client's revision: pure.
+"""Failures of the native requests, with the protocol's codes of the client's revision. Pure.
 
-A resource that is not there is -32002 before 2026-07-28 and -32602 (invalid params) from then on; the code of
-an upstream of the other era is put into the client's. Any other error of an upstream keeps its code, message
-and data. What MCPX itself could not do is -32603, with the outcome and the rest of the `CallError` in `data`.
-Errors about a resource carry `data.uri`, as the client asked for it, cut where it is very long.
+A resource that does not exist is -32002 before 2026-07-28 and -32602 (invalid params) since; the code of an
+upstream of the other era is translated. Any other error of an upstream keeps its code, message and data. What
+MCPX itself could not do is -32603, with the outcome and the rest of the `CallError` in `data`. Errors about a
+resource carry `data.uri`, as the client gave it, cut where it is very long.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.errors import URI_LEN, CallError, Code
 from mcpx.text import cut
 
-RESOURCE_NOT_FOUND: Final = -32002  # retired by the 2026-07-28 revision, whose word for it is INVALID_PARAMS
+RESOURCE_NOT_FOUND: Final = -32002  # the 2026-07-28 revision has INVALID_PARAMS for it
 _UNKNOWN: Final = frozenset({Code.UNKNOWN_SERVER, Code.UNKNOWN_RESOURCE})
 
 
 def no_such_resource(uri: str, problem: str, *, version: str, **details: Any) -> MCPError:
-    """The error for a URI that names nothing here."""
+    """The error for a URI that names no resource."""
     return MCPError(_not_found(version), problem, {"uri": cut(uri, URI_LEN), **details})
 
 
@@ -30,11 +30,11 @@ def about_resource(error: CallError, *, uri: str, own: str, version: str) -> MCP
     """A failure with the resource that the client calls `uri`, and its server `own`."""
     upstream = error.details.get("upstream")
     if upstream is not None:
-        code = _in_the_clients_era(upstream, own, version)
+        code = _client_code(upstream, own, version)
         return MCPError(code, upstream["message"], _named(upstream.get("data"), uri, own))
     if error.code in _UNKNOWN:
         return no_such_resource(uri, str(error), version=version, **_without_uri(error.details))
-    return MCPError(INTERNAL_ERROR, str(error), {"uri": cut(uri, URI_LEN), **_told(error)})
+    return MCPError(INTERNAL_ERROR, str(error), {"uri": cut(uri, URI_LEN), **_data(error)})
 
 
 def about_prompt(error: CallError) -> MCPError:
@@ -43,10 +43,10 @@ def about_prompt(error: CallError) -> MCPError:
     if upstream is not None:
         return MCPError(upstream["code"], upstream["message"], upstream.get("data"))
     code = INVALID_PARAMS if error.code in _UNKNOWN else INTERNAL_ERROR
-    return MCPError(code, str(error), _told(error))
+    return MCPError(code, str(error), _data(error))
 
 
-def _in_the_clients_era(upstream: dict[str, Any], own: str, version: str) -> int:
+def _client_code(upstream: dict[str, Any], own: str, version: str) -> int:
     code: int = upstream["code"]
     if code == RESOURCE_NOT_FOUND:
         return _not_found(version)
@@ -61,7 +61,7 @@ def _not_found(version: str) -> int:
 
 
 def _named(data: Any, uri: str, own: str) -> Any:
-    """The upstream's `data`, with the resource's name as the client knows it."""
+    """The upstream's `data`, with the URI as the client knows it."""
     if data is None:
         return {"uri": uri}
     if isinstance(data, dict) and data.get("uri", own) == own:
@@ -69,10 +69,10 @@ def _named(data: Any, uri: str, own: str) -> Any:
     return data
 
 
-def _told(error: CallError) -> dict[str, Any]:
-    told = _without_uri(error.to_dict())
-    del told["error"]  # it is the message
-    return told
+def _data(error: CallError) -> dict[str, Any]:
+    data = _without_uri(error.to_dict())
+    del data["error"]  # it is the message
+    return data
 
 
 def _without_uri(details: dict[str, Any]) -> dict[str, Any]:

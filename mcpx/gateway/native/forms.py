@@ -1,8 +1,8 @@
-"""Catalogue entries and upstream answers as the native lists and reads show them: pure.
+"""Catalogue entries and upstream results as the protocol's own lists and reads present them. Pure.
 
-Everything that the upstream gave is there under the protocol's own names; only what names a resource or
-prompt is put into MCPX's namespace. Titles and descriptions, which are there to be read, lose what would harm
-a reader (`mcpx.text`); names and values do not.
+Everything that the upstream gave is there under the protocol's names; only what names a resource or prompt is
+put into MCPX's namespace. Titles and descriptions are for people, and lose what would mislead a reader
+(`mcpx.text`); names and values do not.
 """
 
 from __future__ import annotations
@@ -10,76 +10,55 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo, present
+from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo
 from mcpx.catalog.naming import offered_prompt, offered_uri
 from mcpx.text import is_clean, paragraphs
 
-Shown = Callable[[str], str]
-"""How the client knows a URI of the server."""
+ListEntry = ResourceInfo | TemplateInfo | PromptInfo
+Rename = Callable[[str], str]
+"""Gives the name under which the client knows a URI of the server."""
 
 
-def resource(info: ResourceInfo) -> JSON:
-    """An entry of `resources/list`."""
-    return present(
-        uri=offered_uri(info.server_name, info.uri),
-        name=info.name,
-        title=_clean(info.title),
-        description=_clean(info.description),
-        mimeType=info.mime_type,
-        size=info.size,
-        annotations=info.annotations,
-        icons=info.icons,
-        _meta=info.meta,
-    )
+def offered_as(info: ListEntry) -> tuple[str, str]:
+    """The member that names the entry in the protocol, and the name under which MCPX offers it."""
+    match info:
+        case ResourceInfo():
+            return "uri", offered_uri(info.server_name, info.uri)
+        case TemplateInfo():
+            return "uriTemplate", offered_uri(info.server_name, info.uri_template)
+        case PromptInfo():
+            return "name", offered_prompt(info.server_name, info.name)
 
 
-def template(info: TemplateInfo) -> JSON:
-    """An entry of `resources/templates/list`."""
-    return present(
-        uriTemplate=offered_uri(info.server_name, info.uri_template),
-        name=info.name,
-        title=_clean(info.title),
-        description=_clean(info.description),
-        mimeType=info.mime_type,
-        annotations=info.annotations,
-        icons=info.icons,
-        _meta=info.meta,
-    )
+def list_entry(info: ListEntry) -> JSON:
+    """An entry of `resources/list`, `resources/templates/list` or `prompts/list`."""
+    member, name = offered_as(info)
+    entry = _clean_texts(info.to_protocol()) | {member: name}
+    if entry.get("arguments"):
+        entry["arguments"] = [_clean_texts(argument) for argument in entry["arguments"]]
+    return entry
 
 
-def prompt(info: PromptInfo) -> JSON:
-    """An entry of `prompts/list`."""
-    return present(
-        name=offered_prompt(info.server_name, info.name),
-        title=_clean(info.title),
-        description=_clean(info.description),
-        arguments=None if info.arguments is None else [_clean_argument(one) for one in info.arguments],
-        icons=info.icons,
-        _meta=info.meta,
-    )
+def _clean_texts(entry: JSON) -> JSON:
+    return entry | {key: _clean(entry[key]) for key in ("title", "description") if entry.get(key)}
 
 
-def _clean(text: str | None) -> str | None:
-    """A title or a description: as it came, unless something in it harms a reader."""
-    return text if text is None or is_clean(text.replace("\r\n", "\n")) else paragraphs(text)
+def _clean(text: str) -> str:
+    """A title or a description: as it came, unless it would mislead a reader."""
+    return text if is_clean(text.replace("\r\n", "\n")) else paragraphs(text)
 
 
-def _clean_argument(argument: JSON) -> JSON:
-    said = {name: _clean(argument[name]) for name in ("title", "description") if argument.get(name)}
-    return argument | said if said else argument
+def contents(read: JSON, rename: Rename) -> JSON:
+    """The result of a `resources/read`, each item under the URI that the client knows."""
+    return {**read, "contents": [_renamed(item, rename) for item in read["contents"]]}
 
 
-def contents(read: JSON, shown: Shown) -> JSON:
-    """The result of a `resources/read`, each item under the name that the client knows."""
-    return {**read, "contents": [_renamed(item, shown) for item in read["contents"]]}
-
-
-def messages(got: JSON, shown: Shown) -> JSON:
-    """The result of a `prompts/get`; the resources in it can be read under the names given."""
+def messages(got: JSON, rename: Rename) -> JSON:
+    """The result of a `prompts/get`; the resources in it can be read under the URIs given."""
     given = got.get("messages")
     if not isinstance(given, list):
         return got
-    return {**got, "messages": [_message(message, shown) for message in given]}
+    return {**got, "messages": [_message(message, rename) for message in given]}
 
 
 def embedded(got: JSON) -> list[Any]:
@@ -93,15 +72,15 @@ def embedded(got: JSON) -> list[Any]:
     ]
 
 
-def _message(message: Any, shown: Shown) -> Any:
+def _message(message: Any, rename: Rename) -> Any:
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, dict):
         return message
     match content.get("type"):
         case "resource_link":
-            return {**message, "content": _renamed(content, shown)}
+            return {**message, "content": _renamed(content, rename)}
         case "resource":
-            return {**message, "content": {**content, "resource": _renamed(content.get("resource"), shown)}}
+            return {**message, "content": {**content, "resource": _renamed(content.get("resource"), rename)}}
         case _:
             return message
 
@@ -110,7 +89,7 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _renamed(item: Any, shown: Shown) -> Any:
+def _renamed(item: Any, rename: Rename) -> Any:
     if isinstance(item, dict) and isinstance(item.get("uri"), str):
-        return {**item, "uri": shown(item["uri"])}
+        return {**item, "uri": rename(item["uri"])}
     return item

@@ -1,8 +1,8 @@
-"""Long lists in pages, with cursors that survive changes of the list: pure.
+"""Long lists in pages, with cursors that survive changes of the list. Pure.
 
-A cursor holds where the page ended and a digest of the entry that it ended with. The next page begins behind
-that entry, wherever it stands by then; where it is gone, at the same place in the list. So what stays listed
-is neither given twice nor left out, unless the order itself changes. A cursor is for the list that it came
+A cursor contains the position where the page ended and a digest of its last entry. The next page begins
+behind that entry, wherever it is by then; where it is gone, at the same position. So what stays listed is
+neither repeated nor skipped, unless the order itself changes. A cursor is valid for the list that it came
 from.
 """
 
@@ -16,13 +16,13 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-PAGE: Final = 1000  # entries: many hosts never ask for a second page
+PAGE_ENTRIES: Final = 1000  # many hosts never ask for a second page
 
 T = TypeVar("T")
 
 
 class BadCursorError(ValueError):
-    """The cursor is none of ours, or is for another list."""
+    """The cursor is not one of ours, or is for another list."""
 
 
 class _Cursor(msgspec.Struct, array_like=True):
@@ -32,14 +32,16 @@ class _Cursor(msgspec.Struct, array_like=True):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """Some entries of a list, and where it goes on."""
+    """Some entries of a list, and the cursor of the next page."""
 
     entries: Sequence[tuple[str, T]]
     next_cursor: str | None
 
 
-def page_of(kind: str, entries: Sequence[tuple[str, T]], cursor: str | None, *, size: int = PAGE) -> Page[T]:
-    """The page behind `cursor`, or the first one. `entries` are pairs of a key, which is unique, and a value.
+def page_of(
+    kind: str, entries: Sequence[tuple[str, T]], cursor: str | None, *, size: int = PAGE_ENTRIES
+) -> Page[T]:
+    """The page behind `cursor`, or the first one. `entries` are pairs of a unique key and a value.
 
     Raises:
         BadCursorError: `cursor` does not come from a page of this kind of list.
@@ -68,7 +70,7 @@ def _after(cursor: _Cursor, entries: Sequence[tuple[str, T]]) -> int:
     if at <= len(entries) and _digest(entries[at - 1][0]) == cursor.entry:
         return at
     found = (place for place, (key, _) in enumerate(entries, 1) if _digest(key) == cursor.entry)
-    # where the entry is gone, what stood behind it has moved up by one
+    # where the entry is gone, the one behind it has moved up by one
     return next(found, at - 1)
 
 

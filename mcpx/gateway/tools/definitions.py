@@ -1,4 +1,4 @@
-"""The three tools as the protocol shows them: names, schemas, annotations, and how results are worded.
+"""The three tools as the protocol shows them: names, schemas, annotations, and the form of results.
 
 Pure. The descriptions are generated from the catalogues (`mcpx.rendering.descriptions`).
 """
@@ -41,9 +41,9 @@ SCHEMAS: Final = {
 
 
 def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
-    """The three tools. Truthfully annotated, so that a host's approval rules work.
+    """The three tools, annotated truthfully, so that a host's approval rules work.
 
-    A template such as `fetch://{url}` makes reading a resource a way out.
+    Reading a resource counts as open-world: a template such as `fetch://{url}` reaches the network.
     """
     knowing = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
     reading = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
@@ -64,7 +64,7 @@ def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
 
 
 def result(shaped: Shaped, *, structured: bool) -> JSON:
-    """A result for the wire, of either era; the SDK drops what the client's revision does not know."""
+    """A result as the protocol has it, of either era; the SDK drops what the client's revision lacks."""
     made: JSON = {"content": shaped.content, "isError": shaped.is_error, "resultType": "complete"}
     if structured and shaped.structured_content is not None:
         made["structuredContent"] = shaped.structured_content
@@ -74,7 +74,7 @@ def result(shaped: Shaped, *, structured: bool) -> JSON:
 
 
 def failure(error: CallError, *, structured: bool) -> JSON:
-    """An error as a result: one readable text, code and outcome included, and the same for programs."""
+    """An error as a result: one readable text with code and outcome, and the same for programs."""
     text = failure_text(str(error), error.code, error.outcome)
     shaped = Shaped(
         content=[{"type": "text", "text": text}], structured_content=error.to_dict(), is_error=True
@@ -83,7 +83,7 @@ def failure(error: CallError, *, structured: bool) -> JSON:
 
 
 def wrong_parameters(tool: str, problem: str, *, structured: bool) -> JSON:
-    """A result that says what is wrong with a call of one of the three tools itself."""
+    """The result for a call whose own parameters are wrong, those of one of the three tools."""
     takes = ", ".join(SCHEMAS[tool]["required"])
     optional = [name for name in SCHEMAS[tool]["properties"] if name not in SCHEMAS[tool]["required"]]
     text = f"{problem}. {tool} takes {takes}" + (f" and optionally {', '.join(optional)}" if optional else "")

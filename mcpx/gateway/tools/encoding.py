@@ -1,10 +1,8 @@
-"""Results for the wire: the upstream's bytes passed through where nothing has to change, else reshaped.
+"""Results for a stream: the upstream's bytes passed through where nothing has to change, else rendered.
 
-The same rules as `mcpx.rendering.results` and `mcpx.gateway.tools.definitions`, which do the work whenever a
-result holds JSON that may become TOON. A result that holds none (plain text, images, errors) goes out in the
-pieces in which it came, so that ten megabytes of text are neither parsed nor copied; so does one that is too
-large to be read (`mcpx.rendering.large_results`). `stamp` is the `_meta` that results of the 2026-07-28
-revision carry, or None for a client of an older one.
+A result that holds JSON which may become TOON is rendered as everywhere else (`mcpx.core.results`). One that
+holds none (plain text, images, errors) goes out in the pieces in which it came, so that ten megabytes of text
+are neither parsed nor copied; so does one that is too large to be read (`mcpx.rendering.large_results`).
 """
 
 from __future__ import annotations
@@ -15,19 +13,16 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.config import Config
-from mcpx.config.model import TOON_MAX_SIZE
-from mcpx.core.router import Exec, Message, Read
-from mcpx.errors import CallError, Outcome, internal_error
+from mcpx.core.results import ResultRenderer
+from mcpx.errors import CallError
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering import large_results
 from mcpx.rendering.large_results import is_given, structured_content
-from mcpx.rendering.results import read_resource_result, read_result, shape_resource, shape_tool_result
 from mcpx.wire.envelope import Bytes
 
 _NOTHING: Final = msgspec.Raw()
-_LARGE: Final = 16384  # bytes; below, decoding costs less than looking
-_HEAD: Final = 256
+_LARGE_BLOCK: Final = 16384  # bytes; below, decoding a block costs less than matching how it begins
+_HEAD_BYTES: Final = 256
 _USUAL_TEXT: Final = re.compile(rb'\s*\{\s*(?:"type"\s*:\s*"text"\s*,\s*)?"text"\s*:\s*"')
 _JSON_STARTS: Final = frozenset(b"{[ \t\\")  # after the quote: JSON, or white space (escaped, too) before it
 
@@ -50,92 +45,91 @@ _decode_block = msgspec.json.Decoder(_Block).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Shaper:
-    """Makes the `result` of answers. Settings as in the configuration."""
+class ResultEncoder:
+    """Makes the `result` of responses to one client on a stream, in pieces.
 
-    def __init__(self, *, toon: bool, toon_min_size: int, toon_max_size: int = TOON_MAX_SIZE) -> None:
-        self._toon = toon
-        self._toon_min_size = toon_min_size
-        self._toon_max_size = toon_max_size
+    `structured` says whether with `structuredContent`; `stamp` is the `_meta` that results of the 2026-07-28
+    revision carry, None for a client of an older one.
+    """
 
-    def tool(
-        self, message: Message, raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
-    ) -> list[Bytes]:
-        """The result of a tool. Raises CallError `protocol_error` where it is not MCP."""
+    def __init__(self, results: ResultRenderer, *, structured: bool, stamp: bytes | None = None) -> None:
+        self._results = results
+        self._structured = structured
+        self._stamp = stamp
+
+    def tool(self, raw: msgspec.Raw, *, server: str) -> list[Bytes]:
+        """The result of a tool.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP.
+            InputRequired: The server asks for input instead.
+        """
+        structured, stamp = self._structured, self._stamp
+        large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
         pieces = (
-            large_results.pieces(raw, structured=structured, stamp=stamp, server=message.server_name)
-            if large_results.is_large(raw, self._toon_max_size)
+            large_results.pieces(raw, structured=structured, stamp=stamp, server=server)
+            if large
             else _passed_through(raw, structured=structured, stamp=stamp)
         )
         if pieces is not None:
             return pieces
-        result = read_result(raw, server=message.server_name)
-        shaped = shape_tool_result(
-            result, toon=self._toon, toon_min_size=self._toon_min_size, server=message.server_name
-        )
-        return _encoded(tools.result(shaped, structured=structured), stamp)
+        _, shaped = self._results.tool(raw, server=server, large=large)
+        return self._encoded(tools.result(shaped, structured=structured))
 
-    def resource(
-        self, message: Read, raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
-    ) -> list[Bytes]:
-        """The result of the resources tool. Raises CallError `protocol_error` where it is not MCP."""
-        if large_results.is_large(raw, self._toon_max_size):
+    def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> list[Bytes]:
+        """The result of the resources tool. Raises as `tool` does."""
+        if large_results.is_large(raw, self._results.settings.toon_compression_max_size):
             pieces = large_results.resource_pieces(
-                raw, uri=message.uri, structured=structured, stamp=stamp, server=message.server_name
+                raw, uri=uri, structured=self._structured, stamp=self._stamp, server=server
             )
             if pieces is not None:
                 return pieces
-        result = read_resource_result(raw, server=message.server_name)
-        shaped = shape_resource(result, uri=message.uri, server=message.server_name)
-        return _encoded(tools.result(shaped, structured=structured), stamp)
+        shaped = self._results.resource(raw, uri=uri, server=server)
+        return self._encoded(tools.result(shaped, structured=self._structured))
 
-    def questions(self, result: JSON, *, stamp: bytes | None) -> list[Bytes]:
-        """Questions to the client, in the place of a result (2026-07-28)."""
-        return _encoded(dict(result), stamp)
+    def input_required(self, result: JSON) -> list[Bytes]:
+        """Input requests to the client, in the place of a result (2026-07-28)."""
+        return self._encoded(dict(result))
 
-    def failure(self, error: CallError, *, structured: bool, stamp: bytes | None) -> list[Bytes]:
+    def failure(self, error: CallError) -> list[Bytes]:
         """An error as a result."""
-        return _encoded(tools.failure(error, structured=structured), stamp)
+        return self._encoded(tools.failure(error, structured=self._structured))
 
-    def broken(
-        self, error: Exception, message: Message, *, structured: bool, stamp: bytes | None
-    ) -> list[Bytes]:
-        """A fault of ours as a result: the call may have happened."""
-        tool = message.tool_name if isinstance(message, Exec) else None
-        told = internal_error(error, server=message.server_name, tool=tool, outcome=Outcome.UNKNOWN)
-        return self.failure(told, structured=structured, stamp=stamp)
-
-
-def shaper_for(config: Config) -> Shaper:
-    """A shaper with the settings of a configuration."""
-    return Shaper(
-        toon=config.toon_compression_enabled,
-        toon_min_size=config.toon_compression_min_size,
-        toon_max_size=config.toon_compression_max_size,
-    )
+    def _encoded(self, result: JSON) -> list[Bytes]:
+        if self._stamp is None:
+            result.pop("resultType", None)
+        else:
+            ours: dict[str, Any] = msgspec.json.decode(self._stamp)
+            theirs = result.get("_meta")
+            result["_meta"] = ours | (theirs if isinstance(theirs, dict) else {})
+        return [_encode(result)]
 
 
-def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) -> list[Bytes] | None:
+def _passed_through(  # noqa: C901 - the hot path: each call more is paid by every exec
+    raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
+) -> list[Bytes] | None:
     """The result around the upstream's own bytes; None where something in it has to change."""
     try:
         result = _decode(raw)
         if not result.content or result.result_type != "complete":
             return None
-        if not result.is_error and any(_holds_json(memoryview(block)) for block in result.content):
-            return None
+        if not result.is_error:
+            for block in result.content:
+                if _holds_json(memoryview(block)):
+                    return None
     except (msgspec.DecodeError, RecursionError):
         return None
-    if stamp is not None and is_given(result.meta):
+    if stamp is not None and result.meta and is_given(result.meta):
         return None
     pieces: list[Bytes] = [b'{"content":[']
     for block in result.content:
         pieces += [memoryview(block), b","]
     pieces[-1] = b'],"isError":true' if result.is_error else b'],"isError":false'
-    if structured and is_given(result.structured):
+    if structured and result.structured and is_given(result.structured):
         pieces += structured_content(memoryview(result.structured))
     if stamp is not None:
         pieces += [b',"resultType":"complete","_meta":', stamp]
-    elif is_given(result.meta):
+    elif result.meta and is_given(result.meta):
         pieces += [b',"_meta":', memoryview(result.meta)]
     pieces.append(b"}")
     return pieces
@@ -146,18 +140,8 @@ def _holds_json(block: memoryview) -> bool:
 
     A large block is not decoded for that, if it is written as nearly all are.
     """
-    if len(block) > _LARGE and (usual := _USUAL_TEXT.match(block[:_HEAD])):
+    if len(block) > _LARGE_BLOCK and (usual := _USUAL_TEXT.match(block[:_HEAD_BYTES])):
         return block[usual.end()] in _JSON_STARTS
     probed = _decode_block(block)
     text = memoryview(probed.text)
     return probed.type == "text" and len(text) > 2 and text[1] in _JSON_STARTS  # noqa: PLR2004 - the quotes
-
-
-def _encoded(result: JSON, stamp: bytes | None) -> list[Bytes]:
-    if stamp is None:
-        result.pop("resultType", None)
-    else:
-        ours: dict[str, Any] = msgspec.json.decode(stamp)
-        theirs = result.get("_meta")
-        result["_meta"] = ours | (theirs if isinstance(theirs, dict) else {})
-    return [_encode(result)]

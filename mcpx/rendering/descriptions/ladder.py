@@ -66,7 +66,7 @@ class _Listing:
     def __init__(self, servers: Sequence[ServerInfo], ladder: Ladder, budget: int) -> None:
         self.everyone = range(len(servers))
         self._servers = servers
-        self._states = [f"{server.name} {server.describe_state_alone()}" for server in servers]
+        self._states = [f"{server.name} {server.describe_state(cause=False)}" for server in servers]
         self.entries = [ladder.entries(server) for server in servers]
         self._ladder = ladder
         self._budget = budget

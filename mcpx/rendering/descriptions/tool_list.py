@@ -68,7 +68,7 @@ def _head(server: ServerInfo, instructions: int) -> str:
     """`## name (state): instructions`, the state only when not ready."""
     head = f"## {shown_server(server.name)}"
     if not server.ready:
-        head += f" ({server.describe_state_alone()})"
+        head += f" ({server.describe_state(cause=False)})"
     told = one_line(server.instructions or "", instructions) if instructions else ""
     return f"{head}: {told}" if told else head
 

@@ -1,9 +1,9 @@
 """Descriptions for text resources that have none: the first words of their content, in quotes.
 
 Owned by one upstream actor; remembers what it has read over reconnects, so that an unchanged resource is
-not read twice. Runs beside the calls, after the server is ready; reads a few at a time, nothing that is
-known to be large, and gives up on a resource that cannot be read. A resource counts as changed when its
-URI, type, size or `lastModified` do.
+not read twice. Runs beside the calls, once the server is ready; reads a few at a time and none that is known
+to be large, and gives up on a resource that cannot be read. A resource counts as changed when its URI, type,
+size or `lastModified` do.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pydantic import ValidationError
 from mcpx.catalog.model import Catalogue, ResourceInfo
 from mcpx.text import one_line, quoted
 
-AT_A_TIME: Final = 4
-SHOWN: Final = 100  # characters of content that make a description
-LARGEST: Final = 256 * 1024  # bytes; the protocol cannot read a part, so larger ones are left alone
-PATIENCE_S: Final = 10.0  # for one resource: a description is not worth more
+MAX_CONCURRENT_READS: Final = 4
+DESCRIPTION_CHARS: Final = 100  # of the content make a description
+MAX_READ_BYTES: Final = 256 * 1024  # the protocol cannot read a part, so larger ones are not read
+READ_TIMEOUT_S: Final = 10.0  # for one resource: a description is not worth more
 
 _TEXT_TYPES: Final = frozenset(
     {
@@ -45,7 +45,7 @@ _Key = tuple[str, str | None, int | None, str | None]
 
 
 def is_text(mime_type: str | None) -> bool:
-    """Whether the MIME type says text: `text/*`, `+json`, `+xml`, and the usual ones under `application/`."""
+    """Whether the MIME type is text: `text/*`, `+json`, `+xml`, and the usual ones under `application/`."""
     if mime_type is None:
         return False
     kind = mime_type.split(";", 1)[0].strip().lower()
@@ -53,33 +53,35 @@ def is_text(mime_type: str | None) -> bool:
 
 
 def first_words(text: str) -> str:
-    """`begins: "..."` with the first `SHOWN` characters on one line, and `...` where there are more.
+    """`begins: "..."` with the first characters on one line, and `...` where there are more.
 
-    In quotes, because strangers may have written it: it is what the resource holds, not what it is for.
+    In quotes, because it is content by an unknown author, not what the resource is for.
     """
-    return "begins: " + quoted(one_line(text[:SHOWN]) + ("..." if len(text) > SHOWN else ""))
+    return "begins: " + quoted(
+        one_line(text[:DESCRIPTION_CHARS]) + ("..." if len(text) > DESCRIPTION_CHARS else "")
+    )
 
 
 class Describer:
-    """The descriptions made so far for the resources of one server."""
+    """The descriptions made for the resources of one server."""
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._made: dict[_Key, str | None] = {}  # None: tried, and there is nothing to say
+        self._descriptions: dict[_Key, str | None] = {}  # None: read without success
 
     def apply(self, catalogue: Catalogue) -> Catalogue:
-        """The catalogue with the descriptions that are known."""
+        """The catalogue with the descriptions that were made."""
         resources = {
-            uri: replace(item, description=made) if (made := self._known(item)) else item
+            uri: replace(item, description=known) if (known := self._known(item)) else item
             for uri, item in catalogue.resources.items()
         }
         return replace(catalogue, resources=resources)
 
     def _known(self, item: ResourceInfo) -> str | None:
-        return None if item.description else self._made.get(_key(item))
+        return None if item.description else self._descriptions.get(_key(item))
 
     async def read_missing(self, catalogue: Catalogue, session: ClientSession) -> None:
-        """Read what has no description, is text and is not too large; a few at a time."""
+        """Read the text resources that have no description and are not too large; a few at a time."""
         wanted = [item for item in catalogue.resources.values() if self._wants(item)]
         self._forget_all_but(catalogue)
         queue = iter(wanted)
@@ -89,28 +91,28 @@ class Describer:
                 await self._describe(item, session)
 
         async with anyio.create_task_group() as tasks:
-            for _ in range(min(AT_A_TIME, len(wanted))):
+            for _ in range(min(MAX_CONCURRENT_READS, len(wanted))):
                 tasks.start_soon(work)
 
     def _wants(self, item: ResourceInfo) -> bool:
-        if item.description or not is_text(item.mime_type) or _key(item) in self._made:
+        if item.description or not is_text(item.mime_type) or _key(item) in self._descriptions:
             return False
-        return item.size is None or item.size <= LARGEST
+        return item.size is None or item.size <= MAX_READ_BYTES
 
     def _forget_all_but(self, catalogue: Catalogue) -> None:
         current = {_key(item) for item in catalogue.resources.values()}
-        self._made = {key: made for key, made in self._made.items() if key in current}
+        self._descriptions = {key: text for key, text in self._descriptions.items() if key in current}
 
     async def _describe(self, item: ResourceInfo, session: ClientSession) -> None:
-        made: str | None = None
-        with anyio.move_on_after(PATIENCE_S):
+        description: str | None = None
+        with anyio.move_on_after(READ_TIMEOUT_S):
             try:
                 contents = (await session.read_resource(item.uri)).contents
-            except (MCPError, ValidationError, RuntimeError):  # the last: it wants input from a person
+            except (MCPError, ValidationError, RuntimeError):  # the last: the server asks for input
                 contents = []
             text = next((c.text for c in contents if isinstance(c, TextResourceContents)), None)
-            made = first_words(text) if text else None
-        self._made[_key(item)] = made
+            description = first_words(text) if text else None
+        self._descriptions[_key(item)] = description
 
 
 def _key(item: ResourceInfo) -> _Key:

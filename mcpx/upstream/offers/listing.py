@@ -1,9 +1,10 @@
 """Everything a server offers, listed to the end and turned into a `Catalogue`.
 
-Asks for what the server says it has, and for tools in any case: the official clients do not look at what a
-server declares before they ask. A list that is refused, odd or never answered costs that list, an odd entry
-costs that entry (`upstream.entries`), and a server that offers too much is cut (`upstream.pages`); what is
-left out is named in the catalogue. Values of the protocol's own (annotations, icons, `_meta`) are kept.
+Requests the lists that the server declares, and the tools in any case: the official clients request them
+without looking at the declaration. A list that is refused, malformed or never answered costs that list, an
+invalid entry costs that entry (`offers.entries`), and a server that offers too much is cut (`offers.pages`);
+the catalogue names what is left out. Values that belong to the protocol (annotations, icons, `_meta`) are
+kept.
 """
 
 from __future__ import annotations
@@ -18,61 +19,64 @@ from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
-from mcpx.catalog.model import JSON, Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.catalog.model import JSON, Catalogue, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 from mcpx.observe.contained import contain
 from mcpx.upstream.errors import BadListing
-from mcpx.upstream.offers import entries
-from mcpx.upstream.offers.entries import TEXT_MOST, Odd, Reader
+from mcpx.upstream.offers.decoding import decode_entry, name_of
+from mcpx.upstream.offers.entries import MAX_TEXT_CHARS, InvalidEntry, read_entry
 from mcpx.upstream.offers.left_out import Omissions
 from mcpx.upstream.offers.pages import Budget, Pages
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
 
-OTHER_LIST_S: Final = 15.0  # for a list that is not the tools; at most a quarter of the connect timeout
-UNDECLARED_S: Final = 5.0  # for a list that the server does not say it has
+OTHER_LIST_TIMEOUT_S: Final = 15.0  # for any list but the tools; at most a quarter of the connect timeout
+UNDECLARED_LIST_TIMEOUT_S: Final = 5.0  # for a list that the server does not declare
 
 Failure = MCPError | BadListing | Unreadable | ResponseTooLarge | TimeoutError
 _FAILURES: Final = (MCPError, BadListing, Unreadable, ResponseTooLarge, TimeoutError)
-E = TypeVar("E", ToolInfo, ResourceInfo, TemplateInfo, PromptInfo)
+E = TypeVar("E", bound=Entry)
 
 
 class _Kind(msgspec.Struct, Generic[E], frozen=True):
-    """One of the four lists: how it is asked for, how its entries are read, and where they are kept."""
+    """One of the four lists: how it is requested, what its entries become, and where they are kept."""
 
     word: str
     method: str
     key: str
-    read: Callable[[str, Reader], E]
-    id_of: Callable[[E], str]
+    info: type[E]
+    key_of: Callable[[E], str]
     known: Callable[[Catalogue], list[E]]
 
 
-TOOLS: Final = _Kind[ToolInfo](
-    "tool", "tools/list", "tools", entries.tool, lambda it: it.name, lambda known: [*known.tools.values()]
+TOOLS: Final = _Kind(
+    "tool", "tools/list", "tools", ToolInfo, lambda it: it.name, lambda known: [*known.tools.values()]
 )
-RESOURCES: Final = _Kind[ResourceInfo](
+RESOURCES: Final = _Kind(
     "resource",
     "resources/list",
     "resources",
-    entries.resource,
+    ResourceInfo,
     lambda it: it.uri,
     lambda known: [*known.resources.values()],
 )
-TEMPLATES: Final = _Kind[TemplateInfo](
+TEMPLATES: Final = _Kind(
     "resource template",
     "resources/templates/list",
     "resourceTemplates",
-    entries.template,
+    TemplateInfo,
     lambda it: it.uri_template,
     lambda known: [*known.templates],
 )
-PROMPTS: Final = _Kind[PromptInfo](
-    "prompt", "prompts/list", "prompts", entries.prompt, lambda it: it.name, lambda known: [*known.prompts]
+PROMPTS: Final = _Kind(
+    "prompt", "prompts/list", "prompts", PromptInfo, lambda it: it.name, lambda known: [*known.prompts]
 )
 
 
 class Lister:
-    """One listing of one server. `limit` is what its lists may have in bytes, `patience` in seconds."""
+    """One listing of one server.
+
+    `limit` is what its lists may have in bytes, `patience` the connect timeout in seconds.
+    """
 
     def __init__(
         self, session: PassingSession, server: str, *, limit: int, patience: float, last: Catalogue | None
@@ -80,20 +84,22 @@ class Lister:
         self._session = session
         self._server = server
         self._budget = Budget(limit)
-        self._patience = min(OTHER_LIST_S, patience / 4)
+        self._patience = min(OTHER_LIST_TIMEOUT_S, patience / 4)
         self._last = last
         self._omissions = Omissions()
 
     async def list_all(self, generation: int) -> Catalogue:
-        """List all that the server offers.
+        """List everything that the server offers.
 
         Raises:
             MCPError: The connection ended, or the server refused the list of its tools and has nothing else.
-            BadListing: So where that list cannot be used; the same for Unreadable and ResponseTooLarge.
+            BadListing: The list of tools cannot be used, and the server has nothing else.
+            Unreadable: That list cannot be decoded, and the server has nothing else.
+            ResponseTooLarge: That list is too large, and the server has nothing else.
         """
         session = self._session
         can = session.server_capabilities or mcp_types.ServerCapabilities()
-        silent = not can.model_dump(exclude_none=True)  # says nothing of itself at all
+        silent = not can.model_dump(exclude_none=True)  # declares nothing at all
         failure: Failure | None = None
         tools: list[ToolInfo] = []
         try:
@@ -103,11 +109,11 @@ class Lister:
                 raise
             failure = error
         resources, templates = await self._list_resources(declared=can.resources is not None, ask=silent)
-        prompts = await self._others(PROMPTS, declared=can.prompts is not None, ask=silent)
+        prompts = await self._optional_list(PROMPTS, declared=can.prompts is not None, ask=silent)
         if failure is not None:
             if not (resources or templates or prompts):
                 raise failure
-            tools = self._lost(TOOLS, failure)
+            tools = self._keep_last(TOOLS, failure)
         about = session.server_info
         return Catalogue(
             generation=generation,
@@ -126,9 +132,13 @@ class Lister:
     # --- the lists
 
     async def _list_tools(self, *, declared: bool) -> list[ToolInfo]:
-        """The tools. Raises what befell the list, but for a server that never said that it has one."""
+        """The tools; of a server that does not declare them, as an optional list.
+
+        Raises:
+            Failure: The list cannot be had.
+        """
         if not declared:
-            return await self._others(TOOLS, declared=False, ask=True)
+            return await self._optional_list(TOOLS, declared=False, ask=True)
         found = await self._read(TOOLS)
         self._session.keep_headers({tool.name for tool in found})
         return found
@@ -136,15 +146,21 @@ class Lister:
     async def _list_resources(
         self, *, declared: bool, ask: bool
     ) -> tuple[list[ResourceInfo], list[TemplateInfo]]:
-        resources = await self._others(RESOURCES, declared=declared, ask=ask)
-        return resources, await self._others(TEMPLATES, declared=declared, ask=bool(resources))
+        resources = await self._optional_list(RESOURCES, declared=declared, ask=ask)
+        return resources, await self._optional_list(TEMPLATES, declared=declared, ask=bool(resources))
 
-    async def _others(self, kind: _Kind[E], *, declared: bool, ask: bool) -> list[E]:
-        """A list that the others do not hang on. Raises MCPError where the connection has ended."""
+    async def _optional_list(self, kind: _Kind[E], *, declared: bool, ask: bool) -> list[E]:
+        """A list without which the others are still of use.
+
+        Raises:
+            Failure: The connection has ended.
+        """
         if not declared and not ask:
             return []
         try:
-            with anyio.fail_after(self._patience if declared else min(UNDECLARED_S, self._patience)):
+            with anyio.fail_after(
+                self._patience if declared else min(UNDECLARED_LIST_TIMEOUT_S, self._patience)
+            ):
                 return await self._read(kind)
         except _FAILURES as error:
             if self._session.ended:
@@ -153,12 +169,12 @@ class Lister:
             # many servers with resources do not know of templates: that means none, and so does silence
             if not declared or (unknown and kind is TEMPLATES):
                 return []
-            return self._lost(kind, error)
+            return self._keep_last(kind, error)
 
-    def _lost(self, kind: _Kind[E], error: Failure) -> list[E]:
-        """A whole list is left out; what was known of it is kept."""
+    def _keep_last(self, kind: _Kind[E], error: Failure) -> list[E]:
+        """Leave a whole list out, and keep what was known of it."""
         known = kind.known(self._last) if self._last is not None else []
-        reason = _told(error, self._patience)
+        reason = _reason(error, self._patience)
         if known:
             reason += "; what was known of it is kept"
         self._omissions.note(kind.method, reason)
@@ -173,58 +189,57 @@ class Lister:
             info = self._entry(kind, entry, number)
             if info is None:
                 continue
-            if (key := kind.id_of(info)) in found:
+            if (key := kind.key_of(info)) in found:
                 self._omissions.note(kind.word, "it is listed more than once; the first is kept", name=key)
             else:
                 found[key] = info
-        if pages.why is not None:
+        if pages.incomplete is not None:
             self._note_rest(kind, pages, len(found))
         return list(found.values())
 
     def _note_rest(self, kind: _Kind[Any], pages: Pages, kept: int) -> None:
-        reason = f"{pages.why}; the first {kept:,} are kept"
-        if pages.unread:
-            self._omissions.note(kind.word, reason, count=pages.unread)
+        reason = f"{pages.incomplete}; the first {kept:,} are kept"
+        if pages.skipped:
+            self._omissions.note(kind.word, reason, count=pages.skipped)
         else:
             self._omissions.note(kind.method, reason)
 
     def _entry(self, kind: _Kind[E], entry: bytes, number: int) -> E | None:
-        """One entry; what is odd is noted and left out."""
+        """One entry; an invalid one is noted and left out."""
         try:
-            read = Reader(entries.decoded(entry))
-            info = kind.read(self._server, read)
+            info, cuts = read_entry(kind.info, self._server, decode_entry(entry))
             self._check_headers(info)
-        except Odd as odd:
-            self._omissions.note(kind.word, str(odd), name=entries.name_of(entry, number))
+        except InvalidEntry as error:
+            self._omissions.note(kind.word, str(error), name=name_of(entry, number))
             return None
         except Exception as error:  # noqa: BLE001 - the boundary: an entry may hold anything, and costs itself
             contain(error, "entry", server=self._server)
-            self._omissions.note(kind.word, "MCPX cannot read it", name=entries.name_of(entry, number))
+            self._omissions.note(kind.word, "MCPX cannot read it", name=name_of(entry, number))
             return None
-        for cut in read.cuts:
-            self._omissions.note(kind.word, cut, name=entries.name_of(entry, number))
+        for cut in cuts:
+            self._omissions.note(kind.word, cut, name=name_of(entry, number))
         return info
 
-    def _check_headers(self, info: ToolInfo | ResourceInfo | TemplateInfo | PromptInfo) -> None:
+    def _check_headers(self, info: Entry) -> None:
         if isinstance(info, ToolInfo) and (problem := self._session.header_problem(info)):
-            raise Odd(problem)
+            raise InvalidEntry(problem)
 
     def _instructions(self) -> str | None:
         text = self._session.instructions
-        if text is not None and len(text) > TEXT_MOST:
-            reason = f"they were cut: {TEXT_MOST:,} of {len(text):,} characters are kept"
+        if text is not None and len(text) > MAX_TEXT_CHARS:
+            reason = f"they were cut: {MAX_TEXT_CHARS:,} of {len(text):,} characters are kept"
             self._omissions.note("instructions", reason)
         return _cut(text)
 
 
-def _told(error: Failure, patience: float) -> str:
+def _reason(error: Failure, patience: float) -> str:
     if isinstance(error, MCPError):
         return f"the server refused it: {error.message} ({error.code})"
     return f"no answer within {patience:g} s" if isinstance(error, TimeoutError) else str(error)
 
 
 def _cut(text: str | None) -> str | None:
-    return None if text is None else text[:TEXT_MOST]
+    return None if text is None else text[:MAX_TEXT_CHARS]
 
 
 def _json(model: BaseModel | None) -> JSON | None:

@@ -1,16 +1,14 @@
-"""The subscriptions to one server's resources: one upstream for however many want it, kept over reconnects.
+"""The subscriptions to one server's resources: one upstream for all listeners, kept over reconnects.
 
-Belongs to the upstream actor and outlives its incarnations. A listener asks for a URI; the first one makes
-MCPX subscribe (`resources/subscribe`, or the stream of 2026-07-28 in `listening`), the last one to leave ends
-it. `serve` runs beside the calls of one incarnation: it subscribes again after a reconnect, and tells the
-listeners once where the content is not what it was when they last heard of it. For that a digest of the
-content is kept, read when a subscription begins and after each update. Where it cannot be told, they are
-told: a needless update costs a read, a missed one is wrong for ever.
+Belongs to the upstream actor and outlives its incarnations. The first listener of a URI makes MCPX subscribe
+(`resources/subscribe`, or the stream of 2026-07-28 in `update_stream`), the last one to leave ends it.
+`serve` runs beside the calls of one incarnation. After a reconnect it subscribes again, and notifies the
+listeners once if the content differs from what they were last notified of. When in doubt it notifies them: a
+needless update costs one read, a missed one leaves them with old content for good.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -23,47 +21,25 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
-from mcpx.observe.contained import contain
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.errors import call_error
-from mcpx.upstream.offers.digest import Submit, read_digest
+from mcpx.upstream.offers.topic import Listener, Submit, Topic
 from mcpx.upstream.offers.update_stream import Opened, UpdateStream
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.requests import MCPX, Subscribe, Unsubscribe
+from mcpx.upstream.requests import INTERNAL_CONTEXT, Subscribe, Unsubscribe
 from mcpx.upstream.session.upstream_session import UpstreamSession
-from mcpx.upstream.signal import Flag
+from supervisors import Signal
 
 log = structlog.get_logger()
 
-Listener = Callable[[str], None]
-"""Told the URI that changed: the one subscribed to, or one below it. Must not raise."""
-
-AT_A_TIME: Final = 4  # digests being read, and subscriptions made again
-PAUSE_S: Final = 1.0  # between two digests of one resource: a storm of updates is no storm of reads
-AGAIN_S: Final = 1.0  # after the server's queue was full
-
-
-class Topic:
-    """One URI that somebody is subscribed to."""
-
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self.listeners: list[Listener] = []
-        self.error: CallError | None = None
-        self.settled = anyio.Event()  # the server has said yes, or there is an error
-        self.digest: bytes | None = None
-        self.stale = False  # the digest is to be read
-        self.doubtful = False  # it may have changed unnoticed: the digest decides
-        self.reading = False
-        self.read_at = -math.inf  # by the loop's clock
-
-    @property
-    def established(self) -> bool:
-        """Whether the server has agreed, at some time."""
-        return self.settled.is_set() and self.error is None
+MAX_CONCURRENT: Final = 4  # digests being read, and subscriptions being renewed
+RETRY_DELAY_S: Final = 1.0  # after the server's queue was full
 
 
 class Subscriptions:
-    """Who listens to which of one server's resources."""
+    """The listeners of one server's resources.
+
+    `patience` bounds the wait for the server to agree, in seconds.
+    """
 
     def __init__(
         self,
@@ -79,27 +55,27 @@ class Subscriptions:
         self._patience = patience
         self._topics: dict[str, Topic] = {}
         self._session: UpstreamSession | None = None
-        self._wanted = Flag()  # set when the URIs that are wanted have changed
-        self._work = Flag()  # set when a digest is to be read
+        self._wanted = Signal()  # set when the URIs with listeners have changed
+        self._work = Signal()  # set when a digest is to be read
         self._log = log.bind(server=server)
 
-    def belong_to(self, submit: Submit, catalogue: Callable[[], Catalogue | None]) -> None:
-        """Go on with another upstream in the place of the one so far: its configuration was changed."""
+    def move_to(self, submit: Submit, catalogue: Callable[[], Catalogue | None]) -> None:
+        """Continue with another upstream in place of the last one, whose configuration has changed."""
         self._submit = submit
         self._catalogue = catalogue
 
     @property
     def uris(self) -> list[str]:
-        """What somebody is subscribed to now."""
-        return list(self._topics)
+        """The URIs that have listeners, sorted."""
+        return sorted(self._topics)
 
     # --- for listeners
 
     async def subscribe(self, uri: str, listener: Listener) -> None:
-        """Have `listener` told of changes of `uri` until `unsubscribe`. Waits for the server to agree.
+        """Have `listener` called with changes of `uri` until `unsubscribe`. Waits for the server to agree.
 
         Raises:
-            CallError: The server does not agree, offers no subscriptions, or does not answer in time.
+            CallError: The server refuses, offers no subscriptions, or does not answer in time.
         """
         self._require_capability()
         topic = self._topics.get(uri)
@@ -122,7 +98,7 @@ class Subscriptions:
                 self._leave(topic, listener)
 
     def unsubscribe(self, uri: str, listener: Listener) -> None:
-        """Tell this listener no more; nobody else is affected. Does nothing where it is not subscribed."""
+        """Remove this listener; do nothing where it is not subscribed."""
         if (topic := self._topics.get(uri)) is not None:
             self._leave(topic, listener)
 
@@ -142,25 +118,26 @@ class Subscriptions:
             return
         try:
             self._submit(
-                Subscribe(topic.uri, origin=MCPX), RawReply(lambda reply: self._answered(topic, reply))
+                Subscribe(topic.uri, context=INTERNAL_CONTEXT),
+                RawReply(lambda reply: self._settle(topic, reply)),
             )
         except CallError as error:
             self._fail(topic, error)
 
-    def _answered(self, topic: Topic, reply: RawReply) -> None:
+    def _settle(self, topic: Topic, reply: RawReply) -> None:
         if isinstance(reply.error, CallError):
             self._fail(topic, reply.error)
         else:
-            self._agree(topic)
+            self._confirm(topic)
 
-    def _agree(self, topic: Topic) -> None:
+    def _confirm(self, topic: Topic) -> None:
         if not topic.settled.is_set():
             topic.settled.set()
-            topic.stale = True
+            topic.outdated = True
             self._work.set()
 
     def _fail(self, topic: Topic, error: CallError) -> None:
-        """A subscription that never was: whoever waits for it is told."""
+        """End a subscription that the server has refused."""
         topic.error = error
         topic.settled.set()
         if self._topics.get(topic.uri) is topic:
@@ -175,80 +152,76 @@ class Subscriptions:
         if self._is_modern():
             self._wanted.set()
         elif self._session is not None:
-            with suppress(CallError):  # it is going away, and the subscription with it
-                self._submit(Unsubscribe(topic.uri, safe=False, origin=MCPX), RawReply())
+            with suppress(CallError):  # the session is ending, and the subscription with it
+                self._submit(Unsubscribe(topic.uri, safe=False, context=INTERNAL_CONTEXT), RawReply())
 
     def _is_modern(self) -> bool:
-        """Whether the server speaks 2026-07-28, as far as is known: it may not be there now."""
+        """Whether the server speaks 2026-07-28, as far as is known: it may be down."""
         catalogue = self._catalogue()
         return catalogue is not None and catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    # --- what the server tells
+    # --- updates from the server
 
-    def notified(self, uri: str) -> None:
-        """The server said on its session that a resource changed; with a stream, that is heard there."""
+    def handle_update(self, uri: str) -> None:
+        """The server announced on its session that a resource changed; a stream has its own events."""
         if self._session is None or not self._session.modern:
             self._updated(uri)
 
     def _updated(self, uri: str) -> None:
         exact = self._topics.get(uri)
-        # a server may name a part of what was subscribed to
-        topics = [exact] if exact else [t for t in self._topics.values() if _is_below(uri, t.uri)]
+        topics = [exact] if exact else [topic for topic in self._topics.values() if topic.covers(uri)]
         for topic in topics:
-            topic.stale, topic.doubtful = True, False
+            topic.outdated, topic.maybe_missed = True, False
             self._work.set()
-            _tell(topic, uri)
+            topic.notify(uri)
 
     # --- one incarnation
 
     async def serve(self, session: UpstreamSession) -> None:
-        """Keep the subscriptions for as long as the session lives."""
+        """Maintain the subscriptions for as long as the session lives."""
         self._session = session
         try:
             async with anyio.create_task_group() as tasks:
                 if session.modern:
                     stream = UpdateStream(session.client, self._updated, self._log)
-                    tasks.start_soon(stream.keep, self._wanted, self._open_topics, self._opened)
+                    tasks.start_soon(stream.keep, self._wanted, lambda: self.uris, self._opened)
                 else:
-                    self._subscribe_again(tasks)
+                    self._renew_all(tasks)
                 await self._read_digests(tasks)
         finally:
             self._session = None
 
-    def _subscribe_again(self, tasks: anyio.abc.TaskGroup) -> None:
-        limiter = anyio.CapacityLimiter(AT_A_TIME)
+    def _renew_all(self, tasks: anyio.abc.TaskGroup) -> None:
+        limiter = anyio.CapacityLimiter(MAX_CONCURRENT)
         for topic in list(self._topics.values()):
             if topic.established:
-                tasks.start_soon(self._resume, topic, limiter)
+                tasks.start_soon(self._renew, topic, limiter)
 
-    async def _resume(self, topic: Topic, limiter: anyio.CapacityLimiter) -> None:
+    async def _renew(self, topic: Topic, limiter: anyio.CapacityLimiter) -> None:
         async with limiter:
             while self._topics.get(topic.uri) is topic:
                 reply = RawReply()
                 try:
-                    self._submit(Subscribe(topic.uri, origin=MCPX), reply)
+                    self._submit(Subscribe(topic.uri, context=INTERNAL_CONTEXT), reply)
                     await reply.wait()
                 except CallError as error:
                     if error.code is Code.OVERLOADED:
-                        await anyio.sleep(AGAIN_S)
+                        await anyio.sleep(RETRY_DELAY_S)
                         continue
                     self._log.warning("upstream.unsubscribed", uri=topic.uri, reason=str(error))
                 break
-        self._doubt(topic)
+        self._check(topic)
 
-    def _doubt(self, topic: Topic) -> None:
-        topic.doubtful = True
+    def _check(self, topic: Topic) -> None:
+        topic.maybe_missed = True
         self._work.set()
-
-    def _open_topics(self) -> list[str]:
-        return sorted(self._topics)
 
     def _opened(self, opened: Opened) -> None:
         for topic in [topic for uri in opened.wanted if (topic := self._topics.get(uri)) is not None]:
             if topic.uri in opened.honoured:
                 if topic.established and opened.after_a_gap:
-                    self._doubt(topic)
-                self._agree(topic)
+                    self._check(topic)
+                self._confirm(topic)
             elif not topic.established:
                 self._fail(topic, self._refusal(opened.error))
 
@@ -261,39 +234,18 @@ class Subscriptions:
     # --- digests
 
     async def _read_digests(self, tasks: anyio.abc.TaskGroup) -> None:
-        limiter = anyio.CapacityLimiter(AT_A_TIME)
+        limiter = anyio.CapacityLimiter(MAX_CONCURRENT)
         while True:
             for topic in self._topics.values():
-                if (topic.stale or topic.doubtful) and topic.established and not topic.reading:
+                if topic.needs_reading:
                     topic.reading = True
-                    tasks.start_soon(self._look, topic, limiter)
+                    tasks.start_soon(self._refresh_digest, topic, limiter)
             await self._work.wait()
             self._work.clear()
 
-    async def _look(self, topic: Topic, limiter: anyio.CapacityLimiter) -> None:
+    async def _refresh_digest(self, topic: Topic, limiter: anyio.CapacityLimiter) -> None:
         try:
-            if not topic.doubtful:
-                await anyio.sleep(max(0.0, topic.read_at + PAUSE_S - anyio.current_time()))
-            async with limiter:
-                unknown, topic.stale = topic.stale or topic.digest is None, False
-                digest = await read_digest(self._submit, self._catalogue(), topic.uri)
-            topic.read_at = anyio.current_time()
-            if topic.doubtful and (unknown or digest is None or digest != topic.digest):
-                _tell(topic, topic.uri)
-            topic.doubtful = False
-            topic.digest = digest
+            await topic.refresh_digest(self._submit, self._catalogue, limiter)
         finally:
             topic.reading = False
-            self._work.set()  # it may have become stale meanwhile
-
-
-def _tell(topic: Topic, uri: str) -> None:
-    for listener in list(topic.listeners):
-        try:
-            listener(uri)
-        except Exception as error:  # noqa: BLE001 - one listener must not keep the others from hearing
-            contain(error, "resource update")
-
-
-def _is_below(uri: str, topic: str) -> bool:
-    return uri.startswith(topic if topic.endswith("/") else f"{topic}/")
+            self._work.set()  # it may be outdated again

@@ -1,7 +1,7 @@
-"""The stream on which a 2026-07-28 server tells of changed resources: one for all that are wanted.
+"""The stream on which a 2026-07-28 server announces changed resources: one for all URIs that are wanted.
 
-The set of URIs of a `subscriptions/listen` stream cannot be changed, so a new stream is opened before the old
-one is left, and nothing falls between them. A stream that ends by itself is opened again. Runs inside the
+The URIs of a `subscriptions/listen` stream cannot be changed, so a new stream is opened before the old one is
+closed, and no update is missed between them. A stream that ends by itself is opened again. Runs inside the
 incarnation whose session it uses.
 """
 
@@ -18,19 +18,19 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import CONNECTION_CLOSED
 
-from mcpx.upstream.signal import Flag
+from supervisors import Signal
 
-OPEN_S: Final = 10.0  # for the server to acknowledge a stream
-AGAIN_S: Final = 1.0  # after a lost stream
+OPEN_TIMEOUT_S: Final = 10.0  # for the server to acknowledge a stream
+RETRY_DELAY_S: Final = 1.0  # after a lost stream
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream was opened, or could not be: then `error` says why, and `honoured` is empty."""
+    """A stream that was opened, or could not be: then `error` is set, and `honoured` is empty."""
 
     wanted: list[str]
     honoured: frozenset[str]
     after_a_gap: bool
-    """Whether no stream was open just before: something may have gone unnoticed."""
+    """Whether no stream was open just before: an update may have been missed."""
     error: Exception | None = None
 
 
@@ -38,7 +38,7 @@ OnOpened = Callable[[Opened], None]
 
 
 class UpdateStream:
-    """The stream of one session. `on_update` is told each URI that changed."""
+    """The stream of one session. `on_update` is called with each URI that changed."""
 
     def __init__(self, client: ClientSession, on_update: Callable[[str], None], log: Any) -> None:
         self._client = client
@@ -47,8 +47,11 @@ class UpdateStream:
         self._current: anyio.CancelScope | None = None
         self._live: set[anyio.CancelScope] = set()
 
-    async def keep(self, changed: Flag, wanted: Callable[[], list[str]], told: OnOpened) -> None:
-        """Hold a stream open for what is `wanted`, which is asked again whenever `changed` is set."""
+    async def keep(self, changed: Signal, wanted: Callable[[], list[str]], on_opened: OnOpened) -> None:
+        """Keep a stream open for the URIs that `wanted` returns, which is called again when `changed` is set.
+
+        `on_opened` is called after each attempt.
+        """
         async with anyio.create_task_group() as streams:
             while True:
                 changed.clear()
@@ -56,9 +59,9 @@ class UpdateStream:
                 opened = None
                 if uris := wanted():
                     opened = await self._open(streams, uris, changed, after_a_gap=before not in self._live)
-                    told(opened)
+                    on_opened(opened)
                 if opened is not None and opened.error is not None:
-                    self._current = before  # better than none, until it is tried again
+                    self._current = before  # better than none, until the next attempt
                 elif before is not None:
                     before.cancel()
                 await changed.wait()
@@ -67,18 +70,18 @@ class UpdateStream:
         self,
         streams: anyio.abc.TaskGroup,
         uris: list[str],
-        changed: Flag,
+        changed: Signal,
         *,
         after_a_gap: bool,
     ) -> Opened:
         try:
-            with anyio.fail_after(OPEN_S):
+            with anyio.fail_after(OPEN_TIMEOUT_S):
                 scope, honoured = await streams.start(self._run, uris, changed)
         except (SubscriptionLost, MCPError, TimeoutError) as error:
             self._log.warning("upstream.unsubscribed", reason=str(error) or "no answer", uris=len(uris))
             streams.start_soon(_set_later, changed)
             if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
-                uris = []  # nobody refused anything: it goes on with the next incarnation
+                uris = []  # nothing was refused: the next incarnation opens it again
             return Opened(wanted=uris, honoured=frozenset(), after_a_gap=after_a_gap, error=error)
         self._current = scope
         return Opened(wanted=uris, honoured=frozenset(honoured), after_a_gap=after_a_gap)
@@ -86,7 +89,7 @@ class UpdateStream:
     async def _run(
         self,
         uris: list[str],
-        changed: Flag,
+        changed: Signal,
         *,
         task_status: anyio.abc.TaskStatus[tuple[anyio.CancelScope, set[str]]],
     ) -> None:
@@ -106,6 +109,6 @@ class UpdateStream:
             await _set_later(changed)
 
 
-async def _set_later(changed: Flag) -> None:
-    await anyio.sleep(AGAIN_S)
+async def _set_later(changed: Signal) -> None:
+    await anyio.sleep(RETRY_DELAY_S)
     changed.set()

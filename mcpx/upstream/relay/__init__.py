@@ -1,1 +1,1 @@
-"""What a server sends of its own accord, and to whom it goes: questions, log messages."""
+"""What a server sends of its own accord, on its way to clients: requests, log messages, suspended calls."""

@@ -1,7 +1,7 @@
-"""The clients as a whole: what upstream servers hear of them outside any call, and how to reach them all.
+"""The connected clients: what upstream servers learn of them outside any call, and how to reach them.
 
-Owned by the hub. The gateway lets each client join whose session lasts from request to request (that is, of
-the revisions before 2026-07-28) and tells when it leaves; the upstream actors read, and wait for news.
+Owned by the hub. The gateway adds each client whose session lasts from request to request (before 2026-07-28)
+and removes it when it leaves; the upstream actors read, and follow `changes`.
 """
 
 from __future__ import annotations
@@ -9,69 +9,68 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import anyio
-
 from mcpx.observe.contained import contain
-from mcpx.upstream.context import JSON, Caller, most_verbose, wants
+from mcpx.upstream.context import JSON, CallerHandle, most_verbose, wants
+from supervisors import Signal
 
 LOG: Final = "notifications/message"
 
 
-class Member(Caller, Protocol):
+class ClientHandle(CallerHandle, Protocol):
     """A client that can be reached between its calls."""
 
     log_level: str | None
-    """From which level on it wants log messages of all servers."""
+    """The level from which it wants log messages of all servers; None for none."""
 
-    def tell(self, method: str, params: JSON) -> None:
+    def notify(self, method: str, params: JSON) -> None:
         """Send it a notification outside any call. Must not raise."""
         ...
 
 
-class Audience:
-    """Everybody who is connected, and what they want of all servers."""
+class ConnectedClients:
+    """The clients that are connected, and what they want of all servers."""
 
     def __init__(self) -> None:
-        self.members: dict[object, Member] = {}
-        """By the client, as callers name it."""
+        self.handles: dict[object, ClientHandle] = {}
+        """By client, as `CallerHandle.client` identifies it."""
         self.roots_version = 0
-        """Counts the times that some client's roots have changed."""
+        """The number of times that a client's roots have changed."""
         self.dropped = 0
-        """Log and progress messages that clients went without, because they did not read."""
-        self._passing_by: str | None = None  # the most verbose level that a request of its own asked for
-        self._strangers = False
-        self._news = anyio.Event()
-        self._on_left: list[Callable[[object], None]] = []
+        """Log and progress messages that were dropped because their client did not read."""
+        self.changes = Signal()
+        """Pulsed when `level` or `roots_version` has changed."""
+        self._sessionless_level: str | None = None  # the most verbose that a request asked for by itself
+        self._has_sessionless = False
+        self._left_callbacks: list[Callable[[object], None]] = []
 
     # --- for the gateway
 
-    def join(self, member: Member) -> None:
-        """A client has come."""
-        self.members[member.client] = member
+    def join(self, handle: ClientHandle) -> None:
+        """Add a client."""
+        self.handles[handle.client] = handle
 
     def leave(self, client: object) -> None:
-        """A client has gone, of either era."""
-        if self.members.pop(client, None) is not None:
+        """Remove a client, of either era, and call the callbacks for it."""
+        if self.handles.pop(client, None) is not None:
             self.changed()
-        for told in list(self._on_left):
+        for callback in list(self._left_callbacks):
             try:
-                told(client)
-            except Exception as error:  # noqa: BLE001 - what one server kept for it must not keep the others'
+                callback(client)
+            except Exception as error:  # noqa: BLE001 - one server's callback must not keep the others from theirs
                 contain(error, "client left")
 
     def changed(self) -> None:
-        """The level that some member wants has changed."""
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        """Announce that a client's level has changed."""
+        self.changes.pulse()
 
-    def pass_by(self, level: str | None) -> None:
-        """A request came from a client without a session, that wants log messages from `level` on."""
-        self._strangers = True
-        if level is not None and level != self._passing_by:
-            self._passing_by = most_verbose([level, self._passing_by])
+    def note_sessionless(self, level: str | None) -> None:
+        """Note a request of a client without a session, which wants log messages from `level` on."""
+        self._has_sessionless = True
+        if level is not None and level != self._sessionless_level:
+            self._sessionless_level = most_verbose([level, self._sessionless_level])
 
     def roots_changed(self) -> None:
-        """A client's roots have changed."""
+        """Announce that a client's roots have changed."""
         self.roots_version += 1
         self.changed()
 
@@ -79,37 +78,33 @@ class Audience:
 
     @property
     def level(self) -> str | None:
-        """The most verbose level that anybody wants; a request's own level counts from then on."""
-        return most_verbose([self._passing_by, *(member.log_level for member in self.members.values())])
+        """The most verbose level that any client wants; that of a sessionless request counts from then on."""
+        return most_verbose([self._sessionless_level, *(each.log_level for each in self.handles.values())])
 
-    def next_change(self) -> anyio.Event:
-        """Set when the level or the roots have changed."""
-        return self._news
-
-    def sole(self, owner: object | None = None) -> Member | None:
-        """The client `owner`; or the one there is, unless there are several, or some without a session."""
-        if owner is not None:
-            return self.members.get(owner)
-        if len(self.members) != 1 or self._strangers:
+    def only_client(self, client: object | None = None) -> ClientHandle | None:
+        """The given client; or the only one, None where there are several, or any without a session."""
+        if client is not None:
+            return self.handles.get(client)
+        if len(self.handles) != 1 or self._has_sessionless:
             return None
-        return next(iter(self.members.values()))
+        return next(iter(self.handles.values()))
 
-    def broadcast(self, params: JSON, owner: object | None = None) -> None:
-        """A log message for everybody who wants its level; for `owner` alone, where there is one."""
-        for member in list(self.members.values()):
-            if owner is not None and member.client is not owner:
+    def broadcast_log(self, params: JSON, client: object | None = None) -> None:
+        """Send a log message to every client that wants its level, or to the given one alone."""
+        for handle in list(self.handles.values()):
+            if client is not None and handle.client is not client:
                 continue
-            if wants(member.log_level, str(params.get("level"))):
+            if wants(handle.log_level, str(params.get("level"))):
                 try:
-                    member.tell(LOG, params)
+                    handle.notify(LOG, params)
                 except Exception as error:  # noqa: BLE001 - one client must not keep the others from theirs
                     contain(error, "log message")
 
-    def on_left(self, told: Callable[[object], None]) -> None:
-        """Have `told` called with each client that leaves."""
-        self._on_left.append(told)
+    def add_left_callback(self, callback: Callable[[object], None]) -> None:
+        """Call `callback` with each client that leaves. It may call anything here but `leave`."""
+        self._left_callbacks.append(callback)
 
-    def forget(self, told: Callable[[object], None]) -> None:
-        """Take back `on_left`."""
-        if told in self._on_left:
-            self._on_left.remove(told)
+    def remove_left_callback(self, callback: Callable[[object], None]) -> None:
+        """Undo `add_left_callback`."""
+        if callback in self._left_callbacks:
+            self._left_callbacks.remove(callback)

@@ -1,44 +1,37 @@
-"""Calls that wait for their client to come back with answers.
+"""Suspended calls: calls that wait for their client to repeat its request with answers.
 
-A server of the older revisions asks in the middle of a call; a client of 2026-07-28 can be asked only by the
-answer to its own request. So the call stays in flight at the server, the client's request is answered with
-the questions and a `requestState` that names the call, and when the client repeats its request with the
-answers, the call goes on under the new one. Both waits are bounded: a client that does not come back within
-`seconds`, or that leaves, has its call cancelled at the server.
+A handshake server asks in the middle of a call; a client of 2026-07-28 can be asked only by the response to
+its own request. So the call stays in flight at the server, and the client's request is answered with the
+questions and a `requestState` that names the call. When the client repeats its request with the answers, the
+call resumes under the new request. Both waits are bounded: if a client leaves, or does not come back within
+`timeout`, its call is cancelled at the server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+import uuid
+from typing import Any, Final
 
 import msgspec
 
 from mcpx.errors import CallError, Code
-from mcpx.upstream.context import JSON, Caller, InputAnswers
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.relay.eras import for_modern
-from mcpx.upstream.requests import OnProgress, Request, tool_of
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.context import ELICITATION, JSON, InputAnswers
+from mcpx.upstream.relay.attribution import RunningCall
+from mcpx.upstream.requests import Request, tool_of
 
 PREFIX: Final = "mcpx-held-"
-"""How each `requestState` of ours begins; any other is the server's own."""
+"""The prefix of our own `requestState`s; any other is the server's."""
 SECRET_BYTES: Final = 18
-
-
-class Running(Protocol):
-    """A request in flight, as `Calls` keeps it."""
-
-    request: Request
-    reply: RawReply
-    caller: Caller | None
-    on_progress: OnProgress | None
-    endings: list[Callable[[], None]]
-    """Called once when it is over, however it ends."""
+_HANDSHAKE_ONLY: Final = frozenset({"elicitationId", "task"})
+"""Members of a server request that 2026-07-28 does not have: ids of URL elicitations, tasks."""
 
 
 class _Question:
+    """A server request that the client has not answered."""
+
     __slots__ = ("answer", "method", "params")
 
     def __init__(self, method: str, params: JSON) -> None:
@@ -47,25 +40,25 @@ class _Question:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
 
-class HeldCall:
-    """One call that has asked. `listener` is the client's request that is open now, if one is."""
+class SuspendedCall:
+    """A call that has asked. `listener` is the reply to the client's open request, None while it has none."""
 
-    def __init__(self, holds: Holds, call: Running) -> None:
+    def __init__(self, calls: SuspendedCalls, call: RunningCall) -> None:
         self.call = call
         self.state = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-        self.inner = RawReply(lambda _reply: self._settled())
+        self.inner = RawReply(lambda _reply: self._finish())
         self.listener: RawReply | None = call.reply
-        self._holds = holds
+        self._calls = calls
         self._questions: dict[str, _Question] = {}
-        self._asked = 0
+        self._count = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.inner.on_abandon, call.reply.on_abandon = call.reply.on_abandon, self.end
+        self.inner.on_abandon, call.reply.on_abandon = call.reply.on_abandon, self.cancel
         call.reply = self.inner
 
     async def ask(self, method: str, params: JSON) -> JSON:
-        """Have the client asked, and wait for what it says. Whoever calls this bounds the wait."""
-        self._asked += 1
-        key, question = str(self._asked), _Question(method, params)
+        """Ask the client and return its answer. The caller bounds the wait."""
+        self._count += 1
+        key, question = str(self._count), _Question(method, params)
         self._questions[key] = question
         if self.listener is not None:
             self._deliver()
@@ -76,100 +69,105 @@ class HeldCall:
         return answer
 
     def _deliver(self) -> None:
-        """Answer the client's request with the questions that are open."""
-        open_ones = self._questions.items()
-        asked = {key: {"method": each.method, "params": for_modern(each.params)} for key, each in open_ones}
-        result = {"resultType": "input_required", "inputRequests": asked, "requestState": self.state}
+        """Answer the client's request with the open questions."""
+        requests = {
+            key: {"method": each.method, "params": to_modern(each.params)}
+            for key, each in self._questions.items()
+        }
+        result = {"resultType": "input_required", "inputRequests": requests, "requestState": self.state}
         listener, self.listener = self.listener, None
-        self.call.on_progress = None  # its token is of the request that is over now
-        self._timer = asyncio.get_running_loop().call_later(self._holds.seconds, self.end)
+        self.call.on_progress = None  # its token belongs to the request that is answered now
+        self._timer = asyncio.get_running_loop().call_later(self._calls.timeout, self.cancel)
         if listener is not None:
             listener.resolve(msgspec.Raw(msgspec.json.encode(result)))
 
-    def go_on(self, answers: InputAnswers, request: Request, reply: RawReply) -> None:
-        """The client is back: its new request is the one that will be answered."""
+    def resume(self, answers: InputAnswers, request: Request, reply: RawReply) -> None:
+        """Continue under the client's new request, which brings answers."""
         if self._timer is not None:
             self._timer.cancel()
         self.listener = reply
-        reply.on_abandon = self.end
-        self.call.caller, self.call.on_progress = request.origin.caller, request.origin.on_progress
+        reply.on_abandon = self.cancel
+        self.call.caller, self.call.on_progress = request.context.caller, request.context.on_progress
         for key, value in _responses(answers).items():
             question = self._questions.pop(key, None)
             if question is not None and not question.answer.done():
                 question.answer.set_result(value)
         if self.inner.settled:
-            self._settled()
+            self._finish()
         elif self._questions:
-            self._deliver()  # what it left out, or what was asked meanwhile
+            self._deliver()  # what the client left out, or the server asked meanwhile
 
-    def _settled(self) -> None:
-        """The call is over: the client hears of it now, or when it comes back in time."""
+    def _finish(self) -> None:
+        """Pass the result on, now or when the client comes back in time."""
         if self.listener is None:
             return
-        self._holds.forget(self)
+        self._calls.discard(self)
         if self.inner.error is not None:
             self.listener.reject(self.inner.error)
         elif self.inner.value is not None:
             self.listener.resolve(self.inner.value)
 
-    def end(self) -> None:
-        """Nobody waits for the call any more."""
+    def cancel(self) -> None:
+        """Cancel the call at the server: its client has left or did not come back."""
         if self._timer is not None:
             self._timer.cancel()
-        self._holds.forget(self)
+        self._calls.discard(self)
         self.inner.abandon()
 
 
-class Holds:
-    """The held calls of one server. They outlive its sessions only to say how they ended."""
+class SuspendedCalls:
+    """The suspended calls of one server. They outlive its sessions, only to report how they ended.
 
-    def __init__(self, server: str, seconds: float) -> None:
-        self.seconds = seconds
+    `timeout` bounds the wait for a client, in seconds.
+    """
+
+    def __init__(self, server: str, timeout: float) -> None:
+        self.timeout = timeout
         self._server = server
-        self._held: dict[str, HeldCall] = {}
+        self._suspended: dict[str, SuspendedCall] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._suspended)
 
-    def hold(self, call: Running) -> HeldCall:
-        """The call as a held one; the same each time."""
-        for held in self._held.values():
-            if held.call is call:
-                return held
-        held = HeldCall(self, call)
-        self._held[held.state] = held
-        return held
+    def suspend(self, call: RunningCall) -> SuspendedCall:
+        """Suspend the call, or return it as it was suspended before."""
+        for suspended in self._suspended.values():
+            if suspended.call is call:
+                return suspended
+        suspended = SuspendedCall(self, call)
+        self._suspended[suspended.state] = suspended
+        return suspended
 
-    def forget(self, held: HeldCall) -> None:
-        """It is over."""
-        self._held.pop(held.state, None)
+    def discard(self, suspended: SuspendedCall) -> None:
+        """Forget a call that is over."""
+        self._suspended.pop(suspended.state, None)
 
-    def drop(self, client: object) -> None:
-        """End the calls of a client that has left."""
-        for held in list(self._held.values()):
-            if held.call.caller is not None and held.call.caller.client is client:
-                held.end()
+    def cancel_for(self, client: object) -> None:
+        """Cancel the calls of a client that has left."""
+        for suspended in list(self._suspended.values()):
+            if suspended.call.caller is not None and suspended.call.caller.client is client:
+                suspended.cancel()
 
-    def go_on(self, request: Request, reply: RawReply) -> bool:
-        """Continue the held call that the request names; false if it names none of ours.
+    def resume(self, request: Request, reply: RawReply) -> bool:
+        """Resume the call that the request names. Returns False if it names none of ours.
 
         Raises:
-            CallError: The call is over, or it was another's.
+            CallError: The call is over, or is not the one that the request repeats.
         """
-        answers = request.origin.answers
+        answers = request.context.answers
         if answers is None or answers.state is None or not answers.state.startswith(PREFIX):
             return False
-        held = self._held.get(answers.state)
-        if held is None:
+        suspended = self._suspended.get(answers.state)
+        if suspended is None:
             text = (
                 f"The call of {self._server} that waited for these answers is over: they came more than "
-                f"{self.seconds:g} s after it asked, or it was cancelled; it may have taken effect"
+                f"{self.timeout:g} s after it asked, or it was cancelled; it may have taken effect"
             )
             raise self._failed(Code.CANCELLED, text, request)
-        if _target(held.call.request) != _target(request) or held.listener is not None:
+        if _target(suspended.call.request) != _target(request) or suspended.listener is not None:
             text = "This requestState is of another call, or of one that goes on already; nothing was sent"
             raise self._failed(Code.INVALID_ARGUMENTS, text, request)
-        held.go_on(answers, request, reply)
+        suspended.resume(answers, request, reply)
         return True
 
     def _failed(self, code: Code, text: str, request: Request) -> CallError:
@@ -186,3 +184,18 @@ def _responses(answers: InputAnswers) -> JSON:
     except (msgspec.DecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def to_modern(params: JSON) -> JSON:
+    """The parameters of a handshake server's request, for a client of 2026-07-28."""
+    return {key: value for key, value in params.items() if key not in _HANDSHAKE_ONLY}
+
+
+def to_handshake(method: str, params: JSON) -> JSON:
+    """The parameters of a 2026-07-28 server's request, for a client of the handshake era.
+
+    There an elicitation in url mode has an id, by which its completion may be announced.
+    """
+    if method == ELICITATION and params.get("mode") == "url" and "elicitationId" not in params:
+        return {**params, "elicitationId": str(uuid.uuid4())}
+    return params

@@ -1,7 +1,7 @@
-"""What a server says of itself in the older handshake, read as the official clients read it: pure.
+"""Reads the result of `initialize` as tolerantly as the official clients do. Everything here is pure.
 
-They differ in what they take; what any of them takes is taken, and what only adorns the answer is dropped
-where it is odd. Needed are a protocol version, and objects where objects belong.
+They differ in what they accept; what any of them accepts is accepted here, and an odd member that nothing
+depends on is dropped. Required are a protocol version, and objects where objects belong.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _FEATURES: Final = {
 
 
 def read_initialize(raw: JSON) -> types.InitializeResult:
-    """The result of `initialize`.
+    """Parse the result of `initialize`.
 
     Raises:
-        ValidationError: It cannot be understood.
+        ValidationError: It is not one.
     """
     try:
         return types.InitializeResult.model_validate(raw, by_name=False)
@@ -35,17 +35,17 @@ def read_initialize(raw: JSON) -> types.InitializeResult:
 
 
 def _plain(raw: JSON) -> JSON:
-    """The answer without what is odd in it; a version that is missing stays missing."""
+    """The result without its odd members; a missing version stays missing."""
     texts = {key: raw[key] for key in ("protocolVersion", "instructions") if isinstance(raw.get(key), str)}
     return {
         **texts,
         "capabilities": _capabilities(raw.get("capabilities")),
-        "serverInfo": _about(raw.get("serverInfo")),
+        "serverInfo": _server_info(raw.get("serverInfo")),
     }
 
 
 def _capabilities(value: Any) -> JSON:
-    """What it can do. A feature that is declared with anything but an object is declared all the same."""
+    """The capabilities. A feature that is declared with anything but an object is declared all the same."""
     if not isinstance(value, dict):
         return {}
     return {
@@ -61,7 +61,7 @@ def _flags(value: Any, flags: tuple[str, ...]) -> JSON:
     return {flag: value[flag] for flag in flags if isinstance(value.get(flag), bool)}
 
 
-def _about(value: Any) -> JSON:
-    about = value if isinstance(value, dict) else {}
-    texts = {key: about[key] for key in ("name", "title", "version") if isinstance(about.get(key), str)}
+def _server_info(value: Any) -> JSON:
+    info = value if isinstance(value, dict) else {}
+    texts = {key: info[key] for key in ("name", "title", "version") if isinstance(info.get(key), str)}
     return {"name": "", "version": "", **texts}

@@ -1,7 +1,7 @@
-"""How a request leaves for an upstream server: as bytes where the transport is ours, else by the SDK.
+"""Sends requests to an upstream server: as bytes where the transport is ours, else through the SDK.
 
-Both ways are started without waiting and call back exactly once, with the raw JSON of the result or the
-error. What they give back is the request on its way.
+Both senders start a request without waiting, and call back exactly once, with the raw JSON of the result or
+with the error; after a lost connection perhaps not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter
 
-from mcpx.upstream.context import Caller
+from mcpx.upstream.context import CallerHandle
 from mcpx.upstream.requests import (
     CallTool,
     Complete,
@@ -33,9 +33,9 @@ from mcpx.upstream.requests import (
     Subscribe,
     Unsubscribe,
 )
-from mcpx.upstream.session.log_level import Telling
+from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import REQUEST
-from mcpx.upstream.transport.exchange import CURRENT, Dropped, Exchange
+from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
@@ -59,34 +59,34 @@ _AS_IT_CAME: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 
 
 class Sent(Protocol):
-    """A request on its way."""
+    """A request that was started."""
 
     def recall(self) -> bool:
-        """Take it back: whether not a byte of it was sent, nor will be, where that can be known."""
+        """Take it back if nothing was sent yet; return whether that is known to have succeeded."""
         ...
 
     def cancel(self, reason: str) -> None:
-        """Nobody waits any more: tell the server."""
+        """Cancel it at the server; `on_answer` is not called any more."""
         ...
 
 
 class Sender(Protocol):
-    """Starts requests on one session."""
+    """Starts requests on one session. Its methods do not wait."""
 
     def position(self) -> int | None:
-        """Where the next request begins in what is sent; None where that is not known."""
+        """Where the next request begins in what is sent; None if that is not known."""
         ...
 
     def congested(self) -> bool:
-        """Whether the server does not read what it was sent already."""
+        """Whether the server is not reading what it was sent already."""
         ...
 
-    def on_drained(self, told: Callable[[], None]) -> None:
-        """Have `told` called whenever the server reads again."""
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever the server reads again; it may send, and must not raise."""
         ...
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        """Start a request. `on_answer` may be called before this returns.
+        """Start a request. `on_answer` may be called before this returns; neither callback may raise.
 
         Raises:
             Exception: The request cannot be put into a message; nothing was sent.
@@ -95,19 +95,19 @@ class Sender(Protocol):
 
 
 class WireSender:
-    """Bytes to a dispatcher of ours."""
+    """Sends bytes through a dispatcher of ours."""
 
     def __init__(
         self,
         wire: WireDispatcher,
         session: ClientSession,
         client: mcp_types.Implementation,
-        telling: Telling,
+        log_level: LogLevelSync,
     ) -> None:
         self._wire = wire
         self._channel = wire.channel
         self._outgoing = wire.outgoing
-        self._telling = telling
+        self._log_level = log_level
         self._modern = None if session.discover_result is None else _ModernMeta(session, client)
 
     def position(self) -> int | None:
@@ -116,20 +116,20 @@ class WireSender:
     def congested(self) -> bool:
         return self._channel.congested
 
-    def on_drained(self, told: Callable[[], None]) -> None:
-        self._wire.on_drained = told
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        self._wire.on_drained = callback
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        outgoing, caller = self._outgoing, request.origin.caller
+        outgoing, caller = self._outgoing, request.context.caller
         more: list[bytes] = []
         if self._modern is None:
             meta = b""
-            if self._telling.has_level and caller is not None:
-                self._telling.raise_at_once(caller.log_level)
+            if self._log_level.has_level and caller is not None:
+                self._log_level.raise_level_nowait(caller.log_level)
         else:
-            meta = self._modern.of(caller)
-            if request.origin.answers is not None:
-                more = request.origin.answers.members()
+            meta = self._modern.members(caller)
+            if request.context.answers is not None:
+                more = request.context.answers.members()
         request_id = outgoing.mint()
         token = str(request_id).encode()
         params = b"".join(
@@ -154,9 +154,9 @@ class _SentOnWire:
 
 
 class _ModernMeta:
-    """The members that every request of the 2026-07-28 revision carries in `_meta`, in JSON, with a comma.
+    """The members of `_meta` in every request of 2026-07-28, as JSON that ends with a comma.
 
-    They say what the client behind the request can be asked, and which log messages it wants.
+    They name the protocol version, MCPX, the capabilities of the client behind the request and its log level.
     """
 
     def __init__(self, session: ClientSession, client: mcp_types.Implementation) -> None:
@@ -167,8 +167,8 @@ class _ModernMeta:
         self._head = msgspec.json.encode(members)[1:-1] + f',"{CLIENT_CAPABILITIES_META_KEY}":'.encode()
         self._level = f',"{LOG_LEVEL_META_KEY}":"'.encode()
 
-    def of(self, caller: Caller | None) -> bytes:
-        """For a request of that client."""
+    def members(self, caller: CallerHandle | None) -> bytes:
+        """The members for a request of that client."""
         if caller is None:
             return self._head + b"{},"
         head, level = self._head + caller.capabilities.encoded, caller.log_level
@@ -176,12 +176,12 @@ class _ModernMeta:
 
 
 class SessionSender:
-    """The SDK's session, one task a request: for HTTP, whose speed is the SDK's."""
+    """Sends through the SDK's session, with one task for each request: for HTTP."""
 
-    def __init__(self, session: ClientSession, tasks: anyio.abc.TaskGroup, telling: Telling) -> None:
+    def __init__(self, session: ClientSession, tasks: anyio.abc.TaskGroup, log_level: LogLevelSync) -> None:
         self._session = session
         self._tasks = tasks
-        self._telling = telling
+        self._log_level = log_level
 
     def position(self) -> int | None:
         return None
@@ -189,12 +189,12 @@ class SessionSender:
     def congested(self) -> bool:
         return False  # each request has a connection of its own, and waits for it
 
-    def on_drained(self, told: Callable[[], None]) -> None:
-        """It never was congested."""
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        """Do nothing: it is never congested."""
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
         scope = anyio.CancelScope()
-        # a failure of the HTTP exchange is told first; the error that the SDK makes of it is not needed then
+        # a failure of the HTTP exchange is reported first; the error that the SDK makes of it is not needed
         exchange = Exchange(lambda error: on_answer(None, error))
         self._tasks.start_soon(self._send, request, on_answer, on_progress, scope, exchange)
 
@@ -211,17 +211,17 @@ class SessionSender:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             on_progress(progress, total, message)
 
-        CURRENT.set(exchange)  # in this task only
+        CURRENT_EXCHANGE.set(exchange)  # in this task only
         REQUEST.set(request)  # what comes in on its stream belongs to it
         with scope:
             try:
-                if request.origin.caller is not None:
-                    await self._telling.raise_first(request.origin.caller.log_level)
+                if request.context.caller is not None:
+                    await self._log_level.raise_level(request.context.caller.log_level)
                 result = await self._session.send_request(
                     _typed(request), _AS_IT_CAME, progress_callback=progressed
                 )
             except MCPError as error:
-                exchange.fail(error if exchange.answered else Dropped(error.message))
+                exchange.fail(exchange.cause(error))
             except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
                 exchange.fail(error)
             else:
@@ -245,8 +245,8 @@ class _SentBySession:
 
 
 def _typed(request: Request) -> Typed:
-    """The request as the SDK has it."""
-    answers = request.origin.answers
+    """The request as a model of the SDK."""
+    answers = request.context.answers
     more = [] if answers is None else answers.members()
     params = msgspec.json.decode(b"".join((b"{", *request.params(), *more, b"}")))
     return _TYPES[type(request)].model_validate({"method": request.method, "params": params}, by_name=False)

@@ -1,7 +1,8 @@
 """One session with an upstream server: the SDK's client session over a link.
 
-Must be entered and left in one task. Knows which era the server speaks and hears of changed lists in
-either: as notifications before 2026-07-28, from then on a `subscriptions/listen` stream.
+`open_session` connects and shakes hands; it must be entered and left in one task. The session knows which
+protocol era the server speaks and notices changed lists in either: by notifications before 2026-07-28, from
+then on by a `subscriptions/listen` stream.
 """
 
 from __future__ import annotations
@@ -22,42 +23,32 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, redactor_of
-from mcpx.upstream.errors import ConnectionLost, NoAnswer, Unwell, refused_probe
-from mcpx.upstream.relay.clients import Audience
-from mcpx.upstream.relay.logs import LogRelay
-from mcpx.upstream.relay.server_requests import Asking
-from mcpx.upstream.session.log_level import Telling
+from mcpx.upstream.errors import NoAnswer, Unhealthy, ends_session
+from mcpx.upstream.relay.session_relay import SessionRelay
+from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
-from mcpx.upstream.signal import Flag
-from mcpx.upstream.transport.exchange import overheard
+from mcpx.upstream.transport.exchange import capture_failures
 from mcpx.upstream.transport.link import Hooks, Link, open_link
 from mcpx.version import __version__
+from supervisors import Signal
 
 CLIENT_INFO: Final = mcp_types.Implementation(name="mcpx", version=__version__, title="MCPX")
-LISTEN_AGAIN_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
-LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the pause
-LISTEN_AGAIN_MOST_S: Final = 60.0
-LOOK_S: Final = 5.0  # for the answer to a look at a session that is in doubt
-LOOK_PAUSE_S: Final = 1.0  # between two such looks, however many the reasons
+LISTEN_RETRY_DELAY_S: Final = 1.0  # after a lost listen stream; lists are read again, so nothing is missed
+LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the delay
+MAX_LISTEN_RETRY_DELAY_S: Final = 60.0
+PROBE_TIMEOUT_S: Final = 5.0  # for a session in doubt
+PROBE_PAUSE_S: Final = 1.0  # between two such probes, however many reasons there are
 
 
 class Greeting(msgspec.Struct):
-    """How a server is greeted, and whether that was the wrong way."""
+    """How to begin a handshake, and whether the server could not take it."""
 
     probe: bool
-    """Whether it is first asked which revisions it speaks; else it is taken to be of the handshake era."""
+    """Whether to ask first which revisions it speaks (`server/discover`); else it is of the handshake era."""
     upset: bool = False
-    """Whether it left, or fell silent, after it had read the question: some servers take nothing before
+    """Whether the handshake failed after the server had read that request: some servers accept nothing before
     `initialize`."""
-
-
-class Passing(msgspec.Struct, frozen=True):
-    """Who takes what a server says beside its answers."""
-
-    asking: Asking
-    logs: LogRelay
-    audience: Audience
 
 
 class UpstreamSession:
@@ -67,22 +58,20 @@ class UpstreamSession:
         self,
         client: PassingSession,
         link: Link,
-        changes: Flag,
+        changes: Signal,
         connecting: anyio.CancelScope,
-        telling: Telling,
+        log_level: LogLevelSync,
     ) -> None:
         self.client = client
         self.link = link
-        self.telling = telling
+        self.log_level = log_level
         self._changes = changes
         self._connecting = connecting
 
     def established(self) -> None:
-        """The handshake and whatever belongs to it are done: the connect timeout is off."""
+        """Note that the handshake and the first listing are done, and switch the connect timeout off."""
         self._connecting.deadline = math.inf
-        self.link.established = True
-        self.link.missed = self._changes.set
-        self.link.suspicion.clear()
+        self.link.establish()
 
     @property
     def modern(self) -> bool:
@@ -90,18 +79,18 @@ class UpstreamSession:
         return self.client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def sender(self, tasks: anyio.abc.TaskGroup) -> Sender:
-        """What calls go out on: bytes where the link takes them."""
+        """The sender for calls: bytes where the link takes them."""
         if self.link.wire is not None:
-            return WireSender(self.link.wire, self.client, CLIENT_INFO, self.telling)
-        return SessionSender(self.client, tasks, self.telling)
+            return WireSender(self.link.wire, self.client, CLIENT_INFO, self.log_level)
+        return SessionSender(self.client, tasks, self.log_level)
 
     async def listen(self) -> None:
-        """Hear of changed lists from a 2026-07-28 server, for as long as the session lives."""
+        """Watch for changed lists of a 2026-07-28 server, for as long as the session lives."""
         can = self.client.server_capabilities or mcp_types.ServerCapabilities()
         tools = bool(can.tools and can.tools.list_changed)
         resources = bool(can.resources and can.resources.list_changed)
         prompts = bool(can.prompts and can.prompts.list_changed)
-        pause = LISTEN_AGAIN_S
+        pause = LISTEN_RETRY_DELAY_S
         while self.modern and (tools or resources or prompts):
             began = anyio.current_time()
             try:
@@ -116,35 +105,33 @@ class UpstreamSession:
             except (SubscriptionLost, MCPError, TimeoutError, ValidationError):
                 pass
             steady = anyio.current_time() - began >= LISTEN_STEADY_S
-            pause = LISTEN_AGAIN_S if steady else min(2 * pause, LISTEN_AGAIN_MOST_S)
+            pause = LISTEN_RETRY_DELAY_S if steady else min(2 * pause, MAX_LISTEN_RETRY_DELAY_S)
             await anyio.sleep(pause)
             self._changes.set()
 
-    async def look_when_suspicious(self) -> None:
-        """See whether the session lives whenever an HTTP exchange gave reason to doubt it.
+    async def probe_when_suspicious(self) -> None:
+        """Probe the session whenever an HTTP exchange gave reason to doubt it.
 
         Only what the answer says counts, not that it is missing: the server may be busy.
-
-        Raises:
-            ConnectionLost: The server refuses the session.
         """
         suspicion = self.link.suspicion
         while True:
             await suspicion.wait()
             suspicion.clear()
-            with anyio.move_on_after(LOOK_S), suppress(MCPError, Unwell):
+            with anyio.move_on_after(PROBE_TIMEOUT_S), suppress(MCPError, Unhealthy):
                 await self.probe()
-            await anyio.sleep(LOOK_PAUSE_S)
+            await anyio.sleep(PROBE_PAUSE_S)
 
     async def probe(self) -> None:
         """Ask the server for a sign of life: `ping`, which the 2026-07-28 revision does not have.
 
+        A server that refuses the session ends the connection.
+
         Raises:
-            Unwell: It is there, but does not answer MCP.
-            ConnectionLost: It refuses the session.
+            Unhealthy: It is there, but does not answer MCP.
             MCPError: It answers with an error, which is a sign of life too.
         """
-        with overheard() as failures:
+        with capture_failures() as failures:
             try:
                 if self.modern:
                     await self.client.send_discover(LATEST_MODERN_VERSION)
@@ -153,13 +140,11 @@ class UpstreamSession:
             except ValidationError:
                 pass  # an odd answer is a sign of life
             except MCPError:
-                if failures:
-                    raise refused_probe(failures[0]) from None
-                raise
-
-    def lost(self) -> ConnectionLost:
-        """The loss of the link, as an exception."""
-        return ConnectionLost(self.link.reason, self.link.stderr_tail(), curable=self.link.curable)
+                if not failures:
+                    raise
+                if not ends_session(failures[0]):
+                    raise Unhealthy(str(failures[0])) from None
+                self.link.lost.set(str(failures[0]))
 
 
 @asynccontextmanager
@@ -169,19 +154,19 @@ async def open_session(
     greeting: Greeting,
     limit: int,
     hooks: Hooks,
-    changes: Flag,
-    passing: Passing,
+    changes: Signal,
+    relay: SessionRelay,
     on_updated: Callable[[str], None] = lambda _uri: None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
-    `on_updated` is told the URI of each resource that the server says has changed.
-    What comes of the greeting is noted in it, also where this raises.
+    `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
+    and must not raise. `greeting.upset` is set before this raises.
 
     Raises:
         NoAnswer: Not established in time.
         ConnectionLost: The connection ended, or was refused, during the handshake.
-        Exception: Whatever else the transport or the SDK raise; `faults.cause_of` knows.
+        Exception: Whatever else the transport or the SDK raise; see `errors.cause_of`.
     """
     link: Link | None = None
     # one scope around everything: a timeout that ended before its task groups would break their nesting
@@ -190,12 +175,10 @@ async def open_session(
             async with open_link(
                 config.transport, limit=limit, hooks=hooks, redact=redactor_of(config)
             ) as link:
-                hooks.on_open(link)
                 client = PassingSession(
                     link.dispatcher,
                     client_info=CLIENT_INFO,
-                    asking=passing.asking,
-                    logs=passing.logs,
+                    relay=relay,
                     on_change=changes.set,
                     on_updated=on_updated,
                 )
@@ -203,13 +186,13 @@ async def open_session(
                     try:
                         await _shake_hands(client, probe=greeting.probe)
                     except BaseException:
-                        # only a process can have ended over the question: a request over HTTP ends nothing
+                        # only a process can have ended because of the probe: a request over HTTP ends nothing
                         greeting.upset = greeting.probe and link.pid is not None and link.first_unread() != 0
                         raise
-                    telling = Telling(client, link.wire, passing.audience)
-                    yield UpstreamSession(client, link, changes, scope, telling)
+                    log_level = LogLevelSync(client, link.wire, relay.clients)
+                    yield UpstreamSession(client, link, changes, scope, log_level)
         except Exception as error:
-            raise _told_by_link(error, link) from error
+            raise _explained(error, link) from error
     if scope.cancelled_caught:
         raise NoAnswer(link.stderr_tail() if link else "")
 
@@ -217,8 +200,8 @@ async def open_session(
 async def _shake_hands(session: ClientSession, *, probe: bool) -> None:
     """Ask which revisions the server speaks, and fall back to the handshake of the older ones.
 
-    Only a server that names revisions of which we share none is refused; any other error to the probe is
-    what a server says that does not know it.
+    Only a server that shares no revision with us is refused; any other error to the probe may mean that the
+    server does not know it.
     """
     if not probe:
         await session.initialize()
@@ -236,10 +219,8 @@ async def _shake_hands(session: ClientSession, *, probe: bool) -> None:
         await session.initialize()
 
 
-def _told_by_link(error: Exception, link: Link | None) -> Exception:
+def _explained(error: Exception, link: Link | None) -> Exception:
     """The link often knows better than the SDK's exception why a handshake failed."""
-    if link is None or link.established or isinstance(error, ConnectionLost):
+    if link is None or link.established:
         return error
-    if link.lost.is_set():
-        return ConnectionLost(f"{link.reason} during the handshake", link.stderr_tail())
-    return error if link.trouble is None else ConnectionLost(link.trouble, curable=link.curable)
+    return link.handshake_failure() or error

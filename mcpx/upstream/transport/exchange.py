@@ -1,8 +1,9 @@
-"""What became of one HTTP request, told by the HTTP client to whoever asked.
+"""The outcome of one HTTP exchange, and who learns of it.
 
 The SDK turns every failure of an HTTP exchange into a JSON-RPC error that no longer says what happened. So
-whoever sends a request puts an `Exchange` into the context that the SDK carries along to the HTTP client,
-and the client tells it there what went wrong, in one of the words below, before the SDK's error arrives.
+the sender of a request puts an `Exchange` into the context that the SDK carries along to the HTTP guard
+(`http_guard`), and the guard reports the failure there, as one of the errors below, before the SDK's own
+error arrives. What an exchange means for the session as a whole goes to the link, a `LinkObserver`.
 """
 
 from __future__ import annotations
@@ -12,36 +13,44 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
+import msgspec
+from mcp import MCPError
+
+from mcpx.upstream.transport.loss import Ending
+from mcpx.wire.envelope import RequestId
+from mcpx.wire.outgoing import Unreadable
 
 T = TypeVar("T")
-ABANDONED_S: Final = 5.0  # for a server to end an answer that nobody waits for; then it is hung up on
+OnFailure = Callable[[Exception], None]
+PERMISSION_STATUSES: Final = frozenset({401, 403})
+ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an abandoned answer; then the connection is closed
 _SENDING: Final = "send_request_headers.started"
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
-class NotCarriedOut(Exception):  # noqa: N818 - a condition
+class NotExecuted(Exception):  # noqa: N818 - a condition
     """The server provably did not run the request: it was not reached, or it does not know the session."""
 
 
-class Dropped(Exception):  # noqa: N818 - a condition
+class ConnectionDropped(Exception):  # noqa: N818 - a condition
     """The connection of this one exchange ended before the answer; the request may have been run."""
 
 
 class Refused(Exception):  # noqa: N818 - a condition
     """The server answered with an HTTP status in place of a message.
 
-    `retry_after_s` is the time it asks to wait, in seconds; `said` is its own explanation, if it gave one.
+    `retry_after_s` is the time it asks to wait, in seconds; `explanation` is its own text, if it gave one.
     """
 
-    def __init__(self, status: int, *, retry_after_s: float | None = None, said: str = "") -> None:
+    def __init__(self, status: int, *, retry_after_s: float | None = None, explanation: str = "") -> None:
         text = f"the server answers HTTP {status}"
         if phrase := _PHRASES.get(status):
             text += f" ({phrase})"
-        if said:
-            text += f": {said}"
+        if explanation:
+            text += f": {explanation}"
         if retry_after_s is not None:
             text += f"; it asks to wait {retry_after_s:g} s"
         super().__init__(text)
@@ -49,48 +58,101 @@ class Refused(Exception):  # noqa: N818 - a condition
         self.retry_after_s = retry_after_s
 
 
-class Exchange:
-    """One request on its way, for `seconds` at most. `on_failure` is called once at most; it never raises."""
+class Answer(msgspec.Struct, frozen=True):
+    """The head of a response; the id of an error may be null."""
 
-    def __init__(self, on_failure: Callable[[Exception], None], *, seconds: float = math.inf) -> None:
+    id: RequestId | None
+    is_error: bool
+
+
+class LinkObserver(Protocol):
+    """Receives what HTTP exchanges reveal about their session. No method may raise."""
+
+    established: bool
+    """Whether the handshake is over."""
+    lost: Ending
+    """Set when the session is over."""
+    last_problem: str | None
+    """What was wrong with the last exchange; None while all is well."""
+    retryable: bool
+    """Whether connecting again can help."""
+
+    def lose(self, reason: str) -> None:
+        """The session is over."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """The server takes no new requests; it may finish those it has."""
+        ...
+
+    def mark_healthy(self) -> None:
+        """An exchange went well."""
+        ...
+
+    def mark_suspect(self) -> None:
+        """The session should be probed."""
+        ...
+
+    def events_missed(self) -> None:
+        """Notifications from the server may have been missed."""
+        ...
+
+
+class Exchange:
+    """One request in progress, for `timeout_s` at most.
+
+    `on_failure` is called at most once, with the reason why there will be no answer. It must not raise.
+    """
+
+    def __init__(self, on_failure: OnFailure = lambda _: None, *, timeout_s: float = math.inf) -> None:
         self._on_failure = on_failure
-        self._deadline = anyio.current_time() + seconds
+        self._deadline = anyio.current_time() + timeout_s
         self._waits: set[anyio.CancelScope] = set()
-        self.answered = False
-        """Whether a message of the server's answered it: an error without one is the SDK's own."""
-        self.begun = False
-        """Whether a byte of it may have been sent."""
+        self.answer: Answer | None = None
+        """What the server answered, as far as it was looked at."""
+        self.started = False
+        """Whether any byte of it may have been sent."""
         self.over = False
-        """Whether it has failed, or nobody waits for its answer any more."""
+        """Whether it has failed or was abandoned."""
 
     async def trace(self, event: str, _info: object) -> None:
-        """Hear of the steps of the exchange, by the HTTP library's names for them. Raises NotCarriedOut."""
+        """Follow the steps of the exchange; a trace function of the HTTP library.
+
+        Raises:
+            NotExecuted: It was recalled, and its first byte was about to be sent.
+        """
         if event.endswith(_SENDING):
-            if self.over and not self.begun:
-                raise NotCarriedOut("it was taken back")
-            self.begun = True
+            if self.over and not self.started:
+                raise NotExecuted("it was taken back")
+            self.started = True
 
     def recall(self) -> bool:
-        """Take it back: whether not a byte of it was sent, nor will be."""
-        if not self.begun:
+        """Take it back if nothing was sent yet; return whether that succeeded."""
+        if not self.started:
             self.over = True
-        return not self.begun
+        return not self.started
+
+    def cause(self, error: MCPError) -> Exception:
+        """Say why the SDK raised `error`: the server's own error, an unusable answer, or none at all."""
+        if self.answer is None:
+            return ConnectionDropped(error.message)
+        return error if self.answer.is_error else Unreadable("the answer is not a JSON-RPC message")
 
     def fail(self, error: Exception) -> None:
-        """There will be no answer, for this reason. The first one counts."""
+        """Report that there will be no answer. The first reason counts."""
         if not self.over:
             self.over = True
             self._on_failure(error)
 
     def abandon(self) -> None:
-        """Nobody waits any more: what is being received ends soon, whatever the server does."""
+        """Give up waiting for it: reading its answer ends soon, whatever the server does."""
         self.over = True
-        self._deadline = min(self._deadline, anyio.current_time() + ABANDONED_S)
+        self._deadline = min(self._deadline, anyio.current_time() + ABANDONED_TIMEOUT_S)
         for scope in self._waits:
             scope.deadline = self._deadline
 
-    async def within(self, awaited: Awaitable[T]) -> T | None:
-        """Wait for something of the server's; None when the time is over."""
+    async def within_deadline(self, awaited: Awaitable[T]) -> T | None:
+        """Await something from the server; return None once the time is up."""
         with anyio.CancelScope(deadline=self._deadline) as scope:
             self._waits.add(scope)
             try:
@@ -100,18 +162,18 @@ class Exchange:
         return None
 
 
-CURRENT: Final[ContextVar[Exchange | None]] = ContextVar("mcpx_exchange", default=None)
+CURRENT_EXCHANGE: Final[ContextVar[Exchange | None]] = ContextVar("mcpx_exchange", default=None)
 """The exchange that requests sent in this context belong to."""
 
 
 @contextmanager
-def overheard() -> Iterator[list[Exception]]:
-    """What goes wrong with the HTTP exchange of a request made inside this; nobody waits for it after it."""
+def capture_failures() -> Iterator[list[Exception]]:
+    """Collect why the HTTP exchange of a request made inside the block failed; abandon it at the end."""
     failures: list[Exception] = []
     exchange = Exchange(failures.append)
-    token = CURRENT.set(exchange)
+    token = CURRENT_EXCHANGE.set(exchange)
     try:
         yield failures
     finally:
-        CURRENT.reset(token)
+        CURRENT_EXCHANGE.reset(token)
         exchange.abandon()

@@ -1,4 +1,4 @@
-"""What HTTP answers mean, read without touching a connection. Everything here is pure."""
+"""The meaning of HTTP answers, read without touching a connection. Everything here is pure."""
 
 from __future__ import annotations
 
@@ -6,157 +6,186 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, Literal
 
 import httpx2
 import msgspec
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from mcpx.upstream.transport.exchange import Refused
-from mcpx.upstream.transport.http_body import SHOWN
+from mcpx.text import cut
+from mcpx.upstream.transport.exchange import Answer, Refused
+from mcpx.upstream.transport.http_network import MAX_QUOTE_LEN
 from mcpx.wire import envelope
 from mcpx.wire.envelope import RequestId, RPCError
 from mcpx.wire.mending import may_have_halves, mend_halves
 from mcpx.wire.outgoing import Unreadable
 
-SESSION: Final = "mcp-session-id"  # the header
-_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
+SESSION_HEADER: Final = "mcp-session-id"
+MAX_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
 _ACCEPTED: Final = frozenset({httpx2.codes.ACCEPTED, httpx2.codes.NO_CONTENT})
-_EXPLAINS: Final = ("application/json", "text/plain", "application/problem+json")
+_TEXT_TYPES: Final = ("application/json", "text/plain", "application/problem+json")
 
 Redact = Callable[[str], str]
 """Takes the secrets out of a text."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """The JSON-RPC message in a POST: a request has an id, a notification and an answer of ours have none."""
+class Posted(msgspec.Struct, frozen=True):
+    """The JSON-RPC message in a POST: a request has an id, a notification or a response of ours has none."""
 
     method: str | None
     id: RequestId | None
 
 
-def asked_in(request: httpx2.Request) -> Asked:
-    """What a POST says."""
+def posted_in(request: httpx2.Request) -> Posted:
+    """Read the message in a POST."""
     try:
         message = envelope.decode_envelope(request.content)
     except msgspec.DecodeError:
-        return Asked(None, None)
-    return Asked(message.method, message.id if message.method is not None else None)
+        return Posted(None, None)
+    return Posted(message.method, message.id if message.method is not None else None)
 
 
 def content_type(response: httpx2.Response) -> str:
-    """The MIME type, without parameters."""
+    """Return the MIME type, without parameters."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def message_in(data: bytes) -> JSONRPCMessage:
-    """The message. Raises Unreadable."""
+class _Result(msgspec.Struct):
+    jsonrpc: Literal["2.0"]
+    id: RequestId
+    result: msgspec.Raw
+    method: None = None
+    error: None = None
+
+
+_decode_result: Final = msgspec.json.Decoder(_Result).decode
+
+
+def read_answer(data: bytes) -> Answer | None:
+    """Read a JSON-RPC message as the SDK does; return None if it is not a response.
+
+    A usual result is not looked into, which costs a thirtieth of the SDK's reading: what the SDK cannot read
+    in it comes out when the SDK reads it.
+
+    Raises:
+        Unreadable: It is not a JSON-RPC message.
+    """
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if not data.isascii():
+            data.decode()
+        found = _decode_result(data)
+        if bytes(memoryview(found.result)[:1]) == b"{":
+            return Answer(found.id, is_error=False)
     try:
-        return jsonrpc_message_adapter.validate_json(data, by_name=False)
+        message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
         raise Unreadable(f"the answer is not a JSON-RPC message: {problem}") from None
+    if not isinstance(message, JSONRPCResponse | JSONRPCError):
+        return None
+    return Answer(message.id, is_error=isinstance(message, JSONRPCError))
 
 
-def answer_in(data: bytes, asked: Asked) -> bytes:
-    """The answer to that request, under its id: an error may come without one. Raises Unreadable.
+def answer_to(posted: Posted, data: bytes) -> tuple[Answer, bytes]:
+    """Read the response to a request; return it with the bytes to pass on.
 
-    Half a surrogate pair in it, which some clients take, is replaced.
+    An error without an id gets that of the request. Half a surrogate pair, which some clients take, is
+    replaced.
+
+    Raises:
+        Unreadable: It is not the response to that request.
     """
     if may_have_halves(data):
         data = mend_halves(data)
-    message = message_in(data)
-    if not isinstance(message, JSONRPCResponse | JSONRPCError):
+    answer = read_answer(data)
+    if answer is None:
         raise Unreadable("the answer is a message of another kind")
-    if message.id is None:
-        named = message.model_copy(update={"id": asked.id})
-        return named.model_dump_json(exclude_unset=True).encode()
-    if str(message.id) != str(asked.id):
+    if answer.id is None:
+        error = JSONRPCError.model_validate_json(data)
+        return answer, error.model_copy(update={"id": posted.id}).model_dump_json(exclude_unset=True).encode()
+    if str(answer.id) != str(posted.id):
         raise Unreadable("the answer is to another request")
-    return data
+    return answer, data
 
 
-def unexpected(response: httpx2.Response) -> Unreadable:
-    """A good status with something else than a message."""
+def encode_error(posted: Posted, error: RPCError) -> bytes:
+    """Encode an error as the response to a request."""
+    return envelope.encode({"jsonrpc": "2.0", "id": posted.id, "error": error})
+
+
+def not_a_message(response: httpx2.Response) -> Unreadable:
+    """Describe an answer of a good status that holds no message."""
     if response.status_code in _ACCEPTED:
         return Unreadable(f"the answer is HTTP {response.status_code}, without a message")
-    kind = _shown(content_type(response)) or "of no content type"
+    kind = quoted(content_type(response)) or "of no content type"
     return Unreadable(f"the answer is {kind}, not an MCP message")
 
 
-def redirected(response: httpx2.Response, location: httpx2.URL | None, redact: Redact) -> Refused:
-    """A redirect that is not followed."""
-    where = _shown(redact(str(location)))
-    return Refused(response.status_code, said=f"it redirects to {where}, which is not followed")
+def unfollowed(response: httpx2.Response, location: httpx2.URL | None, redact: Redact) -> Refused:
+    """Describe a redirect that is not followed."""
+    where = quoted(redact(str(location)))
+    return Refused(response.status_code, explanation=f"it redirects to {where}, which is not followed")
 
 
-def words(error: Exception, redact: Redact) -> str:
-    """What the HTTP library says of a failure; it may quote the server."""
-    return _shown(redact(str(error))) or type(error).__name__
+def describe(error: Exception, redact: Redact) -> str:
+    """Describe a failure in the words of the HTTP library, which may quote the server."""
+    return quoted(redact(str(error))) or type(error).__name__
 
 
-class Explanation(msgspec.Struct, frozen=True):
-    """The body of an HTTP error: what it says; the JSON-RPC error in it, if there is one, and its id."""
+class ErrorBody(msgspec.Struct, frozen=True):
+    """The body of an HTTP error: its text; the JSON-RPC error in it, if there is one, and its id."""
 
-    said: str = ""
+    text: str = ""
     error: RPCError | None = None
     id: RequestId | None = None
 
-    def names(self, asked: Asked) -> bool:
-        """Whether it is the answer to that request."""
-        return self.error is not None and self.id is not None and str(self.id) == str(asked.id)
 
-    def as_answer(self, asked: Asked) -> bytes:
-        """The error as the answer to that request."""
-        return envelope.encode({"jsonrpc": "2.0", "id": asked.id, "error": self.error})
-
-
-class _ErrorBody(msgspec.Struct):
+class _ErrorMessage(msgspec.Struct):
     error: RPCError
     id: RequestId | None = None
 
 
-def explanation(response: httpx2.Response, body: bytes, redact: Redact) -> Explanation:
-    """Read the body of an HTTP error. What it says is shown without secrets; its JSON-RPC error is kept."""
+def read_error_body(response: httpx2.Response, body: bytes, redact: Redact) -> ErrorBody:
+    """Read the body of an HTTP error. Secrets are taken out of its text, but not of its JSON-RPC error."""
     kind = content_type(response)
     if kind == "application/json":
         with suppress(msgspec.DecodeError, RecursionError):
-            found = msgspec.json.decode(body, type=_ErrorBody)
-            return Explanation(_shown(redact(found.error.message)), found.error, found.id)
-    return Explanation(_shown(redact(body.decode(errors="replace"))) if kind in _EXPLAINS else "")
+            found = msgspec.json.decode(body, type=_ErrorMessage)
+            return ErrorBody(quoted(redact(found.error.message)), found.error, found.id)
+    return ErrorBody(quoted(redact(body.decode(errors="replace"))) if kind in _TEXT_TYPES else "")
 
 
-def is_unread(status: int, about: Explanation) -> bool:
-    """Whether the server refused a request without reading as much as its id.
+def is_unparsed(status: int, body: ErrorBody) -> bool:
+    """Whether the server refused a request before it read its id.
 
-    So do servers that answer 400 where the protocol has 404, for a session that they do not know.
+    Some servers do so for a session that they do not know, where the protocol has 404.
     """
-    return status == httpx2.codes.BAD_REQUEST and about.error is not None and about.id is None
+    return status == httpx2.codes.BAD_REQUEST and body.error is not None and body.id is None
 
 
-def is_its_own(about: Explanation, response: httpx2.Response, asked: Asked) -> bool:
-    """Whether the server answered with an error of its own, which is passed on unaltered.
+def is_server_error(body: ErrorBody, response: httpx2.Response, posted: Posted) -> bool:
+    """Whether the server answered the request with an error of its own, which is passed on unaltered.
 
-    It is one if it names the request. Servers without sessions may not read the id of what they refuse; one
-    with sessions that does not has refused the session, and a 429 or a 5xx may be a proxy's.
+    It did if the error carries the id of the request. Servers without sessions may not read the id of what
+    they refuse; one with sessions that does not has refused the session, and a 429 or a 5xx may be a proxy's.
     """
-    if about.error is None or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+    if body.error is None or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
         return False
-    if about.names(asked):
+    if body.id is not None and str(body.id) == str(posted.id):
         return True
-    return not response.is_server_error and SESSION not in response.request.headers
+    return not response.is_server_error and SESSION_HEADER not in response.request.headers
 
 
-def _shown(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= SHOWN else words[: SHOWN - 3] + "..."
+def quoted(text: str) -> str:
+    """What is shown of a text of the server's: one line, cut to a length."""
+    return cut(" ".join(text.split()), MAX_QUOTE_LEN)
 
 
 def retry_after(response: httpx2.Response) -> float | None:
-    """The time the server asks to wait, in seconds; RFC 9110 allows a number or a date."""
+    """Return the time the server asks to wait, in seconds; RFC 9110 allows a number or a date."""
     value = response.headers.get("retry-after", "").strip()
-    if len(value) > _RETRY_AFTER_LEN:
+    if len(value) > MAX_RETRY_AFTER_LEN:
         return None
     if value.isascii() and value.isdigit():
         return float(value)

@@ -1,14 +1,13 @@
-"""The ledger of children: so that nothing outlives a MCPX that was killed.
+"""The ledger of child processes, so that none outlives a MCPX that was killed.
 
-Each MCPX process keeps one small file in the state folder, in `children`, with the process group, the start
-and the mark of every child it runs. `sweep`, at the next start of any MCPX, reads the files whose writer is
-gone, has what is left of their children ended (`mcpx.upstream.transport.orphans`: only what is proven to be
-ours), and deletes the files. It believes a file only where nobody else could have written it: file and folder
-are ours and nobody else may write them; and where its numbers mean something: this boot, this process
-namespace. Files of another namespace or machine (a home folder that is shared) are theirs, and left alone
-until they are old.
+Each MCPX process keeps one small file in the folder `children` of the state folder, with the process group,
+the start time and the mark of every child it runs. `sweep`, at the next start of any MCPX, reads the files
+whose writer is gone, ends what is left of their children (`orphans`: only what is proven to be ours), and
+deletes the files. A file is trusted only if no other user could have written it or its folder, and if its
+process ids mean something: same boot, same process namespace. Files of another namespace or machine (a shared
+home folder) are left alone until they are old.
 
-A ledger that cannot be used is logged once and does without: it must not keep servers from running.
+A ledger that cannot be written is logged once and then skipped: it must not keep servers from running.
 """
 
 from __future__ import annotations
@@ -27,19 +26,17 @@ import structlog
 
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.paths import ensure_folder, others_may_change, state_folder
-from mcpx.upstream.transport.orphans import Entry, end
+from mcpx.upstream.transport.orphans import Entry, end_orphans
 from mcpx.upstream.transport.process_table import boot_id, pid_namespace, start_time
 
 __all__ = ["Entry", "Ledger", "boot_id", "start_time"]
 
 log = structlog.get_logger()
-LARGEST: Final = 4_000_000  # bytes of a file: ten thousand children
-OLD_S: Final = (
-    30 * 86400.0
-)  # a file of another machine or namespace that was not written for so long is waste
+MAX_FILE_BYTES: Final = 4_000_000  # ten thousand children
+MAX_FOREIGN_AGE_S: Final = 30 * 86400.0  # of a file of another machine or namespace; then it is deleted
 _READ: Final = (
     os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-)  # not held up by a pipe of that name
+)  # a pipe of that name must not block
 _NUMBERS: Final = count(1)  # one process may have several, in a program that opens several hubs
 
 
@@ -52,7 +49,7 @@ class _File(msgspec.Struct):
 
 
 class Ledger:
-    """The file of this process, in `children` under the state folder (or another one)."""
+    """The file of this process. `state` is the state folder, if it is not the usual one."""
 
     def __init__(self, state: Path | None = None) -> None:
         self._folder = (state or state_folder()) / "children"
@@ -63,12 +60,12 @@ class Ledger:
         self._broken = False
 
     def add(self, name: str, pid: int, mark: str) -> None:
-        """Note a child that has just been started with that mark in its environment."""
+        """Add a child that has just been started with that mark in its environment."""
         self._file.children[name] = Entry(pid, start_time(pid) or "", mark)
         self._write()
 
     def remove(self, name: str) -> None:
-        """Forget a child that has been seen off."""
+        """Remove a child that has been terminated."""
         if self._file.children.pop(name, None) is not None:
             self._write()
 
@@ -97,7 +94,7 @@ class Ledger:
         log.warning("ledger.unwritable", path=str(self._path), reason=reason)
 
     def _distrust(self, found: os.stat_result) -> str | None:
-        """Why what lies in our folder may be somebody else's; None where it is ours alone."""
+        """Why the folder may hold files of other users; None if it cannot."""
         if others_may_change(self._folder.parent.stat()):
             return f"{self._folder.parent}: others may change it"
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -106,49 +103,49 @@ class Ledger:
             return f"{self._folder}: open to others (mode {stat.S_IMODE(found.st_mode):o})"
         return None
 
-    # --- what others left
+    # --- sweeping up
 
     def sweep(self) -> list[int]:
-        """End what earlier MCPX processes left behind; the process groups that were ended."""
+        """End what earlier MCPX processes left behind; return the process groups that were ended."""
         try:
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return []
         except OSError as error:
-            self._disbelieve(self._folder, error.strerror)
+            self._reject(self._folder, error.strerror)
             return []
         try:
             if (problem := self._distrust(os.fstat(folder))) is not None:
-                self._disbelieve(self._folder, problem)
+                self._reject(self._folder, problem)
                 return []
             names = os.listdir(folder)  # noqa: PTH208 - of this very folder, whatever its path leads to
             ours = sorted(name for name in names if name.endswith(".json"))
             return [group for name in ours for group in self._sweep_one(folder, name)]
         except OSError as error:
-            self._disbelieve(self._folder, error.strerror)
+            self._reject(self._folder, error.strerror)
             return []
         finally:
             os.close(folder)
 
     @staticmethod
-    def _disbelieve(path: Path, reason: str | None) -> None:
+    def _reject(path: Path, reason: str | None) -> None:
         log.warning("ledger.not_believed", path=str(path), reason=reason)
 
     def _sweep_one(self, folder: int, name: str) -> list[int]:
-        """End what one file names, if it is of a MCPX that is gone, and delete it."""
+        """End the children in one file, if its MCPX is gone, and delete it."""
         try:
             found, written = _read(folder, name)
             standing = _judge(found)
-            if standing is _Standing.ELSEWHERE and time.time() - written > OLD_S:
+            if standing is _Standing.ELSEWHERE and time.time() - written > MAX_FOREIGN_AGE_S:
                 standing = _Standing.PAST
             if standing in {_Standing.RUNS, _Standing.ELSEWHERE}:
                 return []
-            ended = end(found.children.values() if standing is _Standing.LEFT else ())
+            ended = end_orphans(found.children.values() if standing is _Standing.LEFT else ())
             os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:  # another MCPX was quicker
+        except FileNotFoundError:  # another MCPX has done it
             return []
         except (OSError, msgspec.DecodeError, RecursionError) as error:
-            self._disbelieve(self._folder / name, str(error))
+            self._reject(self._folder / name, str(error))
             return []
         if ended.left:
             reason = f"they live, but do not all carry {CHILD_MARK}: not proven to be ours"
@@ -157,15 +154,15 @@ class Ledger:
 
 
 class _Standing(Enum):
-    """What has become of the MCPX that wrote a file."""
+    """The state of the MCPX that wrote a file."""
 
     RUNS = auto()
     LEFT = auto()
-    """It is gone, and its children may be left."""
+    """It is gone; its children may be left."""
     PAST = auto()
-    """It was another boot of this machine: nothing is left."""
+    """It ran in another boot of this machine: nothing is left."""
     ELSEWHERE = auto()
-    """It is, or was, on another machine or in another process namespace: its numbers mean nothing here."""
+    """It ran on another machine or in another process namespace: its process ids mean nothing here."""
 
 
 def _judge(file: _File) -> _Standing:
@@ -175,22 +172,22 @@ def _judge(file: _File) -> _Standing:
     if here is None or file.namespace != here:
         return _Standing.ELSEWHERE
     started = start_time(file.owner.pid)
-    # of an owner that could not tell its start, any process of that number may be the one
+    # if the owner could not read its start time, any process with its id may be the owner
     runs = started is not None and file.owner.started in {"", started}
     return _Standing.RUNS if runs else _Standing.LEFT
 
 
 def _read(folder: int, name: str) -> tuple[_File, float]:
-    """What one file says, and when it was written.
+    """The contents of one file, and when it was written (seconds since the epoch).
 
     Raises:
-        OSError: It cannot be read, or may be somebody else's.
+        OSError: It cannot be read, or another user may have written it.
         msgspec.DecodeError: It is no ledger.
-        RecursionError: The same.
+        RecursionError: It is no ledger.
     """
     opened = os.open(name, _READ, dir_fd=folder)
     with os.fdopen(opened, "rb") as file:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise PermissionError(errno.EPERM, "not a file that is yours alone")
-        return msgspec.json.decode(file.read(LARGEST), type=_File), found.st_mtime
+        return msgspec.json.decode(file.read(MAX_FILE_BYTES), type=_File), found.st_mtime

@@ -1,10 +1,10 @@
-"""Ending the servers that a MCPX left behind when it was killed, and no other process.
+"""Ends the servers that a MCPX left behind when it was killed, and no other process.
 
-A process is ended only when it is proven to be ours: it is in the process group that was noted, and carries
-the random mark that its server was started with (`MCPX_CHILD`, which descendants inherit). The proof is taken
-again, with the process held by a descriptor (pidfd), right before each signal, because a number may have been
-given to somebody else. A process that has thrown its environment away, or that nobody may look into, is left.
-Where there is no /proc (macOS) the proof is that the leader of the group started when it was noted.
+A process is ended only if it is proven to be ours: it is in a process group of the ledger, and carries the
+random mark that its server was started with (`MCPX_CHILD`, which descendants inherit). The proof is repeated,
+with the process held by a pidfd, right before each signal, because its id may have been reused. A process
+that has discarded its environment, or that we may not inspect, is left. Without /proc (macOS) the proof is
+that the leader of the group started when the ledger says.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import msgspec
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.upstream.transport.process_table import group_of, has_proc, processes, start_time, started_with
 
-TERM_GRACE_S: Final = 0.5  # their client is gone for good
+TERM_TIMEOUT_S: Final = 0.5  # their client is gone for good
 POLL_S: Final = 0.02
-KILL_ROUNDS: Final = 10  # for those that were forked while the others were killed
-LARGEST_PID: Final = 2**31 - 1
+MAX_KILL_ROUNDS: Final = 10  # for those that were forked while the others were killed
+MAX_PID: Final = 2**31 - 1
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A process: its id (also its group's, for a server), its start in the system's words, and its mark."""
+    """A process: its id (for a server, also its group's), its start time as the system gives it, its mark."""
 
     pid: int
     started: str
@@ -42,15 +42,15 @@ class Ended(msgspec.Struct, frozen=True):
     left: list[int]
 
 
-def end(servers: Iterable[Entry]) -> Ended:
-    """TERM, a short wait, KILL, for the processes of those servers. Never for our own group."""
-    noted = {one.pid: one for one in servers if 1 < one.pid <= LARGEST_PID and one.pid != os.getpgrp()}
+def end_orphans(servers: Iterable[Entry]) -> Ended:
+    """Send SIGTERM to the processes of those servers, wait shortly, send SIGKILL. Never to our own group."""
+    noted = {one.pid: one for one in servers if 1 < one.pid <= MAX_PID and one.pid != os.getpgrp()}
     if not noted:
         return Ended([], [])
     return _by_mark(noted) if has_proc() else _by_leader(noted)
 
 
-# --- where there is a /proc
+# --- with /proc
 
 
 def _by_mark(noted: dict[int, Entry]) -> Ended:
@@ -59,7 +59,7 @@ def _by_mark(noted: dict[int, Entry]) -> Ended:
     for pid, group in found.items():
         _signal(pid, noted[group], signal.SIGTERM)
     _wait(lambda: not any(_is_proven(pid, noted[group]) for pid, group in found.items()))
-    for _ in range(KILL_ROUNDS if found else 0):
+    for _ in range(MAX_KILL_ROUNDS if found else 0):
         if not (rest := _proven(noted)):
             break
         signalled |= set(rest)
@@ -82,7 +82,7 @@ def _is_proven(pid: int, server: Entry) -> bool:
 
 
 def _left(noted: dict[int, Entry], signalled: set[int]) -> set[int]:
-    """The groups in which somebody lives whom no signal was sent, unless their number is another's by now."""
+    """The groups with a process that no signal was sent to, unless their id has been reused."""
     groups = {group for pid in processes() if pid not in signalled and (group := group_of(pid)) in noted}
     return {group for group in groups if start_time(group) in {None, noted[group].started}}
 
@@ -104,7 +104,11 @@ def _signal(pid: int, server: Entry, number: signal.Signals) -> None:
 
 
 def _hold(pid: int) -> int | None:
-    """A descriptor of this very process; None where the kernel has none. Raises ProcessLookupError."""
+    """A pidfd of the process; None if the kernel has none.
+
+    Raises:
+        ProcessLookupError: It is gone.
+    """
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
@@ -113,7 +117,7 @@ def _hold(pid: int) -> int | None:
         return None
 
 
-# --- where there is none
+# --- without /proc
 
 
 def _by_leader(noted: dict[int, Entry]) -> Ended:
@@ -133,6 +137,6 @@ def _leads(server: Entry) -> bool:
 
 
 def _wait(over: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TERM_GRACE_S
+    deadline = time.monotonic() + TERM_TIMEOUT_S
     while not over() and time.monotonic() < deadline:
         time.sleep(POLL_S)

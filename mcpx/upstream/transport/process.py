@@ -1,9 +1,9 @@
-"""A child process that speaks on its standard streams: started, watched, and seen off.
+"""A child process that speaks on its standard streams: started, watched, and terminated.
 
-Owns the process, its group, its mark and the last lines of its standard error. Death is pushed: `exited` is
-set as soon as the kernel says so (a pidfd on Linux), whether or not anybody reads or writes. `stop` leaves
-nothing of the process group behind, and takes a bounded time: less than the two seconds that clients commonly
-give MCPX itself.
+Owns the process, its group, its mark and the last lines of its standard error. `exited` is set as soon as the
+kernel reports the exit (by a pidfd on Linux), whether or not anything is read or written. `stop` leaves
+nothing of the process group behind, in a bounded time: less than the two seconds that clients commonly give
+MCPX itself.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mcpx.wire.channel import Channel
 if TYPE_CHECKING:
     from anyio.abc import Process
 
-STDERR_CHUNK: Final = 65536  # bytes
-LEAVE_AFTER_EOF_S: Final = 1.0  # a server that behaves ends when its standard input does
-LEAVE_AFTER_TERM_S: Final = 0.7
-REAP_S: Final = 2.0  # until a kill has been seen; only an unkillable process outlasts it
-STAT_SIZE: Final = 2048  # bytes: more than a line of /proc/PID/stat can have
-PENDING: Final = 28  # field 31 of it, counted from the third
+STDERR_CHUNK_BYTES: Final = 65536
+EOF_TIMEOUT_S: Final = 1.0  # a server that behaves ends when its standard input does
+TERM_TIMEOUT_S: Final = 0.7
+REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
+MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
+PENDING_FIELD: Final = 28  # field 31 of it, counted from the third
 MARK_BYTES: Final = 16  # random: nobody else's process has it by chance
-WATCH_POLL_S: Final = 0.05  # where the kernel has no pidfd
+EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 
 class ChildProcess:
@@ -54,7 +54,7 @@ class ChildProcess:
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid
         self.mark = mark
-        """What it was started with as `MCPX_CHILD`, and what its descendants inherit."""
+        """The value of `MCPX_CHILD` that it was started with, which its descendants inherit."""
         self.exited = anyio.Event()
         self.last_words = LastWords(redact)
         self._on_stderr = on_stderr
@@ -67,58 +67,60 @@ class ChildProcess:
         if self._pidfd is None:
             self._loop.call_soon(self._poll)
         else:
-            self._loop.add_reader(self._pidfd, self._collect)
+            self._loop.add_reader(self._pidfd, self._reap)
 
-    # --- what it is doing
+    # --- its state
 
     @property
     def returncode(self) -> int | None:
         """As in `subprocess`: negative for a signal, None while it runs."""
         return self._popen.poll()
 
-    def alive(self) -> bool:
-        """Whether the kernel says that it runs, which may be before anybody was told that it does not."""
+    def is_alive(self) -> bool:
+        """Whether it runs according to the kernel, which knows of an exit before `exited` is set."""
         if self._popen.returncode is not None:
             return False
-        # looks without collecting, for that is `_collect`'s
+        # without reaping, for that is the part of `_reap`
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
-    def stopped(self) -> bool:
-        """Whether a signal has stopped it (proc(5), state T); False where the system does not tell.
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it (proc(5), state T); False if the system does not say.
 
-        One that a debugger has stopped (state t) is not meant: somebody is looking at it.
+        One that a debugger has stopped (state t) does not count.
         """
         return self._stat()[:1] == [b"T"]
 
-    def doomed(self) -> bool:
-        """Whether a fatal signal waits for it; False where the system does not tell. A few microseconds.
+    def is_doomed(self) -> bool:
+        """Whether a fatal signal is pending; False if the system does not say. Takes a few microseconds.
 
         For an instant it still lives, and a read that it is blocked in still takes what is written. Whatever
         the signal was, the kernel has marked every thread with SIGKILL (proc(5), the pending signals).
         """
         fields = self._stat()
-        return len(fields) > PENDING and bool(int(fields[PENDING]) & 1 << signal.SIGKILL - 1)
+        return len(fields) > PENDING_FIELD and bool(int(fields[PENDING_FIELD]) & 1 << signal.SIGKILL - 1)
 
     def _stat(self) -> list[bytes]:
-        """The fields of proc(5) from the third on; empty where there are none."""
+        """The fields of /proc/PID/stat (proc(5)) from the third on; empty if there are none."""
         if self._statfd is None:
             return []
         try:
-            return os.pread(self._statfd, STAT_SIZE, 0).rpartition(b") ")[2].split(b" ", PENDING + 1)
-        except OSError:  # it is gone, or was seen off
+            return (
+                os.pread(self._statfd, MAX_STAT_BYTES, 0).rpartition(b") ")[2].split(b" ", PENDING_FIELD + 1)
+            )
+        except OSError:  # it is gone, or was stopped
             return []
 
-    def _collect(self) -> None:
+    def _reap(self) -> None:
         if self._popen.poll() is None:
             return
         self._unwatch()
-        self._read_stderr()  # its last words count
+        self._read_stderr()  # the last lines count
         self.exited.set()
 
     def _poll(self) -> None:
-        self._collect()
+        self._reap()
         if not self.exited.is_set():
-            self._loop.call_later(WATCH_POLL_S, self._poll)
+            self._loop.call_later(EXIT_POLL_S, self._poll)
 
     def _unwatch(self) -> None:
         if self._pidfd is not None:
@@ -127,7 +129,7 @@ class ChildProcess:
             self._pidfd = None
 
     def describe_exit(self) -> str:
-        """`exited with code 3`, `was killed by SIGKILL`, or that it closed its output and still runs."""
+        """How it ended: `exited with code 3`, `was killed by SIGKILL`; or that it closed its output."""
         code = self._popen.returncode
         if code is None:
             return "closed its standard output"
@@ -137,15 +139,15 @@ class ChildProcess:
             return f"was killed by signal {-code}"
         return f"exited with code {code}"
 
-    # --- what it says
+    # --- its standard error
 
     def _read_stderr(self) -> None:
-        """Keep the last lines, and pass whole ones on; a child that floods costs no more than the reading."""
+        """Keep the last lines, and pass whole lines on; a flood costs no more than the reading."""
         stream = self._popen.stderr
         if stream is None or stream.closed:
             return
         try:
-            data = os.read(stream.fileno(), STDERR_CHUNK)
+            data = os.read(stream.fileno(), STDERR_CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -158,22 +160,22 @@ class ChildProcess:
     # --- its end
 
     def kill(self) -> None:
-        """SIGKILL to the group: for a child that would not notice anything milder."""
+        """Send SIGKILL to the group, for a child that hangs."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     async def stop(self) -> None:
-        """End it: close its input, wait, TERM to the group, KILL. Nothing of the group is left."""
-        self.channel.on_data = _throw_away  # a child that flushes can leave
+        """Close its input, wait, send SIGTERM to the group, then SIGKILL. Nothing of the group is left."""
+        self.channel.on_data = _discard  # a child that flushes can leave
         self.channel.flush()
         self.channel.release_writer()
         self._close(self._popen.stdin)
-        with anyio.move_on_after(LEAVE_AFTER_EOF_S):
+        with anyio.move_on_after(EOF_TIMEOUT_S):
             await self.exited.wait()
-        # also where the child itself has left: it may have left others behind. The SDK asks only for the
-        # pid and the return code of what it takes for an anyio process.
-        await terminate_posix_process_tree(cast("Process", self), LEAVE_AFTER_TERM_S)
-        with anyio.move_on_after(REAP_S):
+        # also if the child itself has exited: it may have left others behind. The SDK needs only the pid and
+        # the return code of what it takes for an anyio process.
+        await terminate_posix_process_tree(cast("Process", self), TERM_TIMEOUT_S)
+        with anyio.move_on_after(REAP_TIMEOUT_S):
             await self.exited.wait()
         self._unwatch()
         if self._statfd is not None:
@@ -207,7 +209,7 @@ def _open_stat(pid: int) -> int | None:
         return None
 
 
-def _throw_away(_data: bytes) -> None:
+def _discard(_data: bytes) -> None:
     return None
 
 
@@ -217,10 +219,11 @@ async def running(
 ) -> AsyncIterator[ChildProcess]:
     """Run the command in a process group of its own; at exit it is stopped, whatever happens.
 
-    `on_stderr` is given whole lines. `redact` takes secrets out of the last ones, which go into errors.
+    `on_stderr` is called with whole lines, and must not raise. `redact` removes secrets from the last ones,
+    which go into errors.
 
-    It inherits the SDK's short list of harmless variables and what is configured, never the whole
-    environment of this process; and a random mark, by which a MCPX that comes later knows it for ours.
+    The child inherits the SDK's short list of harmless variables and what is configured, never the whole
+    environment of this process; and a random mark, by which a later MCPX recognises it as ours.
 
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).

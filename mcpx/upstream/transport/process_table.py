@@ -1,4 +1,4 @@
-"""What the system tells of processes: when one started, in which group it is, what it was started with.
+"""What the system says of processes: start time, process group, environment.
 
 A process id means something only within one boot and one process namespace (`boot_id`, `pid_namespace`), and
 for as long as the process lives; with its start time it names one process for good. Standard library only.
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 PROC: Final = Path("/proc")
-_PS: Final = "/bin/ps"  # not by PATH, which is somebody's choice
-_PS_S: Final = 5.0  # it answers in milliseconds
+_PS: Final = "/bin/ps"  # not by PATH, which the user chooses
+_PS_TIMEOUT_S: Final = 5.0  # it answers in milliseconds
 _DEAD: Final = frozenset({"Z", "X"})  # proc(5): a zombie, and dead
 
 
 class _Stat(NamedTuple):
-    """What is needed of /proc/PID/stat."""
+    """Three fields of /proc/PID/stat."""
 
     state: str
     group: int
@@ -27,7 +27,7 @@ class _Stat(NamedTuple):
 
 
 def boot_id() -> str:
-    """Which boot this is, where the system tells; else empty."""
+    """The id of this boot; empty if the system has none."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -35,9 +35,9 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str | None:
-    """Which process namespace this is, in the kernel's words; empty where there is but one (macOS).
+    """The kernel's name of this process namespace; empty where there is only one (macOS).
 
-    None where it cannot be told, as under a /proc that belongs to another namespace.
+    None if it cannot be known, as under a /proc that belongs to another namespace.
     """
     if not has_proc():
         return ""
@@ -55,7 +55,7 @@ def has_proc() -> bool:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, in the system's own words; None if there is none of that id, or a dead one."""
+    """When a process started, as the system gives it; None if it does not exist, or is dead."""
     if not has_proc():
         return _start_time_by_ps(pid)
     found = _stat(pid)
@@ -63,20 +63,20 @@ def start_time(pid: int) -> str | None:
 
 
 def group_of(pid: int) -> int | None:
-    """The process group of a process that lives; None if there is none of that id. Where there is a /proc."""
+    """The process group of a process; None if it does not exist, or is dead. Needs /proc."""
     found = _stat(pid)
     return None if found is None or found.state in _DEAD else found.group
 
 
 def processes() -> Iterator[int]:
-    """The ids of all processes that can be seen. Where there is a /proc."""
+    """The ids of all visible processes. Needs /proc."""
     for entry in os.scandir(PROC):
         if entry.name.isdigit():
             yield int(entry.name)
 
 
 def started_with(pid: int, variable: str, value: str) -> bool:
-    """Whether the process was started with that variable (proc(5), environ); False where we may not look."""
+    """Whether the process was started with that variable (proc(5), environ); False if we may not look."""
     try:
         environ = (PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -94,10 +94,10 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _start_time_by_ps(pid: int) -> str | None:
-    """Where there is no /proc (macOS); None where that does not answer."""
+    """The start time where there is no /proc (macOS); None if `ps` gives none."""
     command = [_PS, "-o", "lstart=", "-p", str(pid)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PS_S)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PS_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mcpx.catalog.model import Catalogue, ResourceInfo, TemplateInfo
-from mcpx.catalog.templates import fits
-from mcpx.catalog.uris import LONGEST, problem_with
+from mcpx.catalog.templates import matches_any
+from mcpx.catalog.uris import MAX_URI_CHARS, UriRejection, uri_rejection
 
 
 def catalogue(*uris: str, templates: tuple[str, ...] = ()) -> Catalogue:
@@ -35,47 +35,47 @@ DOCS = catalogue("file:///docs/a.md", "odd:///../x", templates=("file:///docs/{+
     ],
 )
 def test_may_be_sent(uri):
-    assert problem_with(uri, DOCS) is None
+    assert uri_rejection(uri, DOCS) is None
 
 
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
-        ("file:///docs/../x", "steps out"),
-        ("file:///docs/%2e%2E/x", "steps out"),
-        ("file:///docs/%252e%252e/x", "steps out"),
-        ("file:///docs/%25252e./x", "steps out"),
-        ("file:///docs/..%2fx", "steps out"),
-        ("file:///docs/..\\x", "steps out"),
-        ("file:///docs/..", "steps out"),
-        ("file:///docs/a\x00.md", "control characters"),
-        ("file:///docs/a%00.md", "control characters"),
-        ("file:///docs/a%0d%0ab", "control characters"),
-        ("file:///docs/\x7f", "control characters"),
-        ("file:///docs/\ud800", "control characters"),
-        ("http://example.com/", "scheme"),
-        ("javascript:alert(1)", "scheme"),
-        ("docs/a.md", "scheme"),
-        ("", "scheme"),
-        ("file:///docs/" + "x" * LONGEST, "longer"),
+        ("file:///docs/../x", UriRejection.STEPS_UP),
+        ("file:///docs/%2e%2E/x", UriRejection.STEPS_UP),
+        ("file:///docs/%252e%252e/x", UriRejection.STEPS_UP),
+        ("file:///docs/%25252e./x", UriRejection.STEPS_UP),
+        ("file:///docs/..%2fx", UriRejection.STEPS_UP),
+        ("file:///docs/..\\x", UriRejection.STEPS_UP),
+        ("file:///docs/..", UriRejection.STEPS_UP),
+        ("file:///docs/a\x00.md", UriRejection.CONTROL_CHARACTERS),
+        ("file:///docs/a%00.md", UriRejection.CONTROL_CHARACTERS),
+        ("file:///docs/a%0d%0ab", UriRejection.CONTROL_CHARACTERS),
+        ("file:///docs/\x7f", UriRejection.CONTROL_CHARACTERS),
+        ("file:///docs/\ud800", UriRejection.CONTROL_CHARACTERS),
+        ("http://example.com/", UriRejection.UNKNOWN_SCHEME),
+        ("javascript:alert(1)", UriRejection.UNKNOWN_SCHEME),
+        ("docs/a.md", UriRejection.UNKNOWN_SCHEME),
+        ("", UriRejection.UNKNOWN_SCHEME),
+        ("file:///docs/" + "x" * MAX_URI_CHARS, UriRejection.TOO_LONG),
     ],
 )
 def test_may_not_be_sent(uri, why):
-    assert why in problem_with(uri, DOCS)
+    assert uri_rejection(uri, DOCS) is why
 
 
 def test_without_templates_only_what_is_listed():
     listed = catalogue("file:///a", "file:///b")
-    assert problem_with("file:///a", listed) is None
-    assert problem_with("file:///c", listed) == ""
+    assert uri_rejection("file:///a", listed) is None
+    assert uri_rejection("file:///c", listed) is UriRejection.NOT_LISTED
 
 
 def test_a_template_that_gives_the_scheme_too():
     anything = catalogue(templates=("{+url}",))
-    assert problem_with("https://example.com/a", anything) is None
+    assert uri_rejection("https://example.com/a", anything) is None
     one = catalogue(templates=("{scheme}://only/{x}",))
-    assert problem_with("a://only/1", one) is None
-    assert problem_with("a://other/1", one) is not None
+    assert uri_rejection("a://only/1", one) is None
+    assert uri_rejection("a://other/1", one) is not None
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_a_template_that_gives_the_scheme_too():
         ("broken://{", "broken://{", True),
     ],
 )
-def test_fits(template, uri, whether):
-    assert fits(template, uri) is whether
+def test_matches(template, uri, whether):
+    assert matches_any((template,), uri) is whether

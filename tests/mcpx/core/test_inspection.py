@@ -38,7 +38,7 @@ def text(shaped) -> str:
 
 async def test_a_server_alone_lists_its_tools_with_their_types_and_cut_descriptions(listed):
     async with one_server(tools=listed) as watch:
-        shaped = await watch.hub.router.inspect("s")
+        shaped = await watch.hub.calls.inspect("s")
     assert "Does what its script says." in text(shaped)
     assert "path: string" in text(shaped)
     assert "wave" in text(shaped)
@@ -52,7 +52,7 @@ async def test_a_server_alone_lists_its_tools_with_their_types_and_cut_descripti
 
 async def test_one_tool_is_shown_whole(listed):
     async with one_server(tools=listed) as watch:
-        shaped = await watch.hub.router.inspect("s", "look")
+        shaped = await watch.hub.calls.inspect("s", "look")
     assert TOOL["description"].strip() in text(shaped)
     assert "path: string" in text(shaped)
     assert "integer" in text(shaped)
@@ -67,8 +67,8 @@ async def test_it_asks_the_server_for_nothing(ears, listed):
     async with one_server(ears, tools=listed) as watch:
         before = len(ears.of("request"))
         for _ in range(5):
-            await watch.hub.router.inspect("s")
-            await watch.hub.router.inspect("s", "look")
+            await watch.hub.calls.inspect("s")
+            await watch.hub.calls.inspect("s", "look")
         await watch.text("wave")
         assert [event["method"] for event in ears.of("request")[before:]] == ["tools/call"]
 
@@ -78,17 +78,17 @@ async def test_json_schemas_can_be_shown_instead_of_types(listed):
         {"s": entry(tools=listed)}, schema_compression_enabled=False, toon_compression_enabled=False
     )
     async with open_watched(config) as watch:
-        shaped = await watch.hub.router.inspect("s", "look")
+        shaped = await watch.hub.calls.inspect("s", "look")
     assert json.loads(text(shaped))["input_schema"] == SCHEMA
 
 
 async def test_a_server_that_is_not_ready_says_its_state_and_why():
     servers = {"none": {"command": "there-is-no-such-command"}, "off": {**entry(), "disabled": True}}
     async with open_watched(config_of(servers)) as watch:
-        shaped = await watch.hub.router.inspect("none")
+        shaped = await watch.hub.calls.inspect("none")
         assert "command not found: there-is-no-such-command" in text(shaped)
         assert shaped.structured_content["state"].startswith("parked")
-        assert (await watch.hub.router.inspect("off")).structured_content["state"].startswith("disabled")
+        assert (await watch.hub.calls.inspect("off")).structured_content["state"].startswith("disabled")
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,6 @@ async def test_a_server_that_is_not_ready_says_its_state_and_why():
 async def test_unknown_names_get_the_nearest_and_what_is_there(listed, names, code, told):
     async with one_server(tools=listed) as watch:
         with pytest.raises(CallError) as caught:
-            await watch.hub.router.inspect(*names)
+            await watch.hub.calls.inspect(*names)
     assert caught.value.code is code
     assert told.lower() in str(caught.value).lower()

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpx.catalog.model import State
-from mcpx.core.reload_plan import Reloaded
+from mcpx.core.reload_plan import ReloadPlan
 from mcpx.errors import CallError, Code
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, open_watched, soon
 from tests.mcpx.serving import alive_in_group
@@ -49,7 +49,7 @@ async def test_one_added_one_removed_one_changed_and_one_untouched(ears):
         before = dict(watch.hub.upstreams)
         pids = {name: upstream.pid for name, upstream in before.items()}
         reloaded = await watch.hub.reload(config_of(new))
-        assert reloaded == Reloaded(
+        assert reloaded == ReloadPlan(
             added=("fresh",), removed=("gone",), changed=("other",), untouched=("same",)
         )
         for name in new:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mcpx.config import HttpGateway
-from mcpx.core.reload_plan import Reloaded, compare, in_force
+from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from tests.mcpx.scripted import config_of, entry
 
 
@@ -13,21 +13,21 @@ def test_servers_are_told_apart_by_everything_in_their_entry():
     base = entry()
     old = config_of({"same": base, "gone": base, "other": base})
     new = config_of({"fresh": base, "other": {**base, "call_timeout": 7}, "same": base})
-    assert compare(old, new) == Reloaded(
+    assert plan_reload(old, new) == ReloadPlan(
         added=("fresh",), removed=("gone",), changed=("other",), untouched=("same",)
     )
-    assert not compare(new, new).touches_servers
+    assert plan_reload(new, new) == ReloadPlan(untouched=tuple(new.servers))
 
 
 def test_a_setting_for_all_servers_changes_those_that_do_not_have_their_own():
     servers = {"follows": entry(), "has its own": entry(settings={"call_timeout": 5})}
-    plan = compare(config_of(servers, call_timeout=1), config_of(servers, call_timeout=2))
+    plan = plan_reload(config_of(servers, call_timeout=1), config_of(servers, call_timeout=2))
     assert (plan.changed, plan.untouched) == (("follows",), ("has its own",))
 
 
 def test_the_largest_message_reaches_every_server_that_runs():
     servers = {"on": entry(), "off": {**entry(), "disabled": True}}
-    plan = compare(config_of(servers), config_of(servers, max_message_bytes=2048))
+    plan = plan_reload(config_of(servers), config_of(servers, max_message_bytes=2048))
     assert (plan.changed, plan.untouched) == (("on",), ("off",))
     assert plan.settings == ("max_message_bytes",)
 
@@ -36,14 +36,14 @@ def test_settings_are_in_force_at_once_or_named_for_as_long_as_they_are_not():
     old = config_of({"s": entry()})
     http = HttpGateway(port=9, allowed_hosts=("h",))
     new = replace(old, catalog_token_budget=9, http=http, shutdown_grace=1.0)
-    plan = compare(old, new)
+    plan = plan_reload(old, new)
     assert plan.settings == ("catalog_token_budget",)
     assert plan.needs_restart == ("shutdown_grace", "http.port", "http.allowed_hosts")
-    effective = in_force(old, new)
+    effective = effective_config(old, new)
     assert (effective.catalog_token_budget, effective.http, effective.shutdown_grace) == (
         9,
         old.http,
         old.shutdown_grace,
     )
-    again = compare(effective, new)
+    again = plan_reload(effective, new)
     assert (again.settings, again.needs_restart) == ((), plan.needs_restart)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpx.catalog.model import State
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
 from tests.mcpx.line import Line
@@ -47,14 +47,14 @@ async def test_settings_of_how_things_are_shown_are_in_force_at_once():
         watch.hub.observe(lambda name, diff: heard.append((name, diff.tools, diff.about)))
         assert await watch.text("echo", {"text": text}) != text
         pid = watch.hub.upstreams["s"].pid
-        shown = (await watch.hub.router.inspect("s", "echo")).content[0]["text"]
+        shown = (await watch.hub.calls.inspect("s", "echo")).content[0]["text"]
         reloaded = await watch.hub.reload(
             config_of(servers, toon_compression_enabled=False, schema_compression_enabled=False)
         )
         assert reloaded.settings == ("schema_compression_enabled", "toon_compression_enabled")
         assert reloaded.untouched == ("s",)
         assert await watch.text("echo", {"text": text}) == text
-        assert (await watch.hub.router.inspect("s", "echo")).content[0]["text"] != shown
+        assert (await watch.hub.calls.inspect("s", "echo")).content[0]["text"] != shown
         assert watch.hub.upstreams["s"].pid == pid
         assert heard == [("s", False, True)]
 
@@ -67,7 +67,7 @@ async def test_clients_hear_of_it_and_see_the_new_servers_and_settings():
         "arguments": {"server_name": "s", "tool_name": "echo", "arguments": {"text": text}},
     }
     async with open_watched(config_of({"s": entry(), "gone": entry()})) as watch:
-        clients = Clients(watch.hub)
+        clients = ClientSessions(watch.hub)
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
         async with Line(watch.hub).connected(GatewayServer(watch.hub, clients)) as line:
             await line.initialize()
@@ -83,7 +83,7 @@ async def test_clients_hear_of_it_and_see_the_new_servers_and_settings():
             assert "gone" not in await described()
             settings = {"toon_compression_enabled": False, "include_structured_content": "never"}
             await watch.hub.reload(config_of({"s": entry(), "fresh": entry()}, **settings))
-            for line.slow in (False, True):  # both lanes
+            for line.slow in (False, True):  # both paths
                 after = await line.ask("tools/call", call)
                 assert (after["content"][0]["text"], "structuredContent" in after) == (text, False)
             assert line.fast == 2

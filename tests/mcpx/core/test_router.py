@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.core.router import Exec, Inspect, Read
+from mcpx.core.calls import Exec, Inspect, Read
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.observe import contained
 from tests.mcpx.scripted import one_server
@@ -31,8 +31,8 @@ def broken(*_: object) -> None:
 @pytest.mark.parametrize(
     ("part", "method", "message"),
     [
-        ("executor", "dispatch", Exec("s", "echo", b"{}")),
-        ("registry", "submit_read", Read("s", "mem://a")),
+        ("registry", "upstream", Exec("s", "echo", b"{}")),
+        ("registry", "resolve_uri", Read("s", "mem://a")),
         ("_inspector", "inspect", Inspect("s", "echo")),
         ("_inspector", "look", Inspect("s", "echo")),
     ],
@@ -43,7 +43,7 @@ async def test_a_fault_is_the_answer_and_is_logged_once(part, method, message, m
         with capture_logs() as logs:
             for _ in range(TIMES):
                 with pytest.raises(CallError) as caught:
-                    await watch.hub.router_ref.ask(message)
+                    await watch.hub.router.ask(message)
                 assert (caught.value.code, caught.value.outcome) == (Code.INTERNAL_ERROR, Outcome.NOT_SENT)
                 assert "nothing was sent" in str(caught.value)
         assert [each["cause"] for each in logs if each["event"] == "fault.contained"] == [
@@ -61,7 +61,7 @@ async def test_a_request_that_cannot_be_written_is_not_sent_and_frees_its_slot()
         upstream.catalogue.tools[name] = odd
         for _ in range(TIMES):
             with pytest.raises(CallError) as caught:
-                await watch.hub.router.exec("s", name, {})
+                await watch.hub.calls.exec("s", name, {})
             assert (caught.value.code, caught.value.outcome) == (Code.INTERNAL_ERROR, Outcome.NOT_SENT)
         assert upstream.counters.in_flight == 0
         assert await watch.text("echo", {"text": "still here"}) == "still here"
@@ -71,12 +71,12 @@ async def test_inspect_says_which_tools_are_not_checked_and_why():
     async with one_server() as watch:
         tools = watch.hub.upstreams["s"].catalogue.tools
         tools["odd"] = ToolInfo(server_name="s", name="odd", input_schema={"type": "object", "$ref": "#"})
-        shown = await watch.hub.router.inspect("s", "odd")
+        shown = await watch.hub.calls.inspect("s", "odd")
         assert shown.structured_content["unchecked"] == "the schema refers to itself without end"
         assert "without end" in shown.content[0]["text"]
-        whole = await watch.hub.router.inspect("s")
+        whole = await watch.hub.calls.inspect("s")
         assert "unchecked: odd" in whole.content[0]["text"]
         marked = {each["name"]: each.get("unchecked") for each in whole.structured_content["tools"]}
         assert marked["odd"] == "the schema refers to itself without end"
         assert marked["echo"] is None
-        assert "unchecked" not in (await watch.hub.router.inspect("s", "echo")).structured_content
+        assert "unchecked" not in (await watch.hub.calls.inspect("s", "echo")).structured_content

@@ -25,10 +25,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mcpx.catalog.model import State, ToolInfo
+from mcpx.core.calls import Exec
 from mcpx.core.hub import open_hub
-from mcpx.core.router import Exec
 from mcpx.errors import CallError
-from mcpx.gateway.tools.encoding import Shaper
+from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.validation.bounds import why_too_large
 from tests.mcpx.scripted import QUICK, config_of
 
@@ -223,13 +223,13 @@ class Fuzzed:
                     self.longest_text = max(self.longest_text, len(str(error)))
 
     async def _inspect(self, message: Exec) -> None:
-        await self.hub.router.inspect(message.server_name, message.tool_name)
+        await self.hub.calls.inspect(message.server_name, message.tool_name)
 
     async def _exec(self, message: Exec) -> None:
-        raw = await self.hub.router.raw(message)
+        raw: msgspec.Raw = await self.hub.router.ask(message)
         for stamp in (None, b"{}"):
             try:
-                Shaper(toon=True, toon_min_size=0).tool(message, raw, structured=True, stamp=stamp)
+                ResultEncoder(self.hub.results, structured=True, stamp=stamp).tool(raw, server="s")
             except CallError:
                 continue
 

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
+from mcpx.core.hub import open_hub
 from mcpx.observe.systemd import Notifier
-from tests.mcpx.scripted import PATIENCE_S, config_of, entry, open_watched
+from tests.mcpx.scripted import PATIENCE_S, config_of, entry
 from tests.mcpx.serving import serving, write_config
 
 pytestmark = pytest.mark.anyio
@@ -130,9 +131,9 @@ def test_a_reload_is_told_with_its_time_and_ends_ready_even_if_it_fails(manager)
 
 
 async def test_the_manager_hears_of_a_reload_of_the_hub(manager):
-    async with open_watched(config_of({"s": entry()})) as watch:
-        watch.hub.around_reload = Notifier(kept(manager)).reloading
-        await watch.hub.reload(config_of({"s": entry(), "t": entry()}))
+    config = config_of({"s": entry()})
+    async with open_hub(config, reloading=Notifier(kept(manager)).reloading) as hub:
+        await hub.reload(config_of({"s": entry(), "t": entry()}))
     reloading, ready = manager.drain()
     assert reloading.startswith("RELOADING=1\n")
     assert ready == "READY=1"

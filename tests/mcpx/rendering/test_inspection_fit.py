@@ -5,10 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from mcpx.config import Config
 from mcpx.core.inspection import Inspector
+from mcpx.core.results import ResultRenderer
 from mcpx.rendering.inspection_fit import LARGEST_SCHEMA, MODEL_TOKENS, PROGRAM_BYTES
 from mcpx.rendering.tokens import estimate
 from mcpx.rendering.toon import encode
+from mcpx.validation.checker import ArgumentChecker
 from tests.mcpx.rendering.snapshots import server, tool
 
 HIDDEN = "\u202e\u00ad\u3164\U000e0041\x1b[2J"
@@ -31,7 +34,8 @@ class Known:
 
 
 def inspected(*tools, tool_name=None, **fields):
-    return Inspector(Known(*tools, **fields)).inspect("s", tool_name)
+    results = ResultRenderer(Config(source="test", servers={}))
+    return Inspector(Known(*tools, **fields), ArgumentChecker(), results).inspect("s", tool_name)
 
 
 def text_of(shaped):
@@ -134,9 +138,10 @@ def test_what_servers_say_is_clean_for_the_model_and_for_programs():
 
 def test_what_was_rendered_is_rendered_anew_by_other_settings():
     tools = tools_of(3)
-    inspector = Inspector(Known(*tools))
+    results = ResultRenderer(Config(source="test", servers={}))
+    inspector = Inspector(Known(*tools), ArgumentChecker(), results)
     long = text_of(inspector.inspect("s"))
-    inspector.configure(schema_compression=True, toon=True, max_description_len=10)
+    results.settings = Config(source="test", servers={}, max_description_len=10)
     assert len(text_of(inspector.inspect("s"))) < len(long)
     assert "Does the t..." in text_of(inspector.inspect("s"))
 

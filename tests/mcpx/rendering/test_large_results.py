@@ -8,13 +8,13 @@ import tracemalloc
 import msgspec
 import pytest
 
-from mcpx.core.router import Exec, Read
+from mcpx.config import Config
+from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
-from mcpx.gateway.tools.encoding import Shaper
+from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.rendering import large_results
 from mcpx.rendering.results import InputRequired, read_resource_result, read_tool_result, shape_tool_result
 
-CALL = Exec("s", "t", b"{}")
 STAMP = b'{"io.modelcontextprotocol/serverInfo":{"name":"mcpx"}}'
 MEGABYTE = 1_000_000
 ROWS = json.dumps([{"id": n, "name": f"row {n}", "ok": True} for n in range(50_000)])
@@ -34,9 +34,14 @@ def text_result(text):
     return {"content": [{"type": "text", "text": text}]}
 
 
+def encoder_of(largest, *, structured=True, stamp=None):
+    results = ResultRenderer(Config(source="test", servers={}, toon_compression_max_size=largest))
+    return ResultEncoder(results, structured=structured, stamp=stamp)
+
+
 def on_the_wire(raw, *, structured=True, stamp=None, largest=MEGABYTE):
-    shaper = Shaper(toon=True, toon_min_size=0, toon_max_size=largest)
-    return json.loads(b"".join(shaper.tool(CALL, raw, structured=structured, stamp=stamp)))
+    encoder = encoder_of(largest, structured=structured, stamp=stamp)
+    return json.loads(b"".join(encoder.tool(raw, server="s")))
 
 
 def for_programs(raw, *, largest=MEGABYTE):
@@ -112,7 +117,7 @@ def test_a_dense_result_keeps_the_blocks_of_every_kind():
 def test_millions_of_tiny_blocks_cost_no_memory():
     raw = msgspec.Raw(b'{"content":[' + b"{}," * 3_000_000 + b"{}]}")
     tracemalloc.start()
-    on_the_wire_pieces = Shaper(toon=True, toon_min_size=0).tool(CALL, raw, structured=True, stamp=None)
+    on_the_wire_pieces = encoder_of(MEGABYTE).tool(raw, server="s")
     with pytest.raises(CallError, match="more than 1024 blocks"):
         for_programs(raw)
     peak = tracemalloc.get_traced_memory()[1]
@@ -121,7 +126,7 @@ def test_millions_of_tiny_blocks_cost_no_memory():
     assert peak < 40_000_000  # a copy or two of the bytes
 
 
-READ = Read("s", "file:///a")
+URI = "file:///a"
 TEXT = "a,b\n" * 600_000
 BLOB = "YWFh" * 500_000
 
@@ -143,9 +148,7 @@ BLOB = "YWFh" * 500_000
 def test_a_large_resource_is_shown_as_a_small_one_is(contents, stamp):
     raw = raw_of({"contents": contents})
     by_size = [
-        Shaper(toon=True, toon_min_size=0, toon_max_size=size).resource(
-            READ, raw, structured=True, stamp=stamp
-        )
+        encoder_of(size, stamp=stamp).resource(raw, uri=URI, server="s")
         for size in (MEGABYTE, 100 * MEGABYTE)
     ]
     large, small = (json.loads(b"".join(pieces)) for pieces in by_size)
@@ -158,16 +161,14 @@ def test_a_large_resource_is_shown_as_a_small_one_is(contents, stamp):
 
 @pytest.mark.parametrize("blob", [BLOB + "a", "=" + BLOB + "YWF", BLOB[:-4] + "YQ==YWFh", BLOB + "!!!!"])
 def test_a_large_blob_that_is_not_base64_is_a_protocol_error(blob):
-    shaper = Shaper(toon=True, toon_min_size=0, toon_max_size=MEGABYTE)
     with pytest.raises(CallError) as caught:
-        shaper.resource(READ, raw_of({"contents": [{"blob": blob}]}), structured=True, stamp=None)
+        encoder_of(MEGABYTE).resource(raw_of({"contents": [{"blob": blob}]}), uri=URI, server="s")
     assert caught.value.code is Code.PROTOCOL_ERROR
 
 
 def test_a_blob_with_escaped_slashes_is_base64_all_the_same():
-    shaper = Shaper(toon=True, toon_min_size=0, toon_max_size=MEGABYTE)
     raw = msgspec.Raw(b'{"contents":[{"blob":"' + b"aG\\/k" * 400_000 + b'"}]}')
-    answer = json.loads(b"".join(shaper.resource(READ, raw, structured=True, stamp=None)))
+    answer = json.loads(b"".join(encoder_of(MEGABYTE).resource(raw, uri=URI, server="s")))
     assert answer["structuredContent"]["blob"] == "aG/k" * 400_000
 
 

@@ -69,7 +69,7 @@ async def test_progress_starts_the_deadline_anew_and_reaches_the_caller(ears):
         texts: list[str] = []
 
         async def call() -> None:
-            done = await watch.hub.router.exec("s", "hang", {}, on_progress)
+            done = await watch.hub.calls.exec("s", "hang", {}, on_progress)
             texts.append(done.shaped.content[0]["text"])
 
         with anyio.fail_after(PATIENCE_S):
@@ -89,7 +89,7 @@ async def test_progress_starts_the_deadline_anew_and_reaches_the_caller(ears):
 async def test_a_caller_that_goes_away_has_its_call_cancelled_at_the_server(ears):
     async with one_server(ears, settings={"max_concurrency": 1}) as watch:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch.hub.router.exec, "s", "hang")
+            tasks.start_soon(watch.hub.calls.exec, "s", "hang")
             sent = await ears.hear("call", tool="hang")
             tasks.cancel_scope.cancel()
         assert (await ears.hear("cancelled"))["id"] == sent["id"]
@@ -100,7 +100,7 @@ async def test_a_caller_that_goes_away_has_its_call_cancelled_at_the_server(ears
 async def test_a_caller_that_goes_away_before_its_turn_is_never_sent(ears):
     async with one_server(ears, settings={"max_concurrency": 1}) as watch:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch.hub.router.exec, "s", "hang")
+            tasks.start_soon(watch.hub.calls.exec, "s", "hang")
             await ears.hear("call", tool="hang")
             with anyio.CancelScope() as leaving:
                 upstream = watch.hub.upstreams["s"]
@@ -129,7 +129,7 @@ async def test_no_more_calls_are_in_flight_than_allowed_and_no_fewer():
 async def test_calls_to_one_server_do_not_wait_for_another(ears):
     config = config_of({"slow": entry(ears), "s": entry()})
     async with open_watched(config) as watch, anyio.create_task_group() as tasks:
-        tasks.start_soon(watch.hub.router.exec, "slow", "hang")
+        tasks.start_soon(watch.hub.calls.exec, "slow", "hang")
         await ears.hear("call", tool="hang")
         assert await watch.text("echo", {"text": "quick"}) == "quick"
         tasks.cancel_scope.cancel()

@@ -53,7 +53,7 @@ async def test_what_a_frozen_server_has_not_read_is_sent_to_the_next_one(tmp_pat
     with anyio.fail_after(30):
         async with open_hub(parse(json.dumps({"mcpServers": {"c": server}}), where="test")) as hub:
             assert await hub.settled(20)
-            await hub.router.exec("c", "count", {})
+            await hub.calls.exec("c", "count", {})
             upstream = hub.upstreams["c"]
             frozen = upstream.pid
             os.kill(frozen, signal.SIGSTOP)
@@ -62,7 +62,7 @@ async def test_what_a_frozen_server_has_not_read_is_sent_to_the_next_one(tmp_pat
             answered = []
 
             async def call():
-                answered.append(await hub.router.exec("c", "count", {}))
+                answered.append(await hub.calls.exec("c", "count", {}))
 
             async with anyio.create_task_group() as tasks:
                 for _ in range(5):

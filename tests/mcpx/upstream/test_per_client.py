@@ -16,9 +16,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcpx.catalog.model import State
 from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code, Outcome
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
-from mcpx.upstream.context import STATELESS, Client
+from mcpx.upstream.context import SESSIONLESS, ClientId
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
 from tests.mcpx.serving import ENVELOPE, alive_in_group, serving, write_config
@@ -31,7 +31,7 @@ CALL = {"server_name": "s", "tool_name": "count", "arguments": {}}
 async def call(watch, client, tool="echo", arguments=None):
     arguments = {"text": "x"} if arguments is None else arguments
     with anyio.fail_after(PATIENCE_S):
-        done = await watch.hub.router.exec("s", tool, arguments, client=client)
+        done = await watch.hub.calls.exec("s", tool, arguments, client=client)
     return done.shaped.content[0]["text"]
 
 
@@ -47,7 +47,7 @@ async def gone(pid):
 
 async def test_each_client_has_a_process_of_its_own_from_its_first_call_on(ears):
     async with one_server(ears, settings=OWN) as watch:
-        one, two = Client(), Client()
+        one, two = ClientId(), ClientId()
         shared = watch.hub.upstreams["s"].pid
         assert len(ears.of("started")) == 1  # for the catalogue; clients that call nothing cost nothing
         pids = [await process(watch, ears, client) for client in (one, two, one, two, None)]
@@ -59,7 +59,7 @@ async def test_each_client_has_a_process_of_its_own_from_its_first_call_on(ears)
 
 async def test_it_ends_when_the_client_leaves_and_leaves_nothing_behind(ears):
     async with one_server(ears, settings=OWN) as watch:
-        one, two = Client(), Client()
+        one, two = ClientId(), ClientId()
         first, second = await process(watch, ears, one), await process(watch, ears, two)
         watch.hub.client_left(one)
         await gone(first)
@@ -70,7 +70,7 @@ async def test_it_ends_when_the_client_leaves_and_leaves_nothing_behind(ears):
         watch.hub.client_left(two)
         await gone(second)
         await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
-        assert [upstream.name for upstream in watch.hub.fleet.everything()] == ["s"]
+        assert [upstream.name for upstream in watch.hub.fleet.children()] == ["s"]
         assert len(watch.hub.upstreams["s"].private) == 0
         watch.hub.client_left(two)  # twice is harmless
 
@@ -83,7 +83,7 @@ async def failure(watch, client):
 
 async def test_a_shared_server_is_shared():
     async with one_server() as watch:
-        one, two = Client(), Client()
+        one, two = ClientId(), ClientId()
         assert await call(watch, one) == await call(watch, two) == "x"
         assert watch.hub.supervisor.names() == ["s"]
         watch.hub.client_left(one)
@@ -92,7 +92,7 @@ async def test_a_shared_server_is_shared():
 
 async def test_the_death_of_one_clients_process_is_that_clients_alone_and_it_is_started_again(ears):
     async with one_server(ears, settings=OWN) as watch:
-        one, two = Client(), Client()
+        one, two = ClientId(), ClientId()
         first, second = await process(watch, ears, one), await process(watch, ears, two)
         async with anyio.create_task_group() as tasks:
             answers = []
@@ -115,7 +115,7 @@ async def test_the_death_of_one_clients_process_is_that_clients_alone_and_it_is_
 
 async def test_the_first_calls_of_many_clients_at_once_each_get_one_process(ears):
     async with one_server(ears, settings=OWN) as watch:
-        clients = [Client() for _ in range(6)]
+        clients = [ClientId() for _ in range(6)]
         async with anyio.create_task_group() as tasks:
             for client in clients * 3:
                 tasks.start_soon(call, watch, client)
@@ -128,7 +128,7 @@ async def test_the_first_calls_of_many_clients_at_once_each_get_one_process(ears
 async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_process(ears):
     async with one_server(ears, settings=OWN) as watch:
         for round_ in range(5):
-            client, codes = Client(), []
+            client, codes = ClientId(), []
 
             async def first_call(client=client, codes=codes):
                 codes.append((await failure(watch, client)).code)
@@ -147,14 +147,14 @@ async def test_a_client_that_leaves_before_its_process_is_ready_leaves_no_proces
 
 async def test_requests_that_belong_to_no_session_are_refused_with_the_reason():
     async with one_server(settings=OWN) as watch:
-        error = await failure(watch, STATELESS)
+        error = await failure(watch, SESSIONLESS)
         assert (error.code, error.outcome) == (Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
         assert "belongs to none" in str(error)
 
 
 async def test_status_shows_one_row_with_the_number_of_sessions(ears):
     async with one_server(ears, settings={**OWN, "restart": {"initial": 0.01}}) as watch:
-        one, two = Client(), Client()
+        one, two = ClientId(), ClientId()
         await call(watch, one)
         await call(watch, two)
         await failure_of_death(watch, one)
@@ -174,7 +174,7 @@ async def failure_of_death(watch, client):
 async def test_a_restart_and_a_reload_reach_the_sessions_of_clients(ears):
     base = entry(ears, settings=OWN)
     async with open_watched(config_of({"s": base, "t": entry()})) as watch:
-        client = Client()
+        client = ClientId()
         first = await process(watch, ears, client)
         assert (await watch.hub.restart("s")).state is State.READY
         second = await process(watch, ears, client)
@@ -193,7 +193,7 @@ async def test_a_restart_and_a_reload_reach_the_sessions_of_clients(ears):
 
 async def test_when_mcpx_ends_so_do_the_sessions_of_its_clients(ears):
     async with one_server(ears, settings=OWN) as watch:
-        pids = [await process(watch, ears, Client()) for _ in range(3)]
+        pids = [await process(watch, ears, ClientId()) for _ in range(3)]
         assert all(alive_in_group(pid) for pid in pids)
     assert [alive_in_group(pid) for pid in pids] == [[], [], []]
 
@@ -205,7 +205,7 @@ async def test_when_mcpx_ends_so_do_the_sessions_of_its_clients(ears):
 async def test_at_a_stream_door_a_connection_is_one_client_in_both_lanes(ears, modern):
     meta = {"_meta": ENVELOPE} if modern else {}
     async with one_server(ears, settings=OWN) as watch:
-        server = GatewayServer(watch.hub, Clients(watch.hub))
+        server = GatewayServer(watch.hub, ClientSessions(watch.hub))
         pids = []
         for _ in range(2):
             async with Line(watch.hub).connected(server) as line:

@@ -69,7 +69,7 @@ async def test_an_odd_tool_is_taken_as_the_official_clients_take_it(oddity, tmp_
         tool = watch.hub.registry.get_tool("s", "odd")
         assert tool.input_schema == odd["inputSchema"]
         assert tool.output_schema == odd.get("outputSchema")
-        (await watch.hub.router.inspect("s", "odd"))
+        (await watch.hub.calls.inspect("s", "odd"))
 
 
 REFUSED = {
@@ -100,7 +100,7 @@ async def test_a_tool_that_nobody_can_use_costs_itself_and_is_named(oddity, tmp_
         (one,) = watch.hub.upstreams["s"].info().left_out
         assert (one.kind, one.name) == ("tool", name)
         assert reason in one.reason
-        shown = await watch.hub.router.inspect("s")
+        shown = await watch.hub.calls.inspect("s")
         assert shown.structured_content["left_out"] == [one.to_dict()]
         assert one.reason in shown.content[0]["text"]
 

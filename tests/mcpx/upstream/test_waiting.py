@@ -10,7 +10,7 @@ import time
 import anyio
 import pytest
 
-import mcpx.core.fleet
+import mcpx.core.supervision
 from mcpx.catalog.model import State
 from mcpx.errors import Code, Outcome
 from supervisors import Parking
@@ -114,7 +114,7 @@ async def test_a_call_that_waits_when_it_is_parked_is_refused_then(wanted):
 
 async def test_a_parked_server_that_was_mended_answers_the_next_call(ears, tmp_path, monkeypatch):
     """Without the ten seconds in which a parked server is not tried for a caller's sake."""
-    monkeypatch.setattr(mcpx.core.fleet, "Parking", lambda **given: Parking(**given, refusal=0.0))
+    monkeypatch.setattr(mcpx.core.supervision, "Parking", lambda **given: Parking(**given, refusal=0.0))
     wanted = tmp_path / "wanted"
     async with one_server(ears, settings=FEW, wants=str(wanted)) as watch:
         await watch.becomes(State.PARKED)

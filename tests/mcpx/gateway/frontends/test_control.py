@@ -16,13 +16,17 @@ pytestmark = pytest.mark.anyio
 async def test_unreadable_arguments(arguments):
     line = b'{"mcpx":"exec","server":"s","tool":"echo","arguments":%s}' % arguments.encode()
     async with one_server() as watch:
-        told = json.loads((await Control(watch.hub, "config.json", lambda: 0).answer(line))[0])
-    assert (told["code"], told["outcome"], told["tool"]) == ("invalid_arguments", "not_sent", "echo")
+        response, operation = await Control(watch.hub, "config.json", lambda: 0).answer(line)
+    error = json.loads(response)
+    assert (error["code"], error["outcome"], error["tool"]) == ("invalid_arguments", "not_sent", "echo")
+    assert operation == ""
 
 
 @pytest.mark.parametrize("line", [b"{", b"[" * 50_000, b'{"mcpx":5}', b'{"mcpx":"status","arguments":1e400}'])
 async def test_what_is_no_request(line):
     async with one_server() as watch:
-        told = json.loads((await Control(watch.hub, "config.json", lambda: 0).answer(line))[0])
-    assert told["usage"]
-    assert "not a control request" in told["error"]
+        response, operation = await Control(watch.hub, "config.json", lambda: 0).answer(line)
+    error = json.loads(response)
+    assert error["usage"]
+    assert "not a control request" in error["error"]
+    assert operation == ""

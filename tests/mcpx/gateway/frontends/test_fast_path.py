@@ -1,4 +1,4 @@
-"""The fast lane against the SDK's server: the same requests, the same answers, in both eras."""
+"""The fast path against the SDK's server: the same requests, the same answers, in both eras."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ import sys
 from contextlib import asynccontextmanager
 
 import anyio
-import msgspec
 import pytest
 
 from mcpx.config import parse
 from mcpx.core.hub import open_hub
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.eras import EraServer
-from mcpx.gateway.frontends.fast_path import FastLane
+from mcpx.gateway.frontends.fast_path import FastPath
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.tools.encoding import Shaper
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 
@@ -90,18 +88,16 @@ class RawClient:
 
 @asynccontextmanager
 async def served(hub, *, fast):
-    """A raw client of one connection, with the fast lane or without."""
+    """A raw client of one connection, with the fast path or without."""
     fds = [*os.pipe(), *os.pipe()]
     for fd in fds:
         os.set_blocking(fd, False)
     channel = Channel(fds[0], fds[3])
     wire = WireDispatcher(channel, limit=1 << 20, on_rubbish=lambda *_told: None)
-    server = GatewayServer(hub, Clients(hub))
+    server = GatewayServer(hub, ClientSessions(hub))
     connection = EraServer(server, wire)
     if fast:
-        shaper = Shaper(toon=True, toon_min_size=0)
-        info = msgspec.json.encode(server.server_info_stamp)
-        wire.fast = FastLane(hub, connection, shaper, info).take
+        wire.fast = FastPath(hub, server, connection).take
     client = RawClient(fds[2], fds[1])
     try:
         async with anyio.create_task_group() as tasks:
@@ -147,7 +143,7 @@ async def answers(hub, *, fast, modern, name):
 @pytest.mark.anyio
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
 @pytest.mark.parametrize("name", ["somebody", "claude-code"])
-async def test_both_lanes_give_the_same_answers(modern, name):
+async def test_both_paths_give_the_same_answers(modern, name):
     with anyio.fail_after(50):
         async with open_hub(parse(json.dumps({"mcpServers": SERVERS}), where="test")) as hub:
             assert await hub.settled(20)
@@ -160,7 +156,7 @@ async def test_both_lanes_give_the_same_answers(modern, name):
 
 
 @pytest.mark.anyio
-async def test_progress_and_cancellation_take_the_fast_lane_too():
+async def test_progress_and_cancellation_take_the_fast_path_too():
     with anyio.fail_after(50):
         async with (
             open_hub(parse(json.dumps({"mcpServers": {"tools": SERVERS["tools"]}}), where="test")) as hub,

@@ -1,4 +1,4 @@
-"""The HTTP door under clients that are too many, too slow, or do not read: what they get, what they cost."""
+"""The HTTP frontend under clients that are too many, too slow, or do not read: what they get and cost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def descriptors(pid: int) -> int:
 
 
 async def is_closed(joined: socket.socket, *, within: float) -> bool:
-    """Whether the door closes the connection in that time, having answered or not."""
+    """Whether the server closes the connection in that time, having answered or not."""
     with anyio.move_on_after(within):
         while True:
             await anyio.wait_readable(joined)

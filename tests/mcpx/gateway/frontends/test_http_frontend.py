@@ -1,4 +1,4 @@
-"""The HTTP door as clients see it: who is let in, what is served, and a port that is taken."""
+"""The HTTP frontend as clients see it: who is let in, what is served, and a port that is taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stdio door as a client sees it: a real process, and raw lines."""
+"""The stdio frontend as a client sees it: a real process, and raw lines."""
 
 from __future__ import annotations
 

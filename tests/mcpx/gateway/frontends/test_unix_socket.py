@@ -15,9 +15,9 @@ import mcpx.daemon.paths
 from mcpx.config import load
 from mcpx.core.hub import open_hub
 from mcpx.daemon.paths import DaemonError, acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
-from mcpx.gateway.clients.sessions import Clients
-from mcpx.gateway.frontends import unix_socket as door_module
-from mcpx.gateway.frontends.unix_socket import SocketDoor, listen
+from mcpx.gateway.clients.sessions import ClientSessions
+from mcpx.gateway.frontends import unix_socket
+from mcpx.gateway.frontends.unix_socket import SocketFrontend, listen
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
 
@@ -117,28 +117,28 @@ def test_each_configuration_has_a_place_of_its_own_and_only_one(house, monkeypat
     assert daemon_paths("a.json").socket != daemon_paths("b.json").socket
 
 
-def test_the_lock_is_held_by_one(house):
-    lock = acquire_lock(house.place)
+def test_the_seat_is_held_by_one(house):
+    seat = acquire_lock(house.place)
     assert lock_owner_pid(house.place) == os.getpid()
     with listen(house.place), pytest.raises(DaemonError, match=f"already \\(pid {os.getpid()}\\)"):
         acquire_lock(house.place)
-    os.close(lock)
+    os.close(seat)
     assert lock_owner_pid(house.place) is None
 
 
 class Peer:
-    """A daemon's door in this process."""
+    """A daemon's socket frontend in this process."""
 
     def __init__(self, house, hub):
         self.listener = listen(house.place)
-        clients = Clients(hub)
-        self.door = SocketDoor(hub, GatewayServer(hub, clients), self.listener, house.place)
-        hub.root.add(ChildSpec(name="gateway", run=self.door.run))
+        clients = ClientSessions(hub)
+        self.frontend = SocketFrontend(hub, GatewayServer(hub, clients), self.listener, house.place)
+        hub.root.add(ChildSpec(name="gateway", run=self.frontend.run))
 
 
 async def test_another_users_process_gets_no_byte_and_is_logged(house, monkeypatch):
     house.write({"s": {"command": "true", "disabled": True}})
-    monkeypatch.setattr(door_module, "peer_uid", lambda _joined: os.getuid() + 1)
+    monkeypatch.setattr(unix_socket, "peer_uid", lambda _peer: os.getuid() + 1)
     with structlog.testing.capture_logs() as logged:
         async with open_hub(load(house.config)) as hub:
             Peer(house, hub)
@@ -159,4 +159,4 @@ async def test_another_users_process_gets_no_byte_and_is_logged(house, monkeypat
 def test_the_uid_of_the_other_end_is_what_the_system_says():
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert door_module.peer_uid(ours) == os.getuid()
+        assert unix_socket.peer_uid(ours) == os.getuid()

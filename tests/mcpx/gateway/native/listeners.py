@@ -1,7 +1,7 @@
-"""Clients that are told things, of either era, and what they were told.
+"""Clients of either era that are subscribed, and the events that they receive.
 
-`listening` opens one with its subscriptions; `Heard` keeps the events in order and lets a test wait for them.
-`barrier` makes sure that whatever was on its way to a client before has been heard.
+`open_listener` opens one with its subscriptions; `ReceivedEvents` keeps the events in order and lets a test
+wait for them. `barrier` makes sure that everything that was on its way to a client has been received.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from tests.mcpx.gateway.native.behind import Behind, subscribe
+from tests.mcpx.gateway.native.connecting import Gateway, subscribe
 from tests.mcpx.scripted import PATIENCE_S
 
 LISTS = {
@@ -39,8 +39,8 @@ LISTS = {
 }
 
 
-class Heard:
-    """What one client was told: URIs of updated resources, and `tools`, `resources`, `prompts` for lists."""
+class ReceivedEvents:
+    """The events of one client: URIs of updated resources, and `tools`, `resources`, `prompts` for lists."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -72,19 +72,22 @@ class Heard:
 
 
 @asynccontextmanager
-async def listening(mcpx: Behind, mode: str, *uris: str, lists: bool = False) -> AsyncIterator[Heard]:
+async def open_listener(
+    mcpx: Gateway, mode: str, *uris: str, lists: bool = False
+) -> AsyncIterator[ReceivedEvents]:
     """A client that is subscribed to those resources, and with `lists` to changes of the lists."""
-    heard = Heard()
+    received = ReceivedEvents()
     async with AsyncExitStack() as stack:
         if mode == "handshake":
-            heard.client = await stack.enter_async_context(mcpx.client(mode, message_handler=heard.notified))
+            client = mcpx.client(mode, message_handler=received.notified)
+            received.client = await stack.enter_async_context(client)
             for uri in uris:
-                await subscribe(heard.client, uri)
+                await subscribe(received.client, uri)
         else:
-            heard.client = await stack.enter_async_context(mcpx.client(mode))
+            received.client = await stack.enter_async_context(mcpx.client(mode))
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stream = await stack.enter_async_context(
-                heard.client.listen(
+                received.client.listen(
                     resource_subscriptions=uris,
                     tools_list_changed=lists,
                     resources_list_changed=lists,
@@ -92,13 +95,13 @@ async def listening(mcpx: Behind, mode: str, *uris: str, lists: bool = False) ->
                 )
             )
             assert set(stream.honored.resource_subscriptions or ()) == set(uris)
-            tasks.start_soon(heard.follow, stream)
+            tasks.start_soon(received.follow, stream)
             stack.callback(tasks.cancel_scope.cancel)
-        yield heard
+        yield received
 
 
-async def barrier(*heards: Heard) -> None:
+async def barrier(*listeners: ReceivedEvents) -> None:
     """What was sent to these clients before is heard: answers come behind it on the same stream."""
-    for heard in heards:
-        await heard.client.call_tool("inspect", {"server_name": "a"})
+    for received in listeners:
+        await received.client.call_tool("inspect", {"server_name": "a"})
     await anyio.lowlevel.checkpoint()

@@ -8,7 +8,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import ResourceUpdatedNotification
 
 from tests.live.gateways import http_client, http_door, write_config
-from tests.mcpx.gateway.native.behind import entry, subscribe
+from tests.mcpx.gateway.native.connecting import entry, subscribe
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from tests.mcpx.gateway.native.behind import behind, entry
-from tests.mcpx.gateway.native.listeners import barrier, listening
+from tests.mcpx.gateway.native.connecting import entry, open_gateway
+from tests.mcpx.gateway.native.listeners import barrier, open_listener
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of
 
 pytestmark = pytest.mark.anyio
@@ -39,15 +39,15 @@ async def over_http(era, ears):
 async def test_updates_and_changed_lists_come_through(era, mode, ears):
     async with (
         over_http(era, ears) as server,
-        behind(config_of({"a": server})) as mcpx,
-        listening(mcpx, mode, URI, lists=True) as heard,
+        open_gateway(config_of({"a": server})) as mcpx,
+        open_listener(mcpx, mode, URI, lists=True) as received,
     ):
         await mcpx.watch.text("touch", {"uri": "note:///full", "text": "new"}, server="a")
-        await heard.hear(URI)
+        await received.hear(URI)
         await mcpx.watch.text("grow", {"kind": "prompts", "name": "born"}, server="a")
-        await heard.hear("prompts")
-        await barrier(heard)
-        assert heard.events == [URI, "prompts"]
+        await received.hear("prompts")
+        await barrier(received)
+        assert received.events == [URI, "prompts"]
         assert [event["uris"] for event in ears.of("subscribed")] == [["note:///full"]]
-        read = await heard.client.read_resource(URI, cache_mode="refresh")
+        read = await received.client.read_resource(URI, cache_mode="refresh")
         assert read.contents[0].text == "new"

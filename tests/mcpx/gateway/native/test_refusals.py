@@ -11,7 +11,7 @@ import pytest
 from mcp import MCPError
 
 from mcpx.catalog.model import State
-from tests.mcpx.gateway.native.behind import behind, entry, subscribe
+from tests.mcpx.gateway.native.connecting import entry, open_gateway, subscribe
 from tests.mcpx.scripted import config_of
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def mcpx(ears):
         "b": entry("handshake", ears),
         "off": entry("both", ears, native=False),
     }
-    async with behind(config_of(servers)) as running:
+    async with open_gateway(config_of(servers)) as running:
         yield running
 
 
@@ -105,7 +105,7 @@ async def test_a_server_that_is_away(ears, mode, tmp_path):
     server = entry("both", ears, restart={"initial": 30, "cap": 30, "park_after": 2})
     command = [sys.executable, *server["args"]]
     server["args"] = ["-c", f"{once}; os.execv({sys.executable!r}, {command!r})"]
-    async with behind(config_of({"a": server}, queue_timeout=0.2)) as mcpx, mcpx.client(mode) as client:
+    async with open_gateway(config_of({"a": server}, queue_timeout=0.2)) as mcpx, mcpx.client(mode) as client:
         before = await client.list_resources()
         os.kill(mcpx.hub.upstreams["a"].pid, signal.SIGKILL)
         await mcpx.watch.becomes(State.PARKED, "a")
@@ -155,7 +155,7 @@ async def test_a_server_that_is_not_offered_natively_is_in_no_list(mcpx, mode):
 
 async def test_switched_off_as_a_whole(ears, mode):
     async with (
-        behind(config_of({"a": entry("both", ears)}, native=False)) as mcpx,
+        open_gateway(config_of({"a": entry("both", ears)}, native=False)) as mcpx,
         mcpx.client(mode) as client,
     ):
         can = client.server_capabilities

@@ -16,7 +16,7 @@ from mcp import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from tests.mcpx.gateway.native.behind import behind, direct, entry
+from tests.mcpx.gateway.native.connecting import direct, entry, open_gateway
 from tests.mcpx.scripted import config_of
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ async def failure(call: Any, *arguments: Any) -> tuple[int, str, Any]:
 async def pair(era, mode, ears):
     """A client of the server itself, and one behind MCPX."""
     async with (
-        behind(config_of({SERVER: entry(era, ears)})) as mcpx,
+        open_gateway(config_of({SERVER: entry(era, ears)})) as mcpx,
         direct(mode, ears) as theirs,
         mcpx.client(mode) as ours,
     ):

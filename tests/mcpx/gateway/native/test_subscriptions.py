@@ -13,10 +13,10 @@ from mcp import MCPError
 from msgspec.structs import replace
 
 from mcpx.catalog.model import State
-from mcpx.upstream.offers.subscriptions import PAUSE_S
+from mcpx.upstream.offers.topic import MIN_READ_INTERVAL_S
 from tests.mcpx import scripted
-from tests.mcpx.gateway.native.behind import behind, entry, subscribe, unsubscribe
-from tests.mcpx.gateway.native.listeners import barrier, listening
+from tests.mcpx.gateway.native.connecting import entry, open_gateway, subscribe, unsubscribe
+from tests.mcpx.gateway.native.listeners import barrier, open_listener
 from tests.mcpx.scripted import config_of
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ PROMPT_S = 0.1
 
 @pytest.fixture
 async def mcpx(era, ears, tmp_path):
-    async with behind(config_of({"a": entry(era, ears, tmp_path)})) as running:
+    async with open_gateway(config_of({"a": entry(era, ears, tmp_path)})) as running:
         yield running
 
 
@@ -55,10 +55,10 @@ async def reconnect(mcpx) -> None:
 
 async def test_an_update_reaches_its_subscribers_at_once_and_nobody_else(mcpx, mode):
     async with (
-        listening(mcpx, mode, OTHER) as one,
-        listening(mcpx, mode, OTHER, FULL) as both,
-        listening(mcpx, mode, FULL) as another,
-        listening(mcpx, mode) as nothing,
+        open_listener(mcpx, mode, OTHER) as one,
+        open_listener(mcpx, mode, OTHER, FULL) as both,
+        open_listener(mcpx, mode, FULL) as another,
+        open_listener(mcpx, mode) as nothing,
     ):
         took = []
         for number in range(5):
@@ -80,9 +80,9 @@ async def test_an_update_reaches_its_subscribers_at_once_and_nobody_else(mcpx, m
 async def test_many_subscribers_are_one_subscription_that_goes_with_the_last(mcpx, ears, mode):
     async with AsyncExitStack() as stack:
         for _ in range(3):
-            await stack.enter_async_context(listening(mcpx, mode, FULL))
+            await stack.enter_async_context(open_listener(mcpx, mode, FULL))
         assert [event["uris"] for event in ears.of("subscribed")] == [["note:///full"]]
-        async with listening(mcpx, mode, FULL):
+        async with open_listener(mcpx, mode, FULL):
             pass
         assert ears.of("unsubscribed") == []
         assert len(mcpx.clients.subscribers) == 3
@@ -93,89 +93,89 @@ async def test_many_subscribers_are_one_subscription_that_goes_with_the_last(mcp
 
 
 async def test_unsubscribing_ends_it(mcpx, ears):
-    async with listening(mcpx, "handshake", FULL, OTHER) as heard:
-        await unsubscribe(heard.client, FULL)
-        await unsubscribe(heard.client, FULL)  # twice is no mistake
-        await unsubscribe(heard.client, "mcpx://a/note:///never")
+    async with open_listener(mcpx, "handshake", FULL, OTHER) as received:
+        await unsubscribe(received.client, FULL)
+        await unsubscribe(received.client, FULL)  # twice is no mistake
+        await unsubscribe(received.client, "mcpx://a/note:///never")
         await touch(mcpx, "note:///full", "new")
         await touch(mcpx, "note:///other", "new")
-        await heard.hear(OTHER)
-        assert heard.events == [OTHER]
+        await received.hear(OTHER)
+        assert received.events == [OTHER]
         assert mcpx.hub.upstreams["a"].subscriptions.uris == ["note:///other"]
 
 
 async def test_subscribing_twice_is_one_subscription(mcpx, ears):
-    async with listening(mcpx, "handshake", FULL) as heard:
-        await subscribe(heard.client, FULL)
+    async with open_listener(mcpx, "handshake", FULL) as received:
+        await subscribe(received.client, FULL)
         await touch(mcpx, "note:///full", "new")
-        await heard.hear(FULL)
-        await barrier(heard)
-        assert heard.events == [FULL]
-        await unsubscribe(heard.client, FULL)
+        await received.hear(FULL)
+        await barrier(received)
+        assert received.events == [FULL]
+        await unsubscribe(received.client, FULL)
         await ears.hear("unsubscribed", uris=["note:///full"])
 
 
 async def test_what_changed_while_the_server_was_away_is_told_once(mcpx, ears, mode, tmp_path):
     """`note:///full` is in a file that changes meanwhile, `note:///other` stays as it was."""
     (tmp_path / "full").write_text("before")
-    async with listening(mcpx, mode, FULL, OTHER) as heard:
+    async with open_listener(mcpx, mode, FULL, OTHER) as received:
         await digests_known(mcpx, "note:///full", "note:///other")
         (tmp_path / "full").write_text("after")
         await reconnect(mcpx)
-        await heard.hear(FULL)
+        await received.hear(FULL)
         await digests_known(mcpx, "note:///other")
-        await barrier(heard)
-        assert heard.events == [FULL]
+        await barrier(received)
+        assert received.events == [FULL]
         await touch(mcpx, "note:///other", "new")  # and the subscription stands again
-        await heard.hear(OTHER)
-        await barrier(heard)
-        assert heard.events == [FULL, OTHER]
+        await received.hear(OTHER)
+        await barrier(received)
+        assert received.events == [FULL, OTHER]
     assert len(ears.of("started")) == 2
 
 
 async def test_what_did_not_change_over_a_reconnect_is_not_told(mcpx, ears, mode):
-    async with listening(mcpx, mode, FULL) as heard:
+    async with open_listener(mcpx, mode, FULL) as received:
         await digests_known(mcpx, "note:///full")
         read = len(ears.of("read", uri="note:///full"))
         for number in (1, 2):
             await reconnect(mcpx)
             await ears.hear("read", uri="note:///full", count=read + number)  # compared
             await mcpx.watch.text("say", {"kind": "nothing"}, server="a")
-        await barrier(heard)
-        assert heard.events == []
+        await barrier(received)
+        assert received.events == []
         await touch(mcpx, "note:///full", "new")
-        await heard.hear(FULL)
+        await received.hear(FULL)
 
 
 async def test_a_part_of_what_was_subscribed_to_is_told_under_its_own_name(ears):
     """Before 2026-07-28: the SDK's streams of that revision pass on exactly what was subscribed to."""
     async with (
-        behind(config_of({"a": entry("handshake", ears)})) as mcpx,
-        listening(mcpx, "handshake", FULL) as heard,
+        open_gateway(config_of({"a": entry("handshake", ears)})) as mcpx,
+        open_listener(mcpx, "handshake", FULL) as received,
     ):
         await touch(mcpx, "note:///full/part", "new")
         await touch(mcpx, "note:///fuller", "new")
         await touch(mcpx, "note:///full", "new")
-        await heard.hear(FULL)
-        assert heard.events == [f"{FULL}/part", FULL]
+        await received.hear(FULL)
+        assert received.events == [f"{FULL}/part", FULL]
 
 
 async def test_a_storm_of_updates_is_passed_on_and_is_no_storm_of_reads(mcpx, ears, mode):
-    async with listening(mcpx, mode, FULL) as heard:
+    async with open_listener(mcpx, mode, FULL) as received:
         await digests_known(mcpx, "note:///full")
         started = time.monotonic()
         for number in range(100):
             await touch(mcpx, "note:///full", str(number))
-        await heard.hear(FULL)
-        await barrier(heard)
+        await received.hear(FULL)
+        await barrier(received)
         took = time.monotonic() - started
-        assert len(ears.of("read", uri="note:///full")) <= 2 + took / PAUSE_S
+        assert len(ears.of("read", uri="note:///full")) <= 2 + took / MIN_READ_INTERVAL_S
 
 
 async def test_subscriptions_outlive_a_change_of_the_servers_configuration(mcpx, ears, mode):
     """The clients need not know."""
     hub = mcpx.hub
-    async with listening(mcpx, mode, FULL) as heard:
+    async with open_listener(mcpx, mode, FULL) as received:
         await digests_known(mcpx, "note:///full")
         old, opened = hub.upstreams["a"], len(ears.of("subscribed"))
         changed = replace(old.config, limits=replace(old.config.limits, call_timeout=99.0))
@@ -186,12 +186,12 @@ async def test_subscriptions_outlive_a_change_of_the_servers_configuration(mcpx,
         await ears.hear("subscribed", count=opened + 1)
         await digests_known(mcpx, "note:///full")
         await touch(mcpx, "note:///full", "new")
-        await heard.hear(FULL)
+        await received.hear(FULL)
 
 
 async def test_a_client_that_vanishes_is_subscribed_no_more(mcpx, ears, mode):
     with pytest.raises(ExceptionGroup):
-        async with listening(mcpx, mode, FULL):
+        async with open_listener(mcpx, mode, FULL):
             raise RuntimeError("the client falls over")
     await ears.hear("unsubscribed", uris=["note:///full"])
     assert len(mcpx.clients.subscribers) == 0
@@ -200,25 +200,25 @@ async def test_a_client_that_vanishes_is_subscribed_no_more(mcpx, ears, mode):
 async def test_a_stream_that_the_server_ends_is_opened_again_and_nothing_is_missed(ears, mode, tmp_path):
     (tmp_path / "full").write_text("before")
     async with (
-        behind(config_of({"a": entry("both", ears, tmp_path)})) as mcpx,
-        listening(mcpx, mode, FULL, OTHER) as heard,
+        open_gateway(config_of({"a": entry("both", ears, tmp_path)})) as mcpx,
+        open_listener(mcpx, mode, FULL, OTHER) as received,
     ):
         await digests_known(mcpx, "note:///full", "note:///other")
         (tmp_path / "full").write_text("after")  # and nobody is told
         opened = len(ears.of("subscribed"))
         await mcpx.watch.text("hang_up", server="a")
-        await heard.hear(FULL)
+        await received.hear(FULL)
         await ears.hear("subscribed", count=opened + 1)
         await digests_known(mcpx, "note:///full", "note:///other")
         await touch(mcpx, "note:///other", "new")
-        await heard.hear(OTHER)
-        await barrier(heard)
-        assert heard.events == [FULL, OTHER]
+        await received.hear(OTHER)
+        await barrier(received)
+        assert received.events == [FULL, OTHER]
 
 
 async def test_what_the_server_refuses_is_refused_with_its_own_words(ears):
     async with (
-        behind(config_of({"a": entry("handshake", ears)})) as mcpx,
+        open_gateway(config_of({"a": entry("handshake", ears)})) as mcpx,
         mcpx.client("handshake") as client,
     ):
         with pytest.raises(MCPError) as caught:
@@ -232,7 +232,7 @@ async def test_what_the_server_refuses_is_refused_with_its_own_words(ears):
 async def test_a_server_without_subscriptions_says_so(mode):
     listed = [{"uri": "doc:///x", "name": "x", "text": "x"}]
     config = config_of({"a": scripted.entry(resources=listed)})
-    async with behind(config) as mcpx, mcpx.client(mode) as client:
+    async with open_gateway(config) as mcpx, mcpx.client(mode) as client:
         if mode == "handshake":
             with pytest.raises(MCPError) as caught:
                 await subscribe(client, "mcpx://a/doc:///x")

@@ -12,8 +12,8 @@ import anyio
 import pytest
 from mcp.server.connection import Connection
 
-from mcpx.gateway.clients.subscribers import Target
-from tests.mcpx.gateway.native.behind import Behind, behind, entry
+from mcpx.gateway.clients.subscribers import ResourceTarget
+from tests.mcpx.gateway.native.connecting import Gateway, entry, open_gateway
 from tests.mcpx.scripted import PATIENCE_S, config_of
 from tests.mcpx.serving import ENVELOPE, LEGACY
 
@@ -79,11 +79,11 @@ class Line:
         await self.until(lambda message: message.get("id") == 9)
 
 
-async def touch(mcpx: Behind, text: str) -> None:
+async def touch(mcpx: Gateway, text: str) -> None:
     await mcpx.watch.text("touch", {"uri": "note:///full", "text": text}, server="a")
 
 
-async def updated(mcpx: Behind, lines: list[Line], text: str) -> float:
+async def updated(mcpx: Gateway, lines: list[Line], text: str) -> float:
     """The seconds from a change until the last of them was told."""
     started = time.perf_counter()
     async with anyio.create_task_group() as tasks:
@@ -95,10 +95,10 @@ async def updated(mcpx: Behind, lines: list[Line], text: str) -> float:
 
 async def test_two_hundred_subscribers_are_one_subscription_upstream(era, ears):
     modes = ["handshake", "modern"] * EACH
-    async with behind(config_of({"a": entry(era, ears)})) as mcpx:
+    async with open_gateway(config_of({"a": entry(era, ears)})) as mcpx:
         with anyio.fail_after(PATIENCE_S * 2):
             async with AsyncExitStack() as stack:
-                lines = [Line(await stack.enter_async_context(mcpx.door())) for _ in modes]
+                lines = [Line(await stack.enter_async_context(mcpx.connect())) for _ in modes]
                 async with anyio.create_task_group() as tasks:
                     for line, mode in zip(lines, modes, strict=True):
                         tasks.start_soon(line.subscribe, mode)
@@ -130,9 +130,9 @@ class Deaf:
 
 
 async def test_a_client_that_takes_nothing_holds_up_nobody(ears):
-    async with behind(config_of({"a": entry("both", ears)})) as mcpx, mcpx.door() as end:
+    async with open_gateway(config_of({"a": entry("both", ears)})) as mcpx, mcpx.connect() as end:
         upstream, deaf, other = mcpx.hub.upstreams["a"], Deaf(), Line(end)
-        await mcpx.clients.subscribers.subscribe(deaf, Target(upstream, "note:///full", URI, str))
+        await mcpx.clients.subscribers.subscribe(deaf, ResourceTarget(upstream, "note:///full", URI, str))
         with anyio.fail_after(PATIENCE_S):
             await other.subscribe("handshake")
             slowest = max([await updated(mcpx, [other], str(number)) for number in range(20)])

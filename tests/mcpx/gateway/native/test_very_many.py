@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from mcpx.catalog.model import State
-from mcpx.gateway.native.pagination import PAGE
+from mcpx.gateway.native.pagination import PAGE_ENTRIES
 from mcpx.upstream.offers.auto_describe import AT_A_TIME
-from mcpx.upstream.offers.pages import PAGE_CAP
-from tests.mcpx.gateway.native.behind import behind
+from mcpx.upstream.offers.pages import MAX_PAGES
+from tests.mcpx.gateway.native.connecting import open_gateway
 from tests.mcpx.scripted import QUICK, config_of
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ def many(ears, count: int, page: int, *more: str, **settings) -> dict:
 
 async def test_five_thousand_resources_are_read_whole_and_listed_in_pages(ears, mode):
     config = config_of({"a": many(ears, 5000, 100, auto_describe=False)})
-    async with behind(config) as mcpx, mcpx.client(mode) as client:
+    async with open_gateway(config) as mcpx, mcpx.client(mode) as client:
         assert len(ears.of("listed")) == 50
         assert len(mcpx.hub.registry.list_resources("a")) == 5000
         uris, cursor, pages = [], None, 0
@@ -39,27 +39,27 @@ async def test_five_thousand_resources_are_read_whole_and_listed_in_pages(ears, 
             pages += 1
             if (cursor := page.next_cursor) is None:
                 break
-            assert len(page.resources) == PAGE
+            assert len(page.resources) == PAGE_ENTRIES
         assert uris == [f"mcpx://a/doc:///{n}" for n in range(5000)]
         assert pages == 5
         assert len(ears.of("listed")) == 50  # from the catalogue: nothing was asked again
 
 
 async def test_a_list_of_resources_that_never_ends_is_stopped_and_says_so(ears):
-    async with behind(config_of({"a": many(ears, 0, 1, "endless")})) as mcpx:
+    async with open_gateway(config_of({"a": many(ears, 0, 1, "endless")})) as mcpx:
         assert mcpx.watch.state("a") is State.READY
         assert await mcpx.watch.text("hi", server="a") == "hi"
         (left_out,) = mcpx.hub.upstreams["a"].info().left_out
         assert left_out.kind == "resources/list"
-        reason = f"the server's list of resources does not end: stopped after {PAGE_CAP} pages"
+        reason = f"the server's list of resources does not end: stopped after {MAX_PAGES} pages"
         assert left_out.reason == reason
-        assert len(ears.of("listed")) == PAGE_CAP
+        assert len(ears.of("listed")) == MAX_PAGES
 
 
 async def test_five_hundred_descriptions_cost_nobody_anything(ears):
     """Ready at once, a few reads at a time, a call in between at once, nothing read twice."""
     started = time.perf_counter()
-    async with behind(config_of({"a": many(ears, 500, 100)})) as mcpx:
+    async with open_gateway(config_of({"a": many(ears, 500, 100)})) as mcpx:
         ready = time.perf_counter() - started
         assert mcpx.watch.state("a") is State.READY
         assert len(ears.of("read")) < 500  # they go on while the server is ready

@@ -9,8 +9,8 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.core.status import snapshot
-from mcpx.upstream.offers.entries import TEXT_MOST
-from mcpx.upstream.offers.pages import ENTRIES_MOST
+from mcpx.upstream.offers.entries import MAX_TEXT_CHARS
+from mcpx.upstream.offers.pages import MAX_ENTRIES
 from tests.mcpx.upstream.raw import ECHO, OBJECT, heard, initialize, raw_server, result, tools
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ def only(watch):
 async def test_of_a_hundred_thousand_tools_the_first_ten_thousand_are_kept(tmp_path):
     answers = {"tools/list": result({"tools": [ECHO, *many(99_999)]})}
     async with raw_server(tmp_path, answers=answers) as watch:
-        assert len(watch.hub.registry.list_tools("s")) == ENTRIES_MOST
+        assert len(watch.hub.registry.list_tools("s")) == MAX_ENTRIES
         one = only(watch)
         assert (one.kind, one.count) == ("tool", 90_000)
         assert "the first 10,000 are kept" in one.reason
@@ -39,11 +39,11 @@ async def test_of_a_hundred_thousand_tools_the_first_ten_thousand_are_kept(tmp_p
 async def test_the_four_lists_share_their_bounds(tmp_path):
     answers = {
         "initialize": initialize(capabilities={"tools": {}, "prompts": {}}),
-        "tools/list": tools(*many(ENTRIES_MOST - 3)),
+        "tools/list": tools(*many(MAX_ENTRIES - 3)),
         "prompts/list": result({"prompts": [{"name": f"p{n}"} for n in range(5)]}),
     }
     async with raw_server(tmp_path, answers=answers) as watch:
-        assert len(watch.hub.registry.list_tools("s")) == ENTRIES_MOST - 2
+        assert len(watch.hub.registry.list_tools("s")) == MAX_ENTRIES - 2
         assert [each.name for each in watch.hub.upstreams["s"].catalogue.prompts] == ["p0", "p1"]
         assert (only(watch).kind, only(watch).count) == ("prompt", 3)
 
@@ -65,8 +65,8 @@ async def test_a_monstrous_description_is_cut(tmp_path):
     }
     async with raw_server(tmp_path, answers=answers) as watch:
         info = watch.hub.upstreams["s"].info()
-        assert info.tools["big"].description == "d" * TEXT_MOST
-        assert info.instructions == "i" * TEXT_MOST
+        assert info.tools["big"].description == "d" * MAX_TEXT_CHARS
+        assert info.instructions == "i" * MAX_TEXT_CHARS
         big, instructions = info.left_out
         assert (big.kind, big.name) == ("tool", "big")
         assert big.reason == "its description was cut: 65,536 of 21,000,000 characters are kept"

@@ -9,8 +9,8 @@ from anyio.lowlevel import checkpoint
 
 from mcpx.catalog.model import Catalogue, ResourceInfo
 from mcpx.errors import CallError, Code
-from mcpx.upstream.offers.digest import GONE, LARGEST, read_digest
 from mcpx.upstream.offers.subscriptions import Subscriptions
+from mcpx.upstream.offers.topic import MAX_DIGEST_BYTES, REFUSED, read_digest
 from mcpx.upstream.requests import ReadResource, Subscribe, Unsubscribe
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +89,7 @@ async def test_a_refusal_reaches_everybody_who_waits_and_leaves_nothing():
         reply.reject(failed(Code.UPSTREAM_ERROR))
     assert errors == [Code.UPSTREAM_ERROR] * 3
     assert server.subscriptions.uris == []
-    server.subscriptions.notified(URI)
+    server.subscriptions.handle_update(URI)
     assert server.told == []
     server.confirms = True
     await server.subscriptions.subscribe(URI, server.told.append)  # a refusal is not for ever
@@ -130,7 +130,7 @@ async def test_where_the_server_offers_none_nothing_is_sent():
 
 
 async def test_a_full_queue_after_a_reconnect_is_tried_again(monkeypatch):
-    monkeypatch.setattr("mcpx.upstream.offers.subscriptions.AGAIN_S", 0.001)
+    monkeypatch.setattr("mcpx.upstream.offers.subscriptions.RETRY_DELAY_S", 0.001)
     server = Server()
     await server.subscriptions.subscribe(URI, server.told.append)
     server.failing = [failed(Code.OVERLOADED)] * 3
@@ -146,7 +146,7 @@ async def test_a_full_queue_after_a_reconnect_is_tried_again(monkeypatch):
 
 @pytest.mark.parametrize(
     ("size", "changes", "told"),
-    [(1, False, []), (1, True, [URI]), (LARGEST + 1, False, [URI])],
+    [(1, False, []), (1, True, [URI]), (MAX_DIGEST_BYTES + 1, False, [URI])],
     ids=["unchanged", "changed", "too large to be read: it cannot be told"],
 )
 async def test_after_a_reconnect(size, changes, told):
@@ -176,7 +176,7 @@ async def test_without_a_session_leaving_sends_nothing():
 @pytest.mark.parametrize(
     ("answer", "digest"),
     [
-        (failed(Code.UPSTREAM_ERROR), GONE),
+        (failed(Code.UPSTREAM_ERROR), REFUSED),
         (failed(Code.SERVER_DIED), None),
         (msgspec.Raw(b"not json"), None),
         (msgspec.Raw(b'{"contents": 3}'), b"\x8e"),
@@ -190,7 +190,7 @@ async def test_what_can_be_told_of_a_resource(answer, digest):
             reply.resolve(answer)
 
     found = await read_digest(submit, None, URI)
-    assert found == digest if digest in {GONE, None} else len(found) == 16
+    assert found == digest if digest in {REFUSED, None} else len(found) == 16
 
 
 async def test_only_the_contents_count():

@@ -11,7 +11,7 @@ from mcp import Client
 
 from tests.live import gateways
 from tests.mcpx.scripted import Ears, entry
-from tests.mcpx.upstream.relay.people import exec_
+from tests.mcpx.upstream.relay.answering import exec_
 
 pytestmark = pytest.mark.anyio
 

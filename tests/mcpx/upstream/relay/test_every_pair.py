@@ -13,14 +13,14 @@ import anyio
 import pytest
 
 from tests.live import gateways
-from tests.mcpx.upstream.relay.people import (
+from tests.mcpx.upstream.relay.answering import (
     EVERY,
     FORM,
     ROOTS,
     SAMPLE,
     SERVERS,
     URL,
-    Person,
+    AnsweringClient,
     asking_server,
     exec_,
     said,
@@ -42,7 +42,7 @@ async def config(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
 
 
 async def test_a_client_is_asked_and_told_what_is_its_own(door, config):
-    ann = Person("ann")
+    ann = AnsweringClient("ann")
     level = {"level": "info"} if door.endswith("auto") else {}
     with anyio.fail_after(50):
         async with gateways.open_gateway(door, config, **ann.options(**level)) as gateway:
@@ -57,27 +57,27 @@ async def test_a_client_is_asked_and_told_what_is_its_own(door, config):
                 assert said(await exec_(client, "s", "ask", questions=[question])) == [answer]
             assert said(await exec_(client, "s", "rounds", count=4)) == [ann.answers()[3]] * 4
 
-            told: list[Any] = []
+            notified: list[Any] = []
 
             async def step(progress: float, total: float | None, message: str | None) -> None:
-                told.append((progress, total, message))
+                notified.append((progress, total, message))
 
             call = {"server_name": "s", "tool_name": "steps", "arguments": {"count": 5}}
             assert said(await client.call_tool("exec", call, progress_callback=step)) == "stepped"
-            assert told == [(n + 1, 5, f"step {n + 1}") for n in range(5)]
+            assert notified == [(n + 1, 5, f"step {n + 1}") for n in range(5)]
 
             assert said(await exec_(client, "s", "say", level="debug", data="not wanted")) == "said"
             data = {"deep": [1, None, "ü"]}
             assert said(await exec_(client, "s", "say", level="warning", data=data, logger="db")) == "said"
             assert said(await exec_(client, "s", "say", level="info", data="plain")) == "said"
-            assert await ann.hears(2) == [
+            assert await ann.wait_for_logs(2) == [
                 {"level": "warning", "logger": "s/db", "data": data},
                 {"level": "info", "logger": "s", "data": "plain"},
             ]
 
 
 async def test_it_is_asked_in_prompts_and_reads_too(door, config):
-    ann = Person("ann")
+    ann = AnsweringClient("ann")
     questions = json.dumps([FORM, ROOTS])
     answers = [ann.answers()[1], ann.answers()[3]]
     with anyio.fail_after(50):
@@ -91,7 +91,7 @@ async def test_it_is_asked_in_prompts_and_reads_too(door, config):
 
 
 async def test_a_client_that_declared_nothing_is_asked_nothing(door, config):
-    ann = Person("ann")
+    ann = AnsweringClient("ann")
     with anyio.fail_after(50):
         async with gateways.open_gateway(door, config, **ann.options(can="")) as gateway:
             modern_server = "modern" in str(config.read_text()) or "url" in str(config.read_text())

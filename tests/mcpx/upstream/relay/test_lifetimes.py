@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from mcpx.errors import CallError, Code
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers
-from mcpx.upstream.queue import RawReply
 from supervisors import Abandoned
-from tests.mcpx.upstream.relay.callers import Desk, Puppet, desk
-from tests.mcpx.upstream.relay.people import PATIENCE_S, ROOTS, SAMPLE
+from tests.mcpx.upstream.relay.answering import PATIENCE_S, ROOTS, SAMPLE
+from tests.mcpx.upstream.relay.calling import CallSite, FakeCaller, open_call_site
 
 pytestmark = pytest.mark.anyio
 ONE = {"questions": [ROOTS]}
@@ -27,7 +27,7 @@ async def failure(reply: RawReply) -> CallError:
     return caught.value
 
 
-async def held(at: Desk, ann: Puppet, **questions: object) -> str:
+async def held(at: CallSite, ann: FakeCaller, **questions: object) -> str:
     """A call of a 2026-07-28 client that has asked; its requestState."""
     result = await at.result(at.call(ann, "ask", **questions))
     assert result["resultType"] == "input_required"
@@ -41,7 +41,7 @@ def back(state: str, answers: bytes = b'{"1":{"roots":[]}}') -> InputAnswers:
     return InputAnswers(answers, state)
 
 
-async def is_back(at: Desk) -> None:
+async def is_back(at: CallSite) -> None:
     """The server answers again; a call that it took to the grave is not the last word."""
     with anyio.fail_after(PATIENCE_S):
         while True:
@@ -54,50 +54,50 @@ async def is_back(at: Desk) -> None:
 
 
 async def test_a_client_that_never_answers_costs_the_call_its_timeout_and_no_more(tmp_path):
-    async with desk(tmp_path, call_timeout=0.5) as at:
-        ann = Puppet()
+    async with open_call_site(tmp_path, call_timeout=0.5) as at:
+        ann = FakeCaller()
         error = await failure(at.call(ann, "ask", **ONE))
         assert error.code is Code.TIMEOUT
         with anyio.fail_after(PATIENCE_S):
-            await ann.forgets.wait()
+            await ann.request_cancelled.wait()
         assert at.in_flight == 0
-        assert await at.said(at.call(Puppet(), "steps", count=1)) == "stepped"
+        assert await at.said(at.call(FakeCaller(), "steps", count=1)) == "stepped"
 
 
 async def test_a_client_that_goes_away_frees_its_call_and_its_question(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet()
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller()
         reply = at.call(ann, "ask", **ONE)
         with anyio.fail_after(PATIENCE_S):
-            await ann.is_asked.wait()
+            await ann.was_asked.wait()
             reply.abandon()
-            await ann.forgets.wait()
+            await ann.request_cancelled.wait()
         assert at.in_flight == 0
         assert isinstance(reply.error, Abandoned)
 
 
 async def test_a_server_that_dies_takes_its_question_along(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet()
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller()
         reply = at.call(ann, "ask", **ONE)
         with anyio.fail_after(PATIENCE_S):
-            await ann.is_asked.wait()
+            await ann.was_asked.wait()
             assert at.upstream.pid is not None
             os.kill(at.upstream.pid, signal.SIGKILL)
             assert (await failure(reply)).code is Code.SERVER_DIED
-            await ann.forgets.wait()
+            await ann.request_cancelled.wait()
 
 
 async def test_each_answer_gives_the_call_its_time_anew(tmp_path):
     """Three questions, each answered after most of the timeout: together they take longer than it."""
-    async with desk(tmp_path, call_timeout=1.0) as at:
-        ann = Puppet()
+    async with open_call_site(tmp_path, call_timeout=1.0) as at:
+        ann = FakeCaller()
         began = anyio.current_time()
         reply = at.call(ann, "rounds", count=3)
         with anyio.fail_after(PATIENCE_S):
             for _ in range(3):
-                await ann.is_asked.wait()
-                ann.is_asked = anyio.Event()
+                await ann.was_asked.wait()
+                ann.was_asked = anyio.Event()
                 await anyio.sleep(0.7)  # a person who thinks: the time itself is what is tested
                 ann.may_answer.set()
                 ann.may_answer = anyio.Event()
@@ -107,18 +107,18 @@ async def test_each_answer_gives_the_call_its_time_anew(tmp_path):
 
 @pytest.mark.parametrize("kind", ["stdio-handshake", "http-handshake"])
 async def test_a_question_that_the_server_gives_up_is_given_up_at_the_client(tmp_path, kind):
-    async with desk(tmp_path, kind) as at:
-        ann = Puppet()
+    async with open_call_site(tmp_path, kind) as at:
+        ann = FakeCaller()
         reply = at.call(ann, "patient", question=ROOTS, seconds=0.2)
         with anyio.fail_after(PATIENCE_S):
-            await ann.forgets.wait()
+            await ann.request_cancelled.wait()
         assert "timed out" in (await at.said(reply))[0].lower()
 
 
 @pytest.mark.parametrize("kind", ["stdio-handshake", "http-handshake"])
 async def test_progress_on_a_question_reaches_the_server_and_its_token_not_the_client(tmp_path, kind):
-    async with desk(tmp_path, kind) as at:
-        ann = Puppet()
+    async with open_call_site(tmp_path, kind) as at:
+        ann = FakeCaller()
         ann.steps = [(1, 2, "thinking"), (2, None, None)]
         ann.may_answer.set()
         said = await at.said(at.call(ann, "patient", question=SAMPLE, seconds=PATIENCE_S))
@@ -130,8 +130,8 @@ async def test_progress_on_a_question_reaches_the_server_and_its_token_not_the_c
 
 
 async def test_a_held_call_goes_on_when_its_client_comes_back(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet(modern=True)
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True)
         state = await held(at, ann, **TWO)
         second = await at.result(at.call(ann, "ask", answers=back(state), **TWO))
         (question,) = second["inputRequests"].items()
@@ -146,8 +146,8 @@ async def test_a_held_call_goes_on_when_its_client_comes_back(tmp_path):
 
 
 async def test_a_question_that_was_left_out_is_asked_again(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet(modern=True)
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True)
         state = await held(at, ann, **ONE)
         again = await at.result(at.call(ann, "ask", answers=back(state, b"{}"), **ONE))
         assert list(again["inputRequests"]) == ["1"]
@@ -155,8 +155,8 @@ async def test_a_question_that_was_left_out_is_asked_again(tmp_path):
 
 
 async def test_a_client_that_does_not_come_back_has_its_call_cancelled(tmp_path):
-    async with desk(tmp_path, call_timeout=0.5) as at:
-        ann = Puppet(modern=True)
+    async with open_call_site(tmp_path, call_timeout=0.5) as at:
+        ann = FakeCaller(modern=True)
         state = await held(at, ann, **ONE)
         with anyio.fail_after(PATIENCE_S):
             await at.freed.wait()
@@ -167,19 +167,19 @@ async def test_a_client_that_does_not_come_back_has_its_call_cancelled(tmp_path)
 
 
 async def test_a_client_that_leaves_has_its_held_calls_cancelled_and_no_others(tmp_path):
-    async with desk(tmp_path) as at:
-        ann, bob = Puppet(modern=True), Puppet(modern=True)
+    async with open_call_site(tmp_path) as at:
+        ann, bob = FakeCaller(modern=True), FakeCaller(modern=True)
         await held(at, ann, **ONE)
-        at.hub.audience.leave(bob)
+        at.hub.clients.leave(bob)
         assert at.in_flight == 1
-        at.hub.audience.leave(ann)
+        at.hub.clients.leave(ann)
         assert at.in_flight == 0
-        assert not len(at.upstream._holds)
+        assert not len(at.upstream._suspended)
 
 
 async def test_a_client_that_cancels_the_repeated_request_cancels_the_call(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet(modern=True)
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True)
         state = await held(at, ann, **ONE)
         reply = at.call(ann, "ask", answers=back(state), **ONE)
         reply.abandon()
@@ -188,8 +188,8 @@ async def test_a_client_that_cancels_the_repeated_request_cancels_the_call(tmp_p
 
 
 async def test_a_held_call_whose_server_died_says_so_when_its_client_comes_back(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet(modern=True)
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True)
         state = await held(at, ann, **ONE)
         assert at.upstream.pid is not None
         os.kill(at.upstream.pid, signal.SIGKILL)
@@ -199,8 +199,8 @@ async def test_a_held_call_whose_server_died_says_so_when_its_client_comes_back(
 
 
 async def test_a_state_opens_its_own_call_only_and_that_only_once(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet(modern=True)
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True)
         state = await held(at, ann, **ONE)
         other = await failure(at.call(ann, "rounds", answers=back(state), count=1))
         assert (other.code, other.outcome) == (Code.INVALID_ARGUMENTS, "not_sent")
@@ -213,8 +213,8 @@ async def test_a_state_opens_its_own_call_only_and_that_only_once(tmp_path):
 
 async def test_a_client_with_several_calls_in_flight_is_not_asked_by_a_result(tmp_path):
     """It could not be told which of its requests the question is the answer to."""
-    async with desk(tmp_path) as at:
-        ann = Puppet(modern=True)
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True)
         replies = [at.call(ann, "meet", name="m", size=2, **ONE) for _ in range(2)]
         for reply in replies:
             (refusal,) = await at.said(reply)
@@ -223,12 +223,12 @@ async def test_a_client_with_several_calls_in_flight_is_not_asked_by_a_result(tm
 
 
 async def test_the_question_of_a_client_with_several_calls_lives_as_long_as_any_of_them(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet()
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller()
         idle = at.call(ann, "meet", name="never", size=2)
         reply = at.call(ann, "ask", **ONE)
         with anyio.fail_after(PATIENCE_S):
-            await ann.is_asked.wait()
+            await ann.was_asked.wait()
             idle.abandon()
             ann.may_answer.set()
             assert await at.said(reply) == [{"roots": []}]

@@ -15,11 +15,11 @@ import pytest
 from mcp import Client
 
 from tests.live import gateways
-from tests.mcpx.upstream.relay.people import (
+from tests.mcpx.upstream.relay.answering import (
     MESSAGES,
     SCHEMA,
     SERVERS,
-    Person,
+    AnsweringClient,
     asking_server,
     exec_,
     said,
@@ -34,7 +34,7 @@ ERAS = ("legacy", "auto")
 class Talker:
     """One client with its person, and what its calls have reported."""
 
-    def __init__(self, person: Person, client: Client, server: str) -> None:
+    def __init__(self, person: AnsweringClient, client: Client, server: str) -> None:
         self.person = person
         self.client = client
         self.server = server
@@ -83,7 +83,7 @@ async def test_each_is_asked_and_told_its_own_or_nothing(tmp_path, server, eras)
         async with asking_server(server) as entry:
             config = gateways.write_config(tmp_path, {"s": entry}, startup_wait=20)
             async with gateways.http_door(config) as door:
-                people = [Person("ann"), Person("bob")]
+                people = [AnsweringClient("ann"), AnsweringClient("bob")]
                 async with (
                     gateways.http_client(door, mode=eras[0], **_options(people[0], eras[0])) as one,
                     gateways.http_client(door, mode=eras[1], **_options(people[1], eras[1])) as two,
@@ -103,7 +103,7 @@ async def test_each_is_asked_and_told_its_own_or_nothing(tmp_path, server, eras)
             assert len(talker.progress) >= talker.got
 
 
-def _options(person: Person, era: str) -> dict[str, Any]:
+def _options(person: AnsweringClient, era: str) -> dict[str, Any]:
     return person.options(level="info") if era == "auto" else person.options()
 
 
@@ -138,7 +138,7 @@ async def test_with_sessions_of_their_own_nothing_is_refused_or_withheld(tmp_pat
     async with asking_server("stdio-handshake") as entry:
         own = {**entry, "sessions": "per_client"}
         config = gateways.write_config(tmp_path, {"s": own}, startup_wait=20)
-        people = [Person("ann"), Person("bob")]
+        people = [AnsweringClient("ann"), AnsweringClient("bob")]
         with anyio.fail_after(55):
             async with (
                 gateways.http_door(config) as door,

@@ -10,12 +10,21 @@ import httpx2
 import pytest
 
 from mcpx.errors import Code, Outcome
-from mcpx.upstream.errors import ConnectionLost, Unwell, call_error, refused_probe
-from mcpx.upstream.transport.exchange import Dropped, NotCarriedOut, Refused
-from mcpx.upstream.transport.http_answers import Asked, answer_in, asked_in, explanation, retry_after
+from mcpx.upstream.errors import call_error, ends_session
+from mcpx.upstream.transport.exchange import Answer, ConnectionDropped, NotExecuted, Refused
+from mcpx.upstream.transport.http_answers import (
+    Posted,
+    answer_to,
+    encode_error,
+    is_server_error,
+    posted_in,
+    read_answer,
+    read_error_body,
+    retry_after,
+)
 from mcpx.wire.outgoing import Unreadable
 
-ASKED = Asked("tools/call", 3)
+CALL = Posted("tools/call", 3)
 
 
 def answered(status=200, body=b"", **headers):
@@ -36,23 +45,24 @@ def test_retry_after_as_a_date(ahead, least, most):
 
 
 def test_a_request_has_an_id_and_a_notification_or_an_answer_of_ours_has_none():
-    def asked(**message):
-        return asked_in(httpx2.Request("POST", "http://x/", json={"jsonrpc": "2.0", **message}))
+    def posted(**message):
+        return posted_in(httpx2.Request("POST", "http://x/", json={"jsonrpc": "2.0", **message}))
 
-    assert asked(id=3, method="ping") == Asked("ping", 3)
-    assert asked(method="notifications/cancelled").id is None
-    assert asked(id=3, result={}).id is None
+    assert posted(id=3, method="ping") == Posted("ping", 3)
+    assert posted(method="notifications/cancelled").id is None
+    assert posted(id=3, result={}).id is None
 
 
 @pytest.mark.parametrize("request_id", [3, "3"])
 def test_an_answer_is_known_by_its_id(request_id):
     data = json.dumps({"jsonrpc": "2.0", "id": request_id, "result": {}}).encode()
-    assert answer_in(data, ASKED) == data
+    assert answer_to(CALL, data) == (Answer(request_id, is_error=False), data)
 
 
 def test_an_error_without_an_id_gets_that_of_the_request():
     error = {"code": -32600, "message": "no", "data": {"kept": None}}
-    data = answer_in(json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode(), ASKED)
+    answer, data = answer_to(CALL, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
+    assert answer.is_error
     assert json.loads(data) == {"jsonrpc": "2.0", "id": 3, "error": error}
 
 
@@ -67,23 +77,51 @@ def test_an_error_without_an_id_gets_that_of_the_request():
 )
 def test_what_is_no_answer_is_unreadable(data, says):
     with pytest.raises(Unreadable, match=says):
-        answer_in(data, ASKED)
+        answer_to(CALL, data)
+
+
+@pytest.mark.parametrize(
+    ("data", "answer"),
+    [
+        (b'{"jsonrpc": "2.0", "id": "a", "result": {"x": NaN}}', Answer("a", is_error=False)),
+        (b'{"jsonrpc": "2.0", "id": 1, "result": {}, "error": null}', Answer(1, is_error=False)),
+        (b'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": ""}}', Answer(1, is_error=True)),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}', None),
+    ],
+)
+def test_what_the_sdk_reads_is_read_in_the_same_way(data, answer):
+    assert read_answer(data) == answer
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"id": 1, "result": {}}',
+        b'{"jsonrpc": "2.0", "id": 1, "result": []}',
+        b'{"jsonrpc": "2.0", "id": 1.5, "result": {}}',
+        b'{"jsonrpc": "2.0", "id": 1, "result": {"x": "\xff"}}',
+    ],
+)
+def test_what_the_sdk_refuses_is_refused(data):
+    with pytest.raises(Unreadable, match="not a JSON-RPC message"):
+        read_answer(data)
 
 
 def test_a_servers_explanation_is_shown_and_a_page_is_not():
-    said = explanation(answered(429, content_type="text/plain"), b"  too \n many" + b"x" * 500, str).said
-    assert said.startswith("too manyxxx")
-    assert len(said) == 200
-    assert explanation(answered(503, content_type="text/html"), b"<html>", str).said == ""
+    text = read_error_body(answered(429, content_type="text/plain"), b"  too \n many" + b"x" * 500, str).text
+    assert text.startswith("too manyxxx")
+    assert len(text) == 200 + len("...")
+    assert read_error_body(answered(503, content_type="text/html"), b"<html>", str).text == ""
 
 
 @pytest.mark.parametrize("named", [{}, {"id": None}, {"id": "3"}])
 def test_the_servers_own_error_is_found_with_and_without_an_id(named):
     error = {"code": -32000, "message": "no session", "data": {"kept": None}}
     body = json.dumps({"jsonrpc": "2.0", "error": error, **named}).encode()
-    about = explanation(answered(400, content_type="application/json"), body, str)
-    assert (about.said, about.names(ASKED)) == ("no session", named.get("id") is not None)
-    assert json.loads(about.as_answer(ASKED)) == {"jsonrpc": "2.0", "id": 3, "error": error}
+    response = answered(503, content_type="application/json")
+    found = read_error_body(response, body, str)
+    assert (found.text, is_server_error(found, response, CALL)) == ("no session", named.get("id") is not None)
+    assert json.loads(encode_error(CALL, found.error)) == {"jsonrpc": "2.0", "id": 3, "error": error}
 
 
 @pytest.mark.parametrize(
@@ -92,8 +130,8 @@ def test_the_servers_own_error_is_found_with_and_without_an_id(named):
         (Refused(429), Code.OVERLOADED, Outcome.NOT_SENT),
         (Refused(503), Code.UPSTREAM_ERROR, Outcome.FAILED),
         (Refused(599), Code.UPSTREAM_ERROR, Outcome.FAILED),
-        (Dropped("x"), Code.SERVER_DIED, Outcome.UNKNOWN),
-        (NotCarriedOut("x"), Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT),
+        (ConnectionDropped("x"), Code.SERVER_DIED, Outcome.UNKNOWN),
+        (NotExecuted("x"), Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT),
     ],
 )
 def test_what_a_caller_is_told(error, code, outcome):
@@ -103,14 +141,14 @@ def test_what_a_caller_is_told(error, code, outcome):
 
 
 @pytest.mark.parametrize(
-    ("failure", "kind"),
+    ("failure", "over"),
     [
-        (NotCarriedOut("x"), Unwell),  # the link knows already
-        (Refused(400), ConnectionLost),
-        (Refused(429), Unwell),
-        (Refused(503), Unwell),
-        (Dropped("x"), Unwell),
+        (NotExecuted("x"), False),  # the link knows already
+        (Refused(400), True),
+        (Refused(429), False),
+        (Refused(503), False),
+        (ConnectionDropped("x"), False),
     ],
 )
-def test_a_probe_that_is_refused_says_whether_the_session_is_over(failure, kind):
-    assert type(refused_probe(failure)) is kind
+def test_a_probe_that_is_refused_says_whether_the_session_is_over(failure, over):
+    assert ends_session(failure) is over

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from mcpx.config import Redactor
-from mcpx.upstream.transport.last_words import LINE_LEN, LONGEST, TAIL_LEN, LastWords
+from mcpx.upstream.transport.last_words import MAX_LINE_CHARS, MAX_TAIL_CHARS, MAX_UNENDED_BYTES, LastWords
 
 
 def said(*pieces, redact=str):
@@ -22,8 +22,8 @@ def test_the_last_five_lines():
 
 def test_a_line_is_cut_and_so_is_the_whole():
     tail = said(*(b"%d" % number + b"x" * 60_000 + b"\n" for number in range(5)))
-    assert len(tail) <= TAIL_LEN
-    assert all(len(line) <= LINE_LEN for line in tail.splitlines())
+    assert len(tail) <= MAX_TAIL_CHARS
+    assert all(len(line) <= MAX_LINE_CHARS + len("...") for line in tail.splitlines())
     assert tail.splitlines()[-1].startswith("4xxx")
     assert tail.endswith("...")
 
@@ -38,7 +38,8 @@ def test_whole_lines_are_passed_on_and_no_byte_is_lost():
 def test_a_secret_in_two_pieces_is_seen_in_neither():
     redact = Redactor([("KEY", "password")])
     assert said(b"my pass", b"word\n", redact=redact) == "my ***KEY***"
-    assert "pass" not in said(b"x" * (LINE_LEN - 7) + b"password", redact=redact)  # where the line is cut
+    cut_in_two = b"x" * (MAX_LINE_CHARS - 7) + b"password"
+    assert "pass" not in said(cut_in_two, redact=redact)
 
 
 def test_a_flood_without_a_line_break_is_bounded():
@@ -46,8 +47,8 @@ def test_a_flood_without_a_line_break_is_bounded():
     tracemalloc.start()
     try:
         for _ in range(200):
-            words.feed(b"x" * LONGEST)
-        assert tracemalloc.get_traced_memory()[1] < 20 * LONGEST
+            words.feed(b"x" * MAX_UNENDED_BYTES)
+        assert tracemalloc.get_traced_memory()[1] < 20 * MAX_UNENDED_BYTES
     finally:
         tracemalloc.stop()
-    assert len(words.tail()) <= TAIL_LEN
+    assert len(words.tail()) <= MAX_TAIL_CHARS

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.upstream.transport import orphans, process_table
-from mcpx.upstream.transport.ledger import OLD_S, Entry, Ledger, _File, boot_id, start_time
+from mcpx.upstream.transport.ledger import MAX_FOREIGN_AGE_S, Entry, Ledger, _File, boot_id, start_time
 from mcpx.upstream.transport.process_table import has_proc, pid_namespace
 
 STUBBORN = (
@@ -271,7 +271,7 @@ def test_the_file_of_another_namespace_or_machine_is_left_until_it_is_old(tmp_pa
     path = left_behind(tmp_path, noted(child), **elsewhere)
     assert sweep(tmp_path) == ([], [])
     assert path.exists()
-    written = path.stat().st_mtime - OLD_S - 1
+    written = path.stat().st_mtime - MAX_FOREIGN_AGE_S - 1
     os.utime(path, (written, written))
     assert sweep(tmp_path) == ([], [])
     assert not path.exists()

@@ -1,4 +1,4 @@
-"""The executor, over a real hub: what is refused before it is sent, and the two forms of a result."""
+"""Calls from programs, over a real hub: what is refused unsent, the two forms of a result, and faults."""
 
 from __future__ import annotations
 
@@ -57,3 +57,32 @@ async def test_compression_can_be_switched_off():
     async with open_watched(config) as watch:
         done = await watch.hub.executor.execute("s", "echo", {"text": text})
     assert done.compressed_data == text
+
+
+async def test_a_router_that_takes_no_more_refuses_every_operation_and_nothing_is_sent(ears):
+    async with one_server(ears) as watch:
+        watch.hub.router.mailbox.close()
+        calls, registry = watch.hub.calls, watch.hub.registry
+        for operation in (
+            watch.hub.executor.execute("s", "echo", {"text": "x"}),
+            calls.inspect("s"),
+            calls.read("s", "mem://a"),
+            registry.read_resource("s", "mem://a"),
+        ):
+            with pytest.raises(CallError) as caught:
+                await operation
+            assert (caught.value.code, caught.value.outcome) == (Code.OVERLOADED, Outcome.NOT_SENT)
+        assert ears.of("call") == []
+
+
+async def test_a_result_that_cannot_be_rendered_costs_that_call_alone(monkeypatch):
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("no such result")
+
+    async with one_server() as watch:
+        with monkeypatch.context() as patched:
+            patched.setattr(watch.hub.results, "tool", broken)
+            with pytest.raises(CallError) as caught:
+                await watch.hub.executor.execute("s", "echo", {"text": "x"})
+        assert (caught.value.code, caught.value.outcome) == (Code.INTERNAL_ERROR, Outcome.UNKNOWN)
+        assert await watch.text("echo", {"text": "still here"}) == "still here"

@@ -1,8 +1,8 @@
-"""A server of either era, directly and behind MCPX, seen by the SDK's client of either era, in one process.
+"""Connecting to a server of either era, directly and through MCPX, with the SDK's client of either era.
 
-`direct` is a client of the server itself. `behind` opens a hub over servers; `Behind.client` gives it a
-client at a door of its own: a socket with MCPX's stdio wiring at the other end, so that what crosses it is
-what crosses a pipe.
+`direct` is a client of the server itself. `open_gateway` opens a hub over servers in this process;
+`Gateway.client` connects a client to it over a socket with MCPX's stdio wiring at the other end, so that what
+crosses it is what crosses a pipe.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mcp_types import (
 
 from mcpx.config import Config
 from mcpx.core.hub import Hub
-from mcpx.gateway.clients.sessions import Clients
+from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.server import GatewayServer
 from mcpx.wire.channel import Channel
@@ -67,17 +67,17 @@ async def direct(mode: str, ears: Ears, **options: Any) -> AsyncIterator[Client]
             yield client
 
 
-class Behind:
+class Gateway:
     """A running MCPX. `watch` is its hub's; clients come and go."""
 
-    def __init__(self, watch: Watch, clients: Clients, server: GatewayServer) -> None:
+    def __init__(self, watch: Watch, clients: ClientSessions, server: GatewayServer) -> None:
         self.watch = watch
         self.hub: Hub = watch.hub
         self.clients = clients
         self.server = server
 
     @asynccontextmanager
-    async def door(self) -> AsyncIterator[socket.socket]:
+    async def connect(self) -> AsyncIterator[socket.socket]:
         """The client's end of a new connection; leaving it is what a client that vanishes does."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -99,8 +99,8 @@ class Behind:
 
     @asynccontextmanager
     async def client(self, mode: str, **options: Any) -> AsyncIterator[Client]:
-        """The SDK's client at a door."""
-        async with self.door() as end:
+        """The SDK's client on a connection of its own."""
+        async with self.connect() as end:
             streams = _streams(end)
             async with Client(
                 streams,
@@ -112,12 +112,12 @@ class Behind:
 
 
 @asynccontextmanager
-async def behind(config: Config) -> AsyncIterator[Behind]:
+async def open_gateway(config: Config) -> AsyncIterator[Gateway]:
     """MCPX over the servers of a configuration, all of them ready."""
     async with open_watched(config) as watch:
-        clients = Clients(watch.hub)
+        clients = ClientSessions(watch.hub)
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
-        yield Behind(watch, clients, GatewayServer(watch.hub, clients))
+        yield Gateway(watch, clients, GatewayServer(watch.hub, clients))
 
 
 def _rubbish(line: bytes, problem: str) -> None:

@@ -1,7 +1,8 @@
 """Clients that can be asked, and the servers that ask: what the tests of this folder share.
 
-`Person` is the callbacks of one SDK client and all that they were given; `asking_server` is one of the four
-servers (both eras, stdio and HTTP) as an entry for a config, started and ended here where MCPX does not.
+`AnsweringClient` is the callbacks of one SDK client and all that they were given; `asking_server` is one of
+the four servers (both eras, stdio and HTTP) as an entry for a config, started and ended here where MCPX does
+not.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ async def http_server(era: str) -> AsyncIterator[dict[str, Any]]:
         await end(process, patience=PATIENCE_S)
 
 
-class Person:
+class AnsweringClient:
     """One client's user: answers everything, with its name in it, and remembers what came."""
 
     def __init__(self, name: str) -> None:
@@ -122,7 +123,7 @@ class Person:
         news, self.news = self.news, anyio.Event()
         news.set()
 
-    async def hears(self, count: int) -> list[dict[str, Any]]:
+    async def wait_for_logs(self, count: int) -> list[dict[str, Any]]:
         """The log messages, once there are so many."""
         with anyio.fail_after(PATIENCE_S):
             while len(self.logged) < count:

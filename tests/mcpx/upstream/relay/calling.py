@@ -1,4 +1,4 @@
-"""Callers that do as a test tells them, and calls in their name: the hub in this process, the server not."""
+"""Callers whose answers a test controls, and calls in their name: the hub in this process, the server not."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 import anyio
 import msgspec
 
+from mcpx.core.calls import Exec
 from mcpx.core.hub import Hub, open_hub
-from mcpx.core.router import Exec
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
-from mcpx.upstream.queue import RawReply
-from mcpx.upstream.relay.suspended import HeldCall
-from mcpx.upstream.requests import Origin
+from mcpx.upstream.relay.suspended import SuspendedCall
+from mcpx.upstream.requests import RequestContext
 from tests.mcpx.scripted import config_of
-from tests.mcpx.upstream.relay.people import PATIENCE_S, asking_server
+from tests.mcpx.upstream.relay.answering import PATIENCE_S, asking_server
 
 ALL = b'{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}'
 
 
-class Puppet:
-    """A client behind calls. It answers a question when `answer` is set, and not before."""
+class FakeCaller:
+    """A client behind calls. It answers a question when `may_answer` is set, and not before."""
 
     def __init__(self, *, modern: bool = False, can: bytes = ALL, level: str | None = None) -> None:
         self.client: object = self
@@ -31,56 +31,56 @@ class Puppet:
         self.capabilities = read_capabilities(can)
         self.log_level = level
         self.logged: list[dict[str, Any]] = []
-        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.notified: list[tuple[str, dict[str, Any]]] = []
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.answer: Any = {"roots": []}
         self.steps: list[tuple[float, float | None, str | None]] = []
         self.may_answer = anyio.Event()
-        self.is_asked = anyio.Event()
-        self.is_told = anyio.Event()
-        self.forgets = anyio.Event()
+        self.was_asked = anyio.Event()
+        self.is_notified = anyio.Event()
+        self.request_cancelled = anyio.Event()
 
     def log(self, params: dict[str, Any]) -> None:
         self.logged.append(params)
 
-    def tell(self, method: str, params: dict[str, Any]) -> None:
-        self.told.append((method, params))
-        self.is_told.set()
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self.notified.append((method, params))
+        self.is_notified.set()
 
     async def ask(self, method: str, params: dict[str, Any], on_progress: Any) -> dict[str, Any]:
         self.asked.append((method, params))
-        self.is_asked.set()
+        self.was_asked.set()
         for step in self.steps if on_progress else ():
             await on_progress(*step)
         try:
             await self.may_answer.wait()
         except BaseException:
-            self.forgets.set()
+            self.request_cancelled.set()
             raise
         return self.answer
 
 
-class Desk:
+class CallSite:
     """Makes calls of the server `s`, and knows what is in flight there."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.upstream = hub.upstreams["s"]
         self.freed = anyio.Event()
-        forget = self.upstream._holds.forget
+        discard = self.upstream._suspended.discard
 
-        def forgotten(held: HeldCall) -> None:
-            forget(held)
+        def discarded(call: SuspendedCall) -> None:
+            discard(call)
             self.freed.set()
 
-        self.upstream._holds.forget = forgotten  # type: ignore[method-assign]
+        self.upstream._suspended.discard = discarded  # type: ignore[method-assign]
 
     def call(
         self, caller: Any, tool: str, *, answers: InputAnswers | None = None, **arguments: Any
     ) -> RawReply:
         given = msgspec.json.encode(arguments)
         reply = RawReply()
-        self.hub.router_ref.request(Exec("s", tool, given, Origin(caller=caller, answers=answers)), reply)
+        self.hub.calls.call(Exec("s", tool, given, RequestContext(caller=caller, answers=answers)), reply)
         return reply
 
     async def result(self, reply: RawReply) -> dict[str, Any]:
@@ -97,11 +97,13 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path, kind: str = "stdio-handshake", **settings: Any) -> AsyncIterator[Desk]:
-    """A hub with the asking server of that kind (`people.SERVERS`)."""
+async def open_call_site(
+    folder: Path, kind: str = "stdio-handshake", **settings: Any
+) -> AsyncIterator[CallSite]:
+    """A hub with the asking server of that kind (`answering.SERVERS`)."""
     async with (
         asking_server(kind) as server,
         open_hub(config_of({"s": {**server, **settings}}), state=folder) as hub,
     ):
         assert await hub.settled(PATIENCE_S)
-        yield Desk(hub)
+        yield CallSite(hub)

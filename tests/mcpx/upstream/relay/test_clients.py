@@ -6,13 +6,13 @@ import anyio
 import pytest
 
 from mcpx.observe.server_log import server_log_path
-from tests.mcpx.upstream.relay.callers import Desk, Puppet, desk
-from tests.mcpx.upstream.relay.people import PATIENCE_S, ROOTS, URL
+from tests.mcpx.upstream.relay.answering import PATIENCE_S, ROOTS, URL
+from tests.mcpx.upstream.relay.calling import CallSite, FakeCaller, open_call_site
 
 pytestmark = pytest.mark.anyio
 
 
-async def comes_to(at: Desk, levels: list[str]) -> None:
+async def comes_to(at: CallSite, levels: list[str]) -> None:
     """The server was told those levels, in that order; it is asked until it was."""
     with anyio.fail_after(PATIENCE_S):
         while (seen := await at.said(at.call(None, "seen")))["levels"] != levels:
@@ -20,70 +20,70 @@ async def comes_to(at: Desk, levels: list[str]) -> None:
 
 
 async def test_the_server_is_told_the_most_verbose_level_that_anybody_wants(tmp_path):
-    async with desk(tmp_path) as at:
-        audience, ann, bob = at.hub.audience, Puppet(level="error"), Puppet(level="info")
+    async with open_call_site(tmp_path) as at:
+        clients, ann, bob = at.hub.clients, FakeCaller(level="error"), FakeCaller(level="info")
         for member, levels in ((ann, ["error"]), (bob, ["error", "info"])):
-            audience.join(member)
-            audience.changed()
+            clients.join(member)
+            clients.changed()
             await comes_to(at, levels)
-        audience.leave(bob)
+        clients.leave(bob)
         await comes_to(at, ["error", "info", "error"])
 
 
 async def test_a_request_that_names_a_level_has_it_up_before_it_comes(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet(modern=True, level="debug")
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True, level="debug")
         seen = await at.said(at.call(ann, "seen"))
         assert seen["levels"] == ["debug"]
         assert (
-            await at.said(at.call(Puppet(level="warning"), "seen")) == seen
+            await at.said(at.call(FakeCaller(level="warning"), "seen")) == seen
         )  # it never goes down for a call
 
 
 async def test_a_modern_server_is_told_in_each_request_what_its_client_wants_and_can(tmp_path):
-    async with desk(tmp_path, "stdio-modern") as at:
-        ann = Puppet(modern=True, level="notice", can=b'{"roots":{},"elicitation":{"url":{}},"other":1}')
+    async with open_call_site(tmp_path, "stdio-modern") as at:
+        ann = FakeCaller(modern=True, level="notice", can=b'{"roots":{},"elicitation":{"url":{}},"other":1}')
         seen = await at.said(at.call(ann, "seen"))
         assert seen["capabilities"] == {"roots": {}, "elicitation": {"url": {}}}
         assert seen["level"] == "notice"
-        seen = await at.said(at.call(Puppet(can=b"{}"), "seen"))
+        seen = await at.said(at.call(FakeCaller(can=b"{}"), "seen"))
         assert (seen["capabilities"], seen["level"]) == ({}, None)
         seen = await at.said(at.call(None, "seen"))
         assert (seen["capabilities"], seen["level"]) == ({}, None)
 
 
 async def test_changed_roots_are_told_on_and_asked_of_the_only_client(tmp_path):
-    async with desk(tmp_path) as at:
-        ann = Puppet(level="info")
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(level="info")
         ann.answer = {"roots": [{"uri": "file:///a"}]}
         ann.may_answer.set()
-        at.hub.audience.join(ann)
-        at.hub.audience.changed()
-        at.hub.audience.roots_changed()
+        at.hub.clients.join(ann)
+        at.hub.clients.changed()
+        at.hub.clients.roots_changed()
         with anyio.fail_after(PATIENCE_S):
-            await ann.is_told.wait()
+            await ann.is_notified.wait()
         assert (await at.said(at.call(None, "seen", after_roots=True)))["roots"] == [ann.answer]
         message = {"level": "notice", "logger": "s/watch", "data": "roots have changed"}
-        assert ann.told == [("notifications/message", message)]
+        assert ann.notified == [("notifications/message", message)]
 
 
 async def test_with_two_clients_there_is_nobody_to_ask_between_calls_and_both_are_told(tmp_path):
-    async with desk(tmp_path) as at:
-        ann, bob, deaf = Puppet(level="info"), Puppet(level="notice"), Puppet(level="error")
+    async with open_call_site(tmp_path) as at:
+        ann, bob, deaf = FakeCaller(level="info"), FakeCaller(level="notice"), FakeCaller(level="error")
         for member in (ann, bob, deaf):
-            at.hub.audience.join(member)
-        at.hub.audience.roots_changed()
+            at.hub.clients.join(member)
+        at.hub.clients.roots_changed()
         with anyio.fail_after(PATIENCE_S):
-            await ann.is_told.wait()
+            await ann.is_notified.wait()
         (refusal,) = (await at.said(at.call(None, "seen", after_roots=True)))["roots"]
         assert refusal["code"] == -32601
         assert "no call is in flight" in refusal["message"]
-        assert (ann.told, deaf.told) == (bob.told, [])
+        assert (ann.notified, deaf.notified) == (bob.notified, [])
 
 
 async def test_a_message_that_may_be_either_clients_goes_into_the_servers_log(tmp_path):
-    async with desk(tmp_path) as at:
-        ann, bob = Puppet(level="debug"), Puppet(level="debug")
+    async with open_call_site(tmp_path) as at:
+        ann, bob = FakeCaller(level="debug"), FakeCaller(level="debug")
         replies = [
             at.call(caller, "meet", name="m", size=2, data=secret, questions=[])
             for caller, secret in ((ann, "secret of ann"), (bob, "secret of bob"))
@@ -97,20 +97,20 @@ async def test_a_message_that_may_be_either_clients_goes_into_the_servers_log(tm
 
 
 async def test_a_caller_that_is_no_client_is_asked_nothing(tmp_path):
-    async with desk(tmp_path) as at:
+    async with open_call_site(tmp_path) as at:
         (refusal,) = await at.said(at.call(None, "ask", questions=[ROOTS]))
         assert refusal["code"] == -32601
         assert "no client stands behind the call" in refusal["message"]
 
 
 async def test_the_client_that_was_sent_to_a_page_hears_that_it_is_done_there(tmp_path):
-    async with desk(tmp_path) as at:
-        ann, bob = Puppet(), Puppet()
+    async with open_call_site(tmp_path) as at:
+        ann, bob = FakeCaller(), FakeCaller()
         ann.answer = {"action": "accept"}
         ann.may_answer.set()
         for member in (ann, bob):
-            at.hub.audience.join(member)
+            at.hub.clients.join(member)
         assert await at.said(at.call(ann, "ask", questions=[URL])) == [{"action": "accept"}]
         assert await at.said(at.call(bob, "complete", name="e-1")) == "completed"
-        assert ann.told == [("notifications/elicitation/complete", {"elicitationId": "e-1"})]
-        assert bob.told == []
+        assert ann.notified == [("notifications/elicitation/complete", {"elicitationId": "e-1"})]
+        assert bob.notified == []

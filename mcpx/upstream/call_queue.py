@@ -1,9 +1,9 @@
-"""The queue of one upstream server: requests on their way to it, and why those are refused that cannot go.
+"""The queue of one upstream server: where requests wait for it, and the errors of those it cannot take.
 
 Belongs to the actor and outlives its incarnations. While a session serves the mailbox, a request passes
-straight through; otherwise it waits for the server up to `queue_timeout`, and its coming makes the
-supervisor try at once. Whatever does not get through is settled with `server_unavailable` or `overloaded`:
-it was not sent.
+straight through; otherwise it waits for the server up to `queue_timeout`, and makes the supervisor try to
+start it at once. A request that does not get through fails with `server_unavailable` or `overloaded`: it was
+not sent.
 """
 
 from __future__ import annotations
@@ -20,17 +20,27 @@ from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.expiry import Expiry
 from mcpx.upstream.requests import Request, size_of, tool_of
-from supervisors import ActorRef, Envelope, MailboxClosed, MailboxFull, Phase, Reply, State, Supervisor
+from supervisors import (
+    ActorRef,
+    Envelope,
+    MailboxClosed,
+    MailboxFull,
+    Phase,
+    Reply,
+    Signal,
+    State,
+    Supervisor,
+)
 
 RawReply = Reply[msgspec.Raw]
-LARGE: Final = 65536  # bytes of a request; smaller ones are bounded well enough by their number
-MOST_BYTES: Final = 64 << 20  # of the requests that wait for one server
-_OVER = frozenset({Phase.STOPPING, Phase.DONE})
-_HELD_BACK = frozenset({Phase.WAITING, Phase.PARKED})
+LARGE_REQUEST_BYTES: Final = 65536  # smaller requests are bounded well enough by their number
+MAX_WAITING_BYTES: Final = 64 << 20  # of all requests that wait for one server
+_OVER: Final = frozenset({Phase.STOPPING, Phase.DONE})
+_DELAYED: Final = frozenset({Phase.WAITING, Phase.PARKED})
 
 
 class CallQueue:
-    """Requests for one server, the supervisor's `child`. `info` gives its state for error texts."""
+    """The requests for one server, the supervisor's `child`. `info` gives its state for error messages."""
 
     def __init__(
         self,
@@ -49,18 +59,22 @@ class CallQueue:
         self._info = info
         self._expiry: Expiry[_Waiting] = Expiry(config.limits.queue_timeout, self._expire)
         self.closed = False
-        """Whether it takes requests no more: MCPX is stopping, or this server is not wanted any more."""
-        self.held: str | None = None
-        """Why the server is not under supervision yet, where it will be soon: requests wait for that."""
-        self._awaiting = 0  # callers that wait for something else than a request: the first listing
-        self._news = anyio.Event()
+        """Whether it refuses all requests: MCPX is stopping, or the server was removed."""
+        self.pending_reason: str | None = None
+        """Why the server is not supervised yet, though it soon will be; requests wait until then."""
+        self._awaiting = 0  # callers of `wait_for`
+        self._changed = Signal()
 
     def lifecycle(self) -> State:
-        """The supervisor's view of the server. Raises NoSuchChild for a disabled one."""
-        return State(child=self._child) if self.held else self._supervisor.state(self._child)
+        """The state of the server at the supervisor.
+
+        Raises:
+            NoSuchChild: The server is disabled, or was removed.
+        """
+        return State(child=self._child) if self.pending_reason else self._supervisor.state(self._child)
 
     def lifecycle_or_none(self) -> State | None:
-        """The same; None for a server that is disabled, or not wanted any more."""
+        """The state of the server at the supervisor; None if it is disabled or was removed."""
         return None if self._config.disabled is not None or self.closed else self.lifecycle()
 
     @property
@@ -84,21 +98,24 @@ class CallQueue:
             raise self._overloaded(request, f"{self._config.limits.queue_size} calls are waiting") from None
         except MailboxClosed:
             raise self.unavailable(request) from None
-        if len(self.ref.mailbox):  # it stands at the end of a queue: it was not taken
-            if size_of(request) > LARGE and self._waiting_bytes() > MOST_BYTES:
+        if len(self.ref.mailbox):  # it was not taken
+            if size_of(request) > LARGE_REQUEST_BYTES and self._waiting_bytes() > MAX_WAITING_BYTES:
                 self.ref.mailbox.discard(envelope)
-                raise self._overloaded(request, f"calls of {MOST_BYTES >> 20} MB are waiting")
+                raise self._overloaded(request, f"calls of {MAX_WAITING_BYTES >> 20} MB are waiting")
             self._expiry.add(_Waiting(envelope, None))
 
     def _waiting_bytes(self) -> int:
         return sum(size_of(envelope.message) for envelope in self.ref.mailbox)
 
     def put_back(self, request: Request, reply: RawReply, error: CallError | None) -> None:
-        """Queue a request at the head that was lost; it fails with `error` if it must wait too long."""
+        """Queue again, at the head, a request whose connection was lost.
+
+        `error` is what it fails with if no session takes it in time; without one it counts as never sent.
+        """
         self._expiry.add(_Waiting(self.ref.put_back(request, reply), error))
 
     def lifecycle_phase(self) -> Phase:
-        """Where the server stands; a disabled one is done, one that is being restarted is starting."""
+        """The phase of the server; a disabled one is done, one that is being restarted is starting."""
         if self._config.disabled is not None or self.closed:
             return Phase.DONE
         life = self.lifecycle()
@@ -106,48 +123,47 @@ class CallQueue:
         return Phase.STARTING if is_coming_back else life.phase
 
     def _is_wanted(self) -> bool:
-        """Whether a call may wait: the server is coming, or will be tried at once for its sake."""
+        """Whether a call may wait: the server is starting, or the supervisor will try it at once."""
         phase = self.lifecycle_phase()
         if phase in _OVER:
             return False
-        return phase not in _HELD_BACK or self._supervisor.demand(self._child)
+        return phase not in _DELAYED or self._supervisor.demand(self._child)
 
     @property
     def has_callers(self) -> bool:
-        """Whether somebody waits for this server to be ready."""
+        """Whether any caller waits for this server to be ready."""
         return bool(len(self.ref.mailbox) or self._awaiting)
 
     async def wait_for(self, known: Callable[[], bool]) -> None:
-        """Wait until `known`, while the server is on its way: up to `queue_timeout`, as a call would."""
+        """Wait until `known()`, as a call would: up to `queue_timeout`, while the server may come."""
         if known() or not self._is_wanted():
             return
         self._awaiting += 1
         try:
             with anyio.move_on_after(self._config.limits.queue_timeout):
                 while not known() and self.lifecycle_phase() not in _OVER | {Phase.PARKED}:
-                    await self._news.wait()
+                    await self._changed.wait()
         finally:
             self._awaiting -= 1
 
-    def tell_waiters(self) -> None:
-        """Something changed that callers in `wait_for` may want to know."""
-        news, self._news = self._news, anyio.Event()
-        news.set()
+    def wake_waiters(self) -> None:
+        """Have callers in `wait_for` check again; to be called after each change of state."""
+        self._changed.pulse()
 
-    # --- out, unserved
+    # --- out, unsent
 
     def refuse_waiting(self) -> None:
-        """Fail everything in the queue: the server is given up for now."""
+        """Fail all waiting requests: the server is parked."""
         for envelope in self.ref.mailbox.drain():
             self._refuse(envelope)
-        self.tell_waiters()
+        self.wake_waiters()
 
     def close(self) -> None:
-        """Take no more requests; fail those in the queue."""
+        """Refuse all requests from now on, and fail the waiting ones."""
         self.closed = True
         for envelope in self.ref.mailbox.close():
             self._refuse(envelope)
-        self.tell_waiters()
+        self.wake_waiters()
 
     def _refuse(self, envelope: Envelope[Request]) -> None:
         if envelope.reply is not None:
@@ -156,13 +172,13 @@ class CallQueue:
     def _expire(self, waiting: _Waiting) -> None:
         envelope = waiting.envelope
         if envelope.reply is None or not self.ref.mailbox.discard(envelope):
-            return  # it has been taken meanwhile
+            return  # it was taken
         envelope.reply.reject(waiting.error or self._expired(envelope.message))
 
-    # --- why
+    # --- errors
 
     def unavailable(self, request: Request) -> CallError:
-        """Why the server cannot take this request now, and when it will be tried again."""
+        """The error that says why the server cannot take this request, and when it will be tried again."""
         info = self._info()
         return self._failed(Code.SERVER_UNAVAILABLE, info.refuse("is not available"), request, info.why())
 
@@ -181,7 +197,7 @@ class CallQueue:
 
 
 class _Waiting:
-    """A request in the queue; `error` is what it fails with, where that is known beforehand."""
+    """A waiting request; `error` is what it fails with at its timeout, where that is known beforehand."""
 
     __slots__ = ("envelope", "error")
 

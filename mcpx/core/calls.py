@@ -1,0 +1,257 @@
+"""Calls: the one way for every request to a server.
+
+A client on a stream (`mcpx.gateway.frontends.fast_path`), the SDK's server (`mcpx.gateway.sdk_path`), the
+command line and programs each make a request (`Exec`, `Read`, `Forward`) with its context (`RequestContext`),
+and hand it to `ToolCalls`. From there on all take the same way: the router actor checks the request and puts
+it into its server's queue, the requester's function renders the result, input that the server requires is
+obtained from the client, and every failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from mcp import MCPError
+from msgspec.structs import replace
+
+from mcpx.catalog.model import JSON
+from mcpx.core.input_required import input_requests, obtain_input
+from mcpx.core.results import ResultRenderer
+from mcpx.errors import CallError, Code, Outcome, internal_error
+from mcpx.observe.contained import contain
+from mcpx.rendering.results import InputRequired, Shaped
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.requests import NO_CONTEXT, Complete, GetPrompt, OnProgress, RequestContext
+from mcpx.validation.arguments import encode_arguments
+from supervisors import ActorRef, Reply, SupervisorError
+
+R = TypeVar("R")
+
+MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
+
+
+class Inspect(msgspec.Struct, frozen=True):
+    """What a server offers, or one of its tools; the answer is a `Shaped`."""
+
+    server_name: str
+    tool_name: str | None = None
+
+
+class Exec(msgspec.Struct, frozen=True, gc=False):
+    """Run a tool; the answer is the upstream's raw result.
+
+    `arguments` is JSON: an object, a string that holds one, null, or nothing at all.
+    """
+
+    server_name: str
+    tool_name: str
+    arguments: msgspec.Raw | bytes
+    context: RequestContext = NO_CONTEXT
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """Read a resource; the answer is the upstream's raw result."""
+
+    server_name: str
+    uri: str
+    context: RequestContext = NO_CONTEXT
+
+
+class Forward(msgspec.Struct, frozen=True, gc=False):
+    """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
+
+    server_name: str
+    request: GetPrompt | Complete
+    context: RequestContext = NO_CONTEXT
+
+
+Request = Exec | Read | Forward
+Message = Inspect | Request
+"""What the router takes."""
+
+
+def tool_of(message: Message) -> str | None:
+    """The name of the tool, for error messages."""
+    return message.tool_name if isinstance(message, Exec | Inspect) else None
+
+
+def as_call_error(error: BaseException, request: Request) -> CallError:
+    """An exception that the handling of a result raised, as the error for the requester.
+
+    One that is not a CallError is a fault of MCPX: it is logged, and the call may have taken effect.
+    """
+    if isinstance(error, CallError):
+        return error
+    contain(error, "answer", server=request.server_name)
+    tool = request.tool_name if isinstance(request, Exec) else None
+    return internal_error(error, server=request.server_name, tool=tool, outcome=Outcome.UNKNOWN)
+
+
+class ToolCalls:
+    """Sends requests to the router, and turns what comes back into results and errors."""
+
+    def __init__(
+        self, upstreams: Mapping[str, Upstream], router: ActorRef[Message], results: ResultRenderer
+    ) -> None:
+        self._upstreams = upstreams
+        self._router = router
+        self._results = results
+
+    # --- for the paths of the gateway
+
+    def call(self, message: Message, reply: Reply[Any]) -> None:
+        """Hand a message to the router and go on; `reply` gets the raw result, or a CallError."""
+        try:
+            self._router.request(message, reply)
+        except SupervisorError as error:  # flooded, or on its way out
+            text = f"MCPX takes no more requests ({error}); nothing was sent, try again later"
+            reply.reject(CallError(Code.OVERLOADED, text, server=message.server_name))
+
+    async def run(self, request: Request, render: Callable[[msgspec.Raw], R]) -> R | JSON:
+        """The rendered result; or the input requests of the server, for a client that takes them as a result.
+
+        Waits for the server's first listing, if that is on its way.
+
+        Raises:
+            CallError: The request failed, or `render` says that it did.
+            MCPError: From `render`.
+        """
+        try:
+            try:
+                return render(await self._result_of(request))
+            except InputRequired as need:
+                return await self.provide_input(request, need, render)
+        except (CallError, MCPError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever one result raises costs that call alone
+            raise as_call_error(error, request) from None
+
+    async def provide_input(
+        self, request: Request, need: InputRequired, render: Callable[[msgspec.Raw], R]
+    ) -> R | JSON:
+        """What follows on a result that asks for input.
+
+        A client of 2026-07-28 gets the input requests as its result. An older one is asked, and the request
+        repeated with its answers until there is a result; that is rendered.
+
+        Raises:
+            CallError: The client cannot be asked, refuses, or takes longer than `call_timeout` for a round;
+                the server never stops asking; or the repeated request failed.
+        """
+        caller, upstream = request.context.caller, self._upstreams.get(request.server_name)
+        if caller is None or upstream is None:
+            raise need
+        if caller.modern:
+            input_requests(need, caller)
+            return dict(need.result)
+        for round_number in range(MAX_INPUT_ROUNDS):
+            timeout = upstream.config.limits.call_timeout
+            answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
+            repeated = replace(request, context=replace(request.context, answers=answers))
+            try:
+                return render(await self._result_of(repeated))
+            except InputRequired as again:
+                need = again
+        rounds = f"{need.server} asked for input {MAX_INPUT_ROUNDS} times"
+        text = f"{rounds} without a result; it may have taken effect"
+        raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)
+
+    async def _result_of(self, request: Request) -> msgspec.Raw:
+        upstream = self._upstreams.get(request.server_name)
+        if upstream is not None:
+            await upstream.await_catalogue()
+        raw: msgspec.Raw = await self._reply_to(request)
+        return raw
+
+    async def _reply_to(self, message: Message) -> Any:
+        reply: Reply[Any] = Reply()
+        self.call(message, reply)
+        return await reply.wait()
+
+    # --- for the command line and programs: each raises CallError where it fails
+
+    async def inspect(self, server_name: str, tool_name: str | None = None) -> Shaped:
+        """All tools of a server, or one tool whole; from the cache."""
+        shaped: Shaped = await self._reply_to(Inspect(server_name, tool_name))
+        return shaped
+
+    async def exec(
+        self,
+        server_name: str,
+        tool_name: str,
+        arguments: Any = None,
+        on_progress: OnProgress | None = None,
+        *,
+        client: ClientId | None = None,
+    ) -> ExecutionResult:
+        """Run a tool. A failure that the tool itself reports is a result, not an exception."""
+        encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
+        context = RequestContext(client=client, on_progress=on_progress)
+
+        def render(result: msgspec.Raw) -> ExecutionResult:
+            raw, shaped = self._results.tool(result, server=server_name)
+            return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
+
+        result = await self.run(Exec(server_name, tool_name, encoded, context), render)
+        return cast("ExecutionResult", result)  # there is no caller that could get input requests
+
+    async def read(self, server_name: str, uri: str, *, client: ClientId | None = None) -> Shaped:
+        """Read a resource."""
+
+        def render(raw: msgspec.Raw) -> Shaped:
+            return self._results.resource(raw, uri=uri, server=server_name)
+
+        return cast("Shaped", await self.run(Read(server_name, uri, RequestContext(client=client)), render))
+
+
+class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one call, as the upstream gave it and as the model gets it."""
+
+    server_name: str
+    tool_name: str
+    raw: JSON
+    """The upstream's result, unaltered: `{content, structuredContent?, isError?}`.
+
+    Of one that is too large to be read, the essentials (`mcpx.rendering.large_results`)."""
+    shaped: Shaped
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool itself reported a failure."""
+        return self.shaped.is_error
+
+    @property
+    def raw_data(self) -> Any:
+        """The data for programs: the structured content as plain JSON, or else the text."""
+        if self.shaped.structured_content is not None:
+            return self.shaped.structured_content
+        return _text(self.raw.get("content", []))
+
+    @property
+    def compressed_data(self) -> str:
+        """The text for the model: TOON where that is smaller."""
+        return _text(self.shaped.content)
+
+
+def _text(content: list[JSON]) -> str:
+    return "\n".join(block["text"] for block in content if block.get("type") == "text")
+
+
+class Executor:
+    """Runs tools for programs: a face of `ToolCalls`."""
+
+    def __init__(self, calls: ToolCalls) -> None:
+        self._calls = calls
+
+    async def execute(self, server_name: str, tool_name: str, arguments: Any = None) -> ExecutionResult:
+        """Run one tool and wait for its result.
+
+        `arguments` is an object, a JSON string that holds one, or None for no arguments.
+
+        Raises:
+            CallError: With code and outcome. A failure that the tool itself reports is a result.
+        """
+        return await self._calls.exec(server_name, tool_name, arguments)

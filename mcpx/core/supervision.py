@@ -1,0 +1,80 @@
+"""How an upstream server is supervised: its child spec, and its lifecycle in the log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from mcpx.observe.contained import contain
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.errors import cause_of
+from supervisors import (
+    Backoff,
+    ChildFailed,
+    ChildParked,
+    ChildReady,
+    ChildSpec,
+    ChildStarting,
+    ChildStopped,
+    ChildStuck,
+    Event,
+    Parking,
+    Policy,
+    Shutdown,
+)
+
+log = structlog.get_logger()
+TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
+
+
+def child_spec(upstream: Upstream, *, grace_s: float) -> ChildSpec:
+    """What the supervisor runs for this server, and how it restarts it. `grace_s` is for calls that run."""
+    restart = upstream.config.restart
+    backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
+    parking = Parking(after=restart.park_after, probe=restart.park_probe)
+    return ChildSpec(
+        name=upstream.child,
+        run=upstream.run,
+        policy=Policy(backoff=backoff, parking=parking),
+        shutdown=Shutdown(grace=grace_s, limit=TEARDOWN_S),
+        classify=lambda error: cause_of(error, upstream.config),
+        urgent=lambda: upstream.queue.has_callers,
+    )
+
+
+def log_event(event: Event, upstream: Upstream) -> None:
+    """Log an event of this server: a dotted name, and the fields that explain it. Never raises."""
+    try:
+        _log(event, upstream)
+    except Exception as error:  # noqa: BLE001 - this runs in the supervisor of all servers
+        contain(error, "log", server=upstream.name)
+
+
+def _log(event: Event, upstream: Upstream) -> None:
+    server = upstream.name if upstream.client is None else f"{upstream.name} (of one client)"
+    match event:
+        case ChildStarting(_, generation):
+            log.debug("upstream.starting", server=server, incarnation=generation)
+        case ChildReady(_, generation, took):
+            known = upstream.catalogue
+            log.info(
+                "upstream.ready",
+                server=server,
+                took_s=round(took, 3),
+                incarnation=generation,
+                tools=len(known.tools) if known else 0,
+                resources=len(known.resources) if known else 0,
+                protocol=known.protocol_version if known else None,
+                pid=upstream.pid,
+            )
+        case ChildFailed(_, _, cause, failures, retry_in):
+            fields = {"cause": cause.text, "failures": failures, "retry_in_s": round(retry_in, 2)}
+            log.warning("upstream.failed", server=server, **fields)
+        case ChildParked(_, _, cause, failures, probe_in):
+            fields = {"cause": cause.text, "failures": failures, "probe_in_s": round(probe_in, 2)}
+            log.warning("upstream.parked", server=server, **fields)
+        case ChildStopped():
+            log.debug("upstream.stopped", server=server)
+        case ChildStuck(_, _, waited):
+            log.error("upstream.stuck", server=server, waited_s=waited)

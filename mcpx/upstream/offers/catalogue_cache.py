@@ -1,0 +1,119 @@
+"""The last known catalogue of one server, and how it is kept current.
+
+Owned by the server's `Upstream`, whose incarnations come and go: each lists once before it serves, and again
+when the server says that a list changed. A listing that fails keeps what was known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import structlog
+from mcp import MCPError
+
+from mcpx.catalog.diff import Diff, diff
+from mcpx.catalog.model import Catalogue
+from mcpx.config import ServerConfig, redactor_of
+from mcpx.observe.metrics import Counters
+from mcpx.upstream.errors import BadListing
+from mcpx.upstream.offers.auto_describe import Describer
+from mcpx.upstream.offers.left_out import OmissionLog
+from mcpx.upstream.offers.listing import Lister
+from mcpx.upstream.session.sdk_session import PassingSession
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+from supervisors import Signal
+
+log = structlog.get_logger()
+RELIST_DEBOUNCE_S: Final = 0.2  # list_changed within this time is one listing
+MAX_RELIST_PAUSE_S: Final = 10.0  # between the listings of a server that never stops changing
+
+
+class CatalogueCache:
+    """Keeps `current`. `on_change` is called after it was replaced, with what differs; it must not raise.
+
+    `max_message_bytes` bounds each page of a list.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        counters: Counters,
+        *,
+        max_message_bytes: int,
+        on_change: Callable[[Diff], None],
+    ) -> None:
+        self.current: Catalogue | None = None
+        """None before the first listing."""
+        self._config = config
+        self._counters = counters
+        self._limit = max_message_bytes
+        self._on_change = on_change
+        self._omission_log = OmissionLog(config.name)
+        self._describer = Describer(config.name)
+        self._redact = redactor_of(config)
+        self._log = log.bind(server=config.name)
+
+    async def list_all(self, session: PassingSession, generation: int) -> None:
+        """List what the server offers.
+
+        Raises:
+            BadListing: Its lists cannot be used.
+            MCPError: It refused to list its tools, or the connection ended.
+            ResponseTooLarge: A page is longer than a message may be.
+            Unreadable: A page is no message.
+        """
+        lister = Lister(
+            session,
+            self._config.name,
+            limit=self._limit,
+            patience=self._config.limits.connect_timeout,
+            last=self.current,
+        )
+        catalogue = await lister.list_all(generation)
+        self._counters.listings += 1
+        self._omission_log.record(catalogue.left_out)
+        self._replace(self._describer.apply(catalogue))
+
+    async def follow(self, session: PassingSession, generation: int, changes: Signal) -> None:
+        """List again whenever `changes` is set; a storm of changes is a few listings.
+
+        Each listing that more changes follow at once doubles the pause before the next.
+        """
+        pause = RELIST_DEBOUNCE_S
+        while True:
+            await changes.wait()
+            await anyio.sleep(pause)
+            changes.clear()
+            if await self._list_again(session, generation):
+                await self.describe(session)
+            with anyio.move_on_after(pause):
+                await changes.wait()
+            pause = min(2 * pause, MAX_RELIST_PAUSE_S) if changes.is_set() else RELIST_DEBOUNCE_S
+
+    async def _list_again(self, session: PassingSession, generation: int) -> bool:
+        """List during the session; a listing that fails or never ends costs neither it nor its calls."""
+        reason = f"no answer within {self._config.limits.connect_timeout:g} s"
+        with anyio.move_on_after(self._config.limits.connect_timeout):
+            try:
+                await self.list_all(session, generation)
+            except (MCPError, BadListing, Unreadable, ResponseTooLarge) as error:
+                reason = str(error).partition("\n")[0]
+            else:
+                known = self.current or Catalogue(generation=generation)
+                self._log.info("upstream.listed", tools=len(known.tools), resources=len(known.resources))
+                return True
+        self._log.warning("upstream.unlisted", reason=self._redact(reason), kept="the last known lists")
+        return False
+
+    async def describe(self, session: PassingSession) -> None:
+        """Read resources without a description for the beginning of their text, where that is configured."""
+        if self._config.auto_describe and self.current is not None:
+            await self._describer.read_missing(self.current, session)
+            self._replace(self._describer.apply(self.current))
+
+    def _replace(self, catalogue: Catalogue) -> None:
+        changed = diff(self.current, catalogue)
+        self.current = catalogue
+        self._on_change(changed)

@@ -1,0 +1,316 @@
+"""The HTTP transport under the SDK's clients: judges each exchange, and contains the damage of a broken one.
+
+The SDK's clients end the whole session when one exchange breaks, and wait for as long as a server likes.
+`HttpGuard`, the transport of the `httpx2` client that the SDK is given, answers every request: with the
+server's response, or with a JSON-RPC error in its place, after it has told the request's `Exchange` why. To
+the link (`LinkObserver`) it reports what an exchange means for the session:
+
+* nobody listens: it takes nothing new; a server that is being stopped may still finish what it has;
+* the session is not known (404), or it is not allowed (401, 403): the session is lost;
+* a connection broke, or another status refused a request: the session should be probed.
+
+Requests go out through a second client (`http_network`), in which redirects are followed and an
+authentication flow is over before the guard judges the outcome. Messages are bounded by `limit` bytes, and
+every other body by 64 KiB. Whatever is not a call ends after `NON_CALL_TIMEOUT_S` at the latest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final
+
+import anyio
+import anyio.abc
+import httpx2
+from mcp.shared._httpx_utils import redirect_location
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+
+from mcpx.upstream.transport import http_answers, http_network
+from mcpx.upstream.transport.exchange import (
+    CURRENT_EXCHANGE,
+    PERMISSION_STATUSES,
+    Answer,
+    ConnectionDropped,
+    Exchange,
+    LinkObserver,
+    NotExecuted,
+    Refused,
+)
+from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
+from mcpx.upstream.transport.http_network import ACCEPT_ENCODING, TIMEOUT, FewCookies, network_client
+from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
+from mcpx.wire.envelope import RPCError
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+
+NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
+NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing
+TERMINATE_TIMEOUT_S: Final = 1.0  # to end the session; a server that hangs is left without
+PROBE_TIMEOUT_S: Final = 2.0  # for a ping in a session that is in doubt
+MAX_NOTIFICATIONS: Final = 64  # on their way to one server
+
+_JSON: Final = {"Content-Type": "application/json"}
+_FORGOTTEN: Final = httpx2.codes.NOT_FOUND  # the server does not know the session any more
+_PING: Final = {"jsonrpc": "2.0", "id": "mcpx-ping", "method": "ping"}
+_STREAMS: Final = "subscriptions/listen"  # a request that is answered for as long as the session lives
+_ORDERED: Final = "notifications/initialized"  # what follows it may depend on it
+_UNREACHABLE: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+_FAILURES: Final = (NotExecuted, ConnectionDropped, Refused, ResponseTooLarge, Unreadable)
+
+Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
+DeliverError = Callable[[bytes], Awaitable[object]]
+"""Delivers a JSON-RPC error where answers do not come with the request, but on a stream of their own."""
+
+
+class HttpGuard(httpx2.AsyncBaseTransport):
+    """The transport of one session. Set `observer` before anything but a first event stream is requested."""
+
+    def __init__(
+        self,
+        send: Send,
+        tasks: anyio.abc.TaskGroup,
+        limit: int,
+        redact: Redact,
+        deliver_error: DeliverError | None = None,
+    ) -> None:
+        """Requests go to `send`; notifications in `tasks`. `limit` is the longest message in bytes.
+
+        `deliver_error` marks the older transport (HTTP with SSE), whose one stream has all answers.
+        """
+        self.observer: LinkObserver | None = None
+        self.event_stream: EventStream | None = None
+        """The stream that was opened last, other than the standalone one."""
+        self._send = send
+        self._tasks = tasks
+        self._limit = limit
+        self._redact = redact
+        self._deliver_error = deliver_error
+        self._standalone = StandaloneStream(limit, redact)
+        self._notifications = 0
+
+    @property
+    def _link(self) -> LinkObserver:
+        if self.observer is None:
+            raise RuntimeError("nobody observes this session")
+        return self.observer
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer a request of the SDK's."""
+        match request.method:
+            case "POST":
+                return await self._post(request)
+            case "GET":
+                return await self._get(request)
+            case _:
+                return await self._terminate(request)
+
+    # --- requests
+
+    async def _post(self, request: httpx2.Request) -> httpx2.Response:
+        posted = http_answers.posted_in(request)
+        if posted.id is None:
+            return await self._notify(request, in_order=posted.method == _ORDERED)
+        timeout_s = math.inf if posted.method == _STREAMS else NON_CALL_TIMEOUT_S
+        exchange = CURRENT_EXCHANGE.get() or Exchange(timeout_s=timeout_s)
+        try:
+            response = await self._begin(request, exchange)
+            try:
+                return await self._judge(response, posted, exchange)
+            except BaseException:
+                with anyio.CancelScope(shield=True):  # closing does not wait for the server
+                    await response.aclose()
+                raise
+        except _FAILURES as error:
+            if self._link.last_problem is None:
+                self._link.last_problem = str(error)
+            exchange.fail(error)
+            return await self._stand_in(posted, error)
+
+    async def _begin(self, request: httpx2.Request, exchange: Exchange) -> httpx2.Response:
+        """Send a request of an exchange, and wait for the head of the answer."""
+        request.extensions = {**request.extensions, "trace": exchange.trace}
+        try:
+            response = await exchange.within_deadline(self._send(request))
+        except _UNREACHABLE as error:
+            problem = f"the server cannot be reached: {self._describe(error)}"
+            self._link.last_problem, self._link.retryable = problem, True
+            if self._link.established:
+                self._link.close(problem)
+            raise NotExecuted(problem) from error
+        except httpx2.HTTPError as error:
+            self._link.mark_suspect()
+            if not exchange.started:
+                raise NotExecuted(f"no connection could be used: {self._describe(error)}") from error
+            raise ConnectionDropped(
+                f"the connection was dropped before the answer: {self._describe(error)}"
+            ) from error
+        if response is None:
+            raise ConnectionDropped("the answer did not begin in time")
+        return response
+
+    async def _judge(self, response: httpx2.Response, posted: Posted, exchange: Exchange) -> httpx2.Response:
+        if response.is_error:
+            return await self._refused(response, posted, exchange)
+        if response.is_redirect:
+            raise http_answers.unfollowed(response, redirect_location(response), self._redact)
+        self._link.mark_healthy()
+        if self._deliver_error is not None:
+            exchange.answer = Answer(posted.id, is_error=True)  # what the stream brings is not known here
+            return await http_network.bare_response(response)
+        match http_answers.content_type(response):
+            case "application/json":
+                data = await self._read(response, exchange)
+                exchange.answer, data = http_answers.answer_to(posted, data)
+                headers = http_network.kept_headers(response)
+                return httpx2.Response(response.status_code, headers=headers, content=data)
+            case "text/event-stream":
+                return self._watched(response, exchange)
+        raise http_answers.not_a_message(response)
+
+    async def _read(self, response: httpx2.Response, exchange: Exchange) -> bytes:
+        try:
+            data = await exchange.within_deadline(http_network.read_whole(response, self._limit))
+        except httpx2.HTTPError as error:
+            raise ConnectionDropped(
+                f"the connection was dropped in the middle of the answer: {self._describe(error)}"
+            ) from error
+        if data is None:
+            raise ConnectionDropped("the answer did not end in time")
+        await response.aclose()
+        return data
+
+    async def _stand_in(self, posted: Posted, error: Exception) -> httpx2.Response:
+        """Answer with a JSON-RPC error in the place of the answer that does not come."""
+        code = CONNECTION_CLOSED if isinstance(error, NotExecuted | ConnectionDropped) else INTERNAL_ERROR
+        message = http_answers.encode_error(posted, RPCError(code, str(error)))
+        if self._deliver_error is not None:
+            await self._deliver_error(message)
+            return httpx2.Response(httpx2.codes.ACCEPTED)
+        return httpx2.Response(httpx2.codes.OK, headers=_JSON, content=message)
+
+    # --- refusals
+
+    async def _refused(
+        self, response: httpx2.Response, posted: Posted, exchange: Exchange
+    ) -> httpx2.Response:
+        """Return the server's own JSON-RPC error in an HTTP error; raise what any other means."""
+        status, sent = response.status_code, response.request
+        body = http_answers.read_error_body(response, await http_network.read_prefix(response), self._redact)
+        refused = Refused(status, retry_after_s=http_answers.retry_after(response), explanation=body.text)
+        if status in PERMISSION_STATUSES:
+            raise self._end_session(f"the server refuses the session: {refused}", retryable=False)
+        unparsed = http_answers.is_unparsed(status, body)
+        if SESSION_HEADER in sent.headers and (
+            status == _FORGOTTEN or (unparsed and not await self._is_known(sent))
+        ):
+            raise self._end_session(f"the server does not know the session any more (HTTP {status})")
+        if body.error is not None and http_answers.is_server_error(body, response, posted):
+            exchange.answer = Answer(posted.id, is_error=True)
+            content = http_answers.encode_error(posted, body.error)
+            return httpx2.Response(status, headers=_JSON, content=content)
+        if response.is_client_error and status != httpx2.codes.TOO_MANY_REQUESTS:
+            self._link.mark_suspect()
+        raise refused
+
+    def _end_session(self, reason: str, *, retryable: bool = True) -> NotExecuted:
+        """Report that the session is over; the request that found out was not run."""
+        self._link.last_problem, self._link.retryable = reason, retryable
+        if self._link.established:
+            self._link.lose(reason)
+        return NotExecuted(reason)
+
+    async def _is_known(self, request: httpx2.Request) -> bool:
+        """Whether the server takes a ping in the session of a request that it did not read."""
+        headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+        ping = httpx2.Request("POST", request.url, headers=headers, json=_PING)
+        with anyio.move_on_after(PROBE_TIMEOUT_S), suppress(httpx2.HTTPError):
+            response = await self._send(ping)
+            await response.aclose()
+            return response.status_code not in {_FORGOTTEN, httpx2.codes.BAD_REQUEST}
+        return True
+
+    def _describe(self, error: Exception) -> str:
+        return http_answers.describe(error, self._redact)
+
+    # --- notifications, and answers to requests of the server's: messages without an answer
+
+    async def _notify(self, request: httpx2.Request, *, in_order: bool) -> httpx2.Response:
+        """Send one beside all else, a bounded number at a time: a server may take none and yet ask on."""
+        if in_order:
+            await self._deliver(request)
+        elif self._notifications < MAX_NOTIFICATIONS:
+            self._tasks.start_soon(self._deliver, request)
+        else:
+            self._link.mark_suspect()
+        return httpx2.Response(httpx2.codes.ACCEPTED)
+
+    async def _deliver(self, request: httpx2.Request) -> None:
+        """Send one. That it does not arrive is no error, but may be a sign that the session is over."""
+        self._notifications += 1
+        try:
+            with anyio.move_on_after(NOTIFICATION_TIMEOUT_S):
+                response = await self._send(request)
+                await response.aclose()
+                if response.status_code == _FORGOTTEN and SESSION_HEADER in request.headers:
+                    self._end_session("the server does not know the session any more (HTTP 404)")
+                elif response.is_error:
+                    self._link.mark_suspect()
+        except httpx2.HTTPError:
+            self._link.mark_suspect()
+        finally:
+            self._notifications -= 1
+
+    # --- streams, and the end
+
+    async def _get(self, request: httpx2.Request) -> httpx2.Response:
+        exchange = CURRENT_EXCHANGE.get()
+        if exchange is None and self._deliver_error is None:
+            return await self._standalone.open(self._link, partial(self._send, request))
+        exchange = exchange or Exchange()
+        response = None if exchange.over else await exchange.within_deadline(self._send(request))
+        if response is None:  # nobody waits for what the resumed stream would bring
+            return httpx2.Response(httpx2.codes.GONE)
+        if not is_event_stream(response):
+            return await http_network.bare_response(response)
+        return self._watched(response, exchange)
+
+    def _watched(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
+        self.event_stream = EventStream(response, self._limit, self.observer, exchange, self._redact)
+        return self.event_stream.as_response()
+
+    async def _terminate(self, request: httpx2.Request) -> httpx2.Response:
+        """End the session at the server, unless it is lost anyway."""
+        if not self._link.lost.is_set():
+            with anyio.move_on_after(TERMINATE_TIMEOUT_S), suppress(httpx2.HTTPError):
+                await (await self._send(request)).aclose()
+        return httpx2.Response(httpx2.codes.NO_CONTENT)
+
+
+@asynccontextmanager
+async def guarded_client(
+    limit: int,
+    headers: dict[str, str] | None,
+    redact: Redact,
+    *,
+    auth: httpx2.Auth | None = None,
+    deliver_error: DeliverError | None = None,
+) -> AsyncIterator[tuple[httpx2.AsyncClient, HttpGuard]]:
+    """Open a client for the SDK, with the guard that is its transport. The parameters are the guard's.
+
+    It need not be closed, but may be: all that it holds is closed here.
+    """
+    cookies = FewCookies()
+    async with network_client(cookies, auth) as network, anyio.create_task_group() as tasks:
+        send = partial(http_network.send_within_origin, network)
+        guard = HttpGuard(send, tasks, limit, redact, deliver_error)
+        sent = httpx2.Headers(headers)
+        sent["Accept-Encoding"] = ACCEPT_ENCODING
+        yield httpx2.AsyncClient(transport=guard, headers=sent, timeout=TIMEOUT, cookies=cookies), guard
+        tasks.cancel_scope.cancel()

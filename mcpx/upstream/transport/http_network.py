@@ -1,0 +1,174 @@
+"""HTTP within bounds: connections, redirects and cookies in number, bodies in size and time.
+
+`network_client` has the connections to one server and `send_within_origin` sends a request on them.
+`inflated` decompresses a body in small steps, so that a small one cannot become a huge one at once;
+`read_whole` reads one message, `read_prefix` a body that only explains, and `bare_response` drops one.
+"""
+
+from __future__ import annotations
+
+import functools
+import ssl
+import zlib
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from http.cookiejar import CookieJar
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import httpx2
+from mcp.shared._httpx_utils import next_request_within_origin
+
+from mcpx.wire.outgoing import ResponseTooLarge, Unreadable
+
+TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # a host that takes longer is not there
+MAX_CONNECTIONS: Final = 256  # to one server, its streams among them
+KEEPALIVE_S: Final = (
+    4.0  # an idle connection; many servers close theirs after 5, and a race with that is lost
+)
+MAX_REDIRECTS: Final = 5  # of one request
+MAX_COOKIES: Final = 50  # of one server; a load balancer sets one or two
+
+ACCEPT_ENCODING: Final = "gzip"  # servers do not agree on what `deflate` means
+MAX_PREFIX_BYTES: Final = 65536  # read of a body that is no message
+PREFIX_TIMEOUT_S: Final = 2.0  # to read them
+CHUNKS_PER_TURN: Final = 32  # of one body, before other tasks have their turn: 1 to 3 ms
+MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
+_INFLATE_STEP_BYTES: Final = 65536  # that come out of the decompressor at a time
+_GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
+_NOT_PASSED_ON: Final = frozenset(
+    {"content-encoding", "content-length", "transfer-encoding", "connection", "set-cookie"}
+)
+
+
+class FewCookies(CookieJar):
+    """Keeps the few cookies that a load balancer sets, and none of a server that sets very many."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        if len(response.info().get_all("Set-Cookie", [])) <= MAX_COOKIES:
+            super().extract_cookies(response, request)
+        if len(self) > MAX_COOKIES:
+            self.clear()
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
+@asynccontextmanager
+async def network_client(cookies: CookieJar, auth: httpx2.Auth | None) -> AsyncIterator[httpx2.AsyncClient]:
+    """Open the client that has the connections to one server."""
+    trusted = await anyio.to_thread.run_sync(_certificates)  # 20 ms the first time; others have their turn
+    limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
+    async with httpx2.AsyncClient(
+        auth=auth, timeout=TIMEOUT, limits=limits, verify=trusted, cookies=cookies
+    ) as client:
+        yield client
+
+
+async def send_within_origin(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    """Send a request, follow redirects within its origin, and return the answer as soon as it begins.
+
+    Raises:
+        httpx2.HTTPError: The server cannot be reached, or the connection was dropped.
+    """
+    for _ in range(MAX_REDIRECTS):
+        response = await client.send(request, stream=True)
+        if (redirected := next_request_within_origin(response)) is None:
+            return response
+        await read_prefix(response)
+        request = redirected
+    return await client.send(request, stream=True)
+
+
+async def inflated(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield the body without its Content-Encoding.
+
+    Other tasks have their turn now and then: thousands of chunks may come in one read.
+
+    Raises:
+        Unreadable: The encoding is unknown, or broken.
+        httpx2.HTTPError: The connection was dropped.
+    """
+    if response.is_stream_consumed:  # an authentication flow has read it
+        yield response.content
+        return
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    taken = 0
+    async for chunk in _inflated(response.aiter_raw(), encoding):
+        taken += 1
+        if taken % CHUNKS_PER_TURN == 0:
+            await anyio.lowlevel.checkpoint()
+        yield chunk
+
+
+async def _inflated(body: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
+    if encoding in {"", "identity"}:
+        async for chunk in body:
+            yield chunk
+        return
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise Unreadable(f"the answer is compressed with {encoding[:MAX_QUOTE_LEN]}, which was not asked for")
+    inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
+    async for chunk in body:
+        rest = chunk
+        while rest:
+            try:
+                yield inflate.decompress(rest, _INFLATE_STEP_BYTES)
+            except zlib.error as error:
+                raise Unreadable(f"the answer's compression is broken: {error}") from error
+            rest = inflate.unconsumed_tail
+        if inflate.eof:
+            return  # what follows would only be kept
+    yield inflate.flush()
+
+
+async def read_whole(response: httpx2.Response, limit: int) -> bytes:
+    """Read a body of at most `limit` bytes.
+
+    Raises:
+        ResponseTooLarge: It is longer.
+        Unreadable, httpx2.HTTPError: As for `inflated`.
+    """
+    read = bytearray()  # a list of its chunks would hold forty times their size where they are of one byte
+    async for chunk in inflated(response):
+        read += chunk
+        if len(read) > limit:
+            raise too_large(limit)
+    return bytes(read)
+
+
+async def read_prefix(response: httpx2.Response) -> bytes:
+    """Read what can be had of a body within small bounds, and close the response. Never raises.
+
+    A body that is read to its end leaves the connection for the next request.
+    """
+    read = bytearray()
+    with anyio.move_on_after(PREFIX_TIMEOUT_S), suppress(httpx2.HTTPError, Unreadable):
+        async for chunk in inflated(response):
+            read += chunk
+            if len(read) > MAX_PREFIX_BYTES:
+                break
+    with anyio.CancelScope(shield=True), suppress(httpx2.HTTPError):  # closing does not wait for the server
+        await response.aclose()
+    return bytes(read[:MAX_PREFIX_BYTES])
+
+
+async def bare_response(response: httpx2.Response) -> httpx2.Response:
+    """Close a response, and return its status and headers without a body."""
+    await read_prefix(response)
+    return httpx2.Response(response.status_code, headers=kept_headers(response))
+
+
+def kept_headers(response: httpx2.Response) -> httpx2.Headers:
+    """Return the headers that still hold for a body that was read and decompressed."""
+    pairs = [pair for pair in response.headers.multi_items() if pair[0] not in _NOT_PASSED_ON]
+    return httpx2.Headers(pairs)
+
+
+def too_large(limit: int) -> ResponseTooLarge:
+    """The error for an answer of more than `limit` bytes."""
+    return ResponseTooLarge(f"the answer is over {limit} bytes")

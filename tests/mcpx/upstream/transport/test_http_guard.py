@@ -1,0 +1,133 @@
+"""The HTTP guard between the SDK's client and a network that is made up."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import httpx2
+import pytest
+
+from mcpx.upstream.transport.exchange import NotExecuted, capture_failures
+from mcpx.upstream.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard
+from mcpx.upstream.transport.http_network import send_within_origin
+from mcpx.upstream.transport.loss import Ending
+
+pytestmark = pytest.mark.anyio
+URL = "http://127.0.0.1/mcp"
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+NOTE = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+DONE = {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+class Token(httpx2.Auth):
+    """Asks another server for a token when the first is refused, as OAuth does."""
+
+    async def async_auth_flow(self, request):
+        response = yield request
+        if response.status_code == 401:
+            answer = yield httpx2.Request("POST", "http://127.0.0.2/token", data={"grant": "refresh"})
+            await answer.aread()
+            request.headers["authorization"] = f"Bearer {answer.text}"
+            yield request
+
+
+class Observer:
+    """A link, as far as the guard knows one."""
+
+    def __init__(self):
+        self.established, self.retryable, self.last_problem = True, True, None
+        self.lost = Ending()
+        self.heard = []
+
+    def lose(self, reason):
+        self.heard.append(reason)
+        self.lost.set(reason)
+
+    def mark_healthy(self):
+        self.heard.append("healthy")
+
+    def mark_suspect(self):
+        self.heard.append("suspect")
+
+
+@asynccontextmanager
+async def guarded(network, auth=None):
+    """A client as the SDK has it, and what observes it; `network` answers what goes out."""
+    real = httpx2.AsyncClient(transport=httpx2.MockTransport(network), auth=auth)
+    async with real, anyio.create_task_group() as tasks:
+        guard = HttpGuard(partial(send_within_origin, real), tasks, 1000, str)
+        guard.observer = Observer()
+        yield httpx2.AsyncClient(transport=guard), guard.observer
+        tasks.cancel_scope.cancel()
+
+
+def of_a_token(request):
+    """A server, and the other one that has the tokens."""
+    if request.url.host == "127.0.0.2":
+        return httpx2.Response(200, text="fresh")
+    authorized = request.headers.get("authorization") == "Bearer fresh"
+    return httpx2.Response(200, json=DONE) if authorized else httpx2.Response(401, json={"no": "token"})
+
+
+async def test_an_authentication_flow_is_over_before_its_outcome_is_judged():
+    async with guarded(of_a_token, Token()) as (client, observer):
+        response = await client.post(URL, json=CALL)
+    assert (response.status_code, response.json()) == (200, DONE)
+    assert observer.heard == ["healthy"]
+
+
+async def test_what_is_refused_after_the_authentication_flow_ends_the_session():
+    def network(request):
+        return httpx2.Response(200, text="stale") if request.url.host == "127.0.0.2" else httpx2.Response(401)
+
+    async with guarded(network, Token()) as (client, observer):
+        with capture_failures() as failures:
+            response = await client.post(URL, json=CALL)
+    assert response.json()["error"]["message"] == str(failures[0])
+    assert type(failures[0]) is NotExecuted
+    assert observer.lost.is_set()
+    assert not observer.retryable
+
+
+@pytest.mark.parametrize("message", [CALL, NOTE, None])
+async def test_a_redirect_within_the_origin_is_followed_for_whatever_is_sent(message):
+    arrived = anyio.Event()
+
+    def network(request):
+        if request.url.path == "/mcp":
+            return httpx2.Response(307, headers={"location": "/other"})
+        assert json.loads(request.content or b"null") == message
+        arrived.set()
+        return httpx2.Response(200, json=DONE)
+
+    async with guarded(network) as (client, _):
+        await client.request("POST" if message else "DELETE", URL, json=message)
+        with anyio.fail_after(5):
+            await arrived.wait()
+
+
+async def test_a_redirect_elsewhere_is_not_followed():
+    def network(request):
+        assert request.url.host == "127.0.0.1"
+        return httpx2.Response(307, headers={"location": "http://127.0.0.2/mcp"})
+
+    async with guarded(network) as (client, _):
+        response = await client.post(URL, json=CALL)
+    assert "http://127.0.0.2/mcp, which is not followed" in response.json()["error"]["message"]
+
+
+async def test_notifications_beyond_the_bound_are_not_sent():
+    sent = []
+
+    async def network(request):
+        sent.append(request)
+        await anyio.sleep_forever()
+
+    async with guarded(network) as (client, observer):
+        for _ in range(MAX_NOTIFICATIONS + 5):
+            assert (await client.post(URL, json=NOTE)).status_code == 202
+            await anyio.wait_all_tasks_blocked()
+    assert (len(sent), observer.heard) == (MAX_NOTIFICATIONS, ["suspect"] * 5)
