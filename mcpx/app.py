@@ -22,15 +22,15 @@ import structlog
 from mcpx.config import Config
 from mcpx.core.hub import Hub
 from mcpx.core.supervision import TEARDOWN_S
-from mcpx.daemon.launch import LARGEST_LOG
-from mcpx.daemon.paths import Meeting, check_state_folder
+from mcpx.daemon.launch import MAX_LOG_BYTES
+from mcpx.daemon.paths import DaemonPaths, check_state_folder
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
 from mcpx.gateway.server import GatewayServer
-from mcpx.observe.own_log import OwnLog
+from mcpx.observe.log_rotation import LogRotation
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.upstream.transport.descriptors import raise_limit
@@ -49,7 +49,7 @@ async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
     """Serve one client on standard input and output until it leaves.
 
     Raises:
-        MeetingError: Others may change the state folder.
+        DaemonError: Others may change the state folder.
     """
     check_state_folder()
     raise_limit()
@@ -73,7 +73,7 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
 
     Raises:
         BindError: The address cannot be listened on.
-        MeetingError: Others may change the state folder.
+        DaemonError: Others may change the state folder.
         TokenError: There is no usable token.
     """
     check_state_folder()
@@ -82,13 +82,13 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
         return await _run(config, frontends, patience=PATIENCE)
 
 
-async def serve_daemon(config: Config, place: Meeting, *, patience: Patience = PATIENCE) -> int:
+async def serve_daemon(config: Config, place: DaemonPaths, *, patience: Patience = PATIENCE) -> int:
     """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
 
     The caller holds the seat of `place`.
 
     Raises:
-        MeetingError: The socket cannot be listened on.
+        DaemonError: The socket cannot be listened on.
         BindError: HTTP's address cannot be listened on.
         TokenError: There is no usable token.
     """
@@ -103,7 +103,7 @@ async def serve_daemon(config: Config, place: Meeting, *, patience: Patience = P
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
-                ChildSpec(name="log", run=OwnLog(place.log, LARGEST_LOG).run),
+                ChildSpec(name="log", run=LogRotation(place.log, MAX_LOG_BYTES).run),
                 ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
                 *(http(hub, clients) if http is not None else ()),
             ]

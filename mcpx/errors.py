@@ -80,6 +80,11 @@ URI_LEN: Final = 4096  # of a URI
 _SHOWN: Final = 200  # characters of a foreign exception's text in a message
 
 
+def failure_text(message: str, code: str, outcome: str) -> str:
+    """The text of a failed call for a model: what happened, and whether it may have taken effect."""
+    return f"{message}\n(code: {code}, outcome: {outcome})"
+
+
 class CallError(MCPXError):
     """A call through MCPX failed; `str()` is one readable text for the model.
 

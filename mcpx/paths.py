@@ -1,4 +1,4 @@
-"""Where MCPX's files are: the configuration, and the folders for what it must remember, for its owner only.
+"""Where MCPX's files are: the configuration, and the folders for its state, which only their owner may read.
 
 Standard library alone, and platformdirs where no folder is given: `mcpx attach` imports this and is quick.
 """
@@ -18,7 +18,7 @@ CONFIG_NAME = "config.json"
 
 
 def state_folder() -> Path:
-    """`MCPX_STATE_DIR`, or the user's state folder for mcpx. Not made by this."""
+    """`MCPX_STATE_DIR`, or the user's state folder for mcpx. It is not created."""
     if chosen := os.environ.get(STATE_VARIABLE):
         return Path(chosen)
     import platformdirs  # noqa: PLC0415 - a fifth of the shim's start, where it is not needed
@@ -27,7 +27,7 @@ def state_folder() -> Path:
 
 
 def runtime_folder() -> Path:
-    """`run` in `MCPX_STATE_DIR`, or the user's runtime folder for mcpx. Not made by this."""
+    """`run` in `MCPX_STATE_DIR`, or the user's runtime folder for mcpx. It is not created."""
     if chosen := os.environ.get(STATE_VARIABLE):
         return Path(chosen).absolute() / "run"
     import platformdirs  # noqa: PLC0415 - as above
@@ -56,7 +56,11 @@ def home(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def ensure_folder(path: Path) -> Path:
-    """Make `path` and what is missing above it, each readable by its owner only. Raises OSError."""
+    """Create `path` and its missing parents, readable by their owner only.
+
+    Raises:
+        OSError: One of them cannot be created.
+    """
     try:
         path.mkdir(mode=OWNER_ONLY, exist_ok=True)
     except FileNotFoundError:
@@ -68,10 +72,10 @@ def ensure_folder(path: Path) -> Path:
 
 
 def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) -> bool:
-    """Whether what lies in this folder may be other users' work: it is theirs, or they may write to it.
+    """Whether other users can change what is in this folder: they own it, or may write to it.
 
-    In a sticky folder (/tmp) others can add things, but not touch ours: that will do where the owner of each
-    thing is looked at (`sticky_is_safe`).
+    In a sticky folder (/tmp) others can add files, but not change this user's: that is enough if the owner of
+    each file is checked (`sticky_is_safe`).
     """
     open_to_others = bool(found.st_mode & 0o022)
     if sticky_is_safe and found.st_mode & stat.S_ISVTX:

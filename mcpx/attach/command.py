@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from mcpx.attach.shim import Shim
-from mcpx.daemon.paths import meeting
+from mcpx.daemon.paths import daemon_paths
 from mcpx.errors import MCPXError
 
 USAGE: Final = """Usage: mcpx attach [--config CONFIG]
@@ -51,7 +51,7 @@ def _usage(problem: str) -> int:
 def _attach(config: str | None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        place = meeting(config)
+        paths = daemon_paths(config)
     except MCPXError as error:
         sys.stderr.write(f"mcpx: {error}\n")
         return 1
@@ -60,7 +60,7 @@ def _attach(config: str | None) -> int:
     try:
         for fd in diverted:
             os.set_blocking(fd, False)
-        Shim(place, 0, 1).run()
+        Shim(paths, 0, 1).run()
     finally:
         for fd, blocking in before.items():
             os.set_blocking(fd, blocking)

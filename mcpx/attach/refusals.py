@@ -1,7 +1,7 @@
-"""Answers that the shim gives itself, because the daemon will not: pure.
+"""Responses that the shim gives itself when no daemon will. Pure.
 
-The same shapes as the daemon's own failures: a tool call ends in a result with `isError`, everything else in
-a JSON-RPC error, and both say whether the action may have happened.
+They have the form of the daemon's own failures: a tool call ends in a result with `isError`, every other
+request in a JSON-RPC error, and both say whether the action may have happened.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.errors import Code, Outcome, failure_text
 from mcpx.wire.envelope import Bytes, RequestId, answer, decode_message, encode, failure
 from mcpx.wire.lines import TooLong
 from mcpx.wire.malformed import describe, refusal
 
 CONNECTION_CLOSED: Final = -32000
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
-LOST: Final = (
+LOST_TEXT: Final = (
     "The MCPX daemon went away while this was on its way: it may have been done, or not."
     " MCPX starts a new one by itself; look before you try again."
 )
 
 
-HEAVY: Final = 16384  # bytes of a call's parameters that are not kept while it is open
+MAX_KEPT_PARAMS: Final = 16384  # bytes of a pending call's parameters; of longer ones the names are kept
 
 
 class _Names(msgspec.Struct, gc=False, omit_defaults=True):
@@ -35,73 +36,72 @@ class _Version(msgspec.Struct, gc=False, omit_defaults=True, rename={"version": 
 
 
 class _Named(msgspec.Struct, gc=False, omit_defaults=True):
-    """What is named of a call when it is refused."""
+    """The parameters of a call that its refusal repeats."""
 
     arguments: _Names | None = None
     meta: _Version | None = msgspec.field(name="_meta", default=None)
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
-    """A request that awaits its answer."""
+class PendingRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request that awaits its response."""
 
     method: str
     params: msgspec.Raw
 
 
-def lost(request_id: RequestId, asked: Asked) -> bytes:
-    """The answer to a request that was sent to a daemon that is gone."""
-    return _refuse(request_id, asked, LOST, code="server_died", outcome="unknown")
+def lost_response(request_id: RequestId, request: PendingRequest) -> bytes:
+    """The response to a request whose daemon is gone after it was sent."""
+    return _refuse(request_id, request, LOST_TEXT, Code.SERVER_DIED, Outcome.UNKNOWN)
 
 
-def unavailable(request_id: RequestId, asked: Asked, cause: str) -> bytes:
-    """The answer to a request that was sent to nobody."""
+def unavailable(request_id: RequestId, request: PendingRequest, cause: str) -> bytes:
+    """The response to a request that was not sent, because no daemon can be reached."""
     text = f"There is no MCPX daemon, and none can be had: {cause}. Nothing was sent; trying again is safe."
-    return _refuse(request_id, asked, text, code="server_unavailable", outcome="not_sent")
+    return _refuse(request_id, request, text, Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
 
 
 def unreadable(line: bytes) -> list[bytes]:
-    """The answer to a line that is no message, as the daemon has it; nothing for one that is a message."""
+    """The response to a line that is no message, as the daemon words it; empty for a message."""
     try:
         decode_message(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return _joined(refusal(describe(line, error)))
+        return _as_lines(refusal(describe(line, error)))
     return []
 
 
 def too_long(line: TooLong) -> list[bytes]:
-    """The answer to a request that is longer than the daemon takes."""
-    return _joined(refusal(describe(line)))
+    """The response to a request that is longer than the daemon accepts."""
+    return _as_lines(refusal(describe(line)))
 
 
-def _joined(pieces: list[Bytes]) -> list[bytes]:
+def _as_lines(pieces: list[Bytes]) -> list[bytes]:
     return [b"".join(pieces)] if pieces else []
 
 
-def light(asked: Asked) -> Asked:
-    """A call without what makes it heavy: with no more of its parameters than an answer here needs."""
-    if asked.method != "tools/call" or len(asked.params) <= HEAVY:
-        return asked
+def lightened(request: PendingRequest) -> PendingRequest:
+    """The request without large parameters: with those alone that a refusal repeats."""
+    if request.method != "tools/call" or len(request.params) <= MAX_KEPT_PARAMS:
+        return request
     try:
-        named = msgspec.json.decode(asked.params, type=_Named)
+        named = msgspec.json.decode(request.params, type=_Named)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return Asked(asked.method, msgspec.Raw(b"{}"))
-    return Asked(asked.method, msgspec.Raw(encode(named)))
+        return PendingRequest(request.method, msgspec.Raw(b"{}"))
+    return PendingRequest(request.method, msgspec.Raw(encode(named)))
 
 
-def _refuse(request_id: RequestId, asked: Asked, text: str, **why: str) -> bytes:
-    params = decode_object(asked.params)
-    told: dict[str, Any] = {"error": text, **why}
-    if asked.method != "tools/call":
-        error = {"code": CONNECTION_CLOSED, "message": text, "data": told}
+def _refuse(request_id: RequestId, request: PendingRequest, text: str, code: Code, outcome: Outcome) -> bytes:
+    params = decode_object(request.params)
+    details: dict[str, Any] = {"error": text, "code": code, "outcome": outcome}
+    if request.method != "tools/call":
+        error = {"code": CONNECTION_CLOSED, "message": text, "data": details}
         return b"".join(failure(request_id, encode(error)))
     arguments = params.get("arguments")
     if isinstance(arguments, dict):
         named = {"server": arguments.get("server_name"), "tool": arguments.get("tool_name")}
-        told |= {key: value for key, value in named.items() if isinstance(value, str)}
-    shown = f"{text}\n(code: {why['code']}, outcome: {why['outcome']})"
+        details |= {key: value for key, value in named.items() if isinstance(value, str)}
     result: dict[str, Any] = {
-        "content": [{"type": "text", "text": shown}],
-        "structuredContent": told,
+        "content": [{"type": "text", "text": failure_text(text, code, outcome)}],
+        "structuredContent": details,
         "isError": True,
     }
     if VERSION_KEY in (params.get("_meta") or {}):
@@ -110,7 +110,7 @@ def _refuse(request_id: RequestId, asked: Asked, text: str, **why: str) -> bytes
 
 
 def decode_object(raw: msgspec.Raw | bytes) -> dict[str, Any]:
-    """The parameters of a message; empty where they cannot be read."""
+    """A JSON object; empty if it cannot be read or is something else."""
     try:
         value = msgspec.json.decode(raw) if raw else {}
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

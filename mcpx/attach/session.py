@@ -1,252 +1,269 @@
-"""What the shim knows of its client's session: enough to carry it over from one daemon to the next. Pure.
+"""The shim's record of its client's session: enough to carry it over from one daemon to the next. Pure.
 
-Lines pass through as they are, and are looked at on the way. Remembered are the opening (`initialize` and
-`initialized`, answered once), what stays in force (`logging/setLevel`, `resources/subscribe`,
-`subscriptions/listen`), and which requests await their answers. `lost` says what the client must be told
-when the daemon is gone, `replay` what the next daemon must be told, and its answers to that go no further.
+Lines pass through unchanged and are read on the way. The session keeps the opening (`initialize` and
+`initialized`), what stays in force (`logging/setLevel`, `resources/subscribe`, `subscriptions/listen`), and
+the requests that await a response. When the daemon is gone, `daemon_lost` says what the client gets, and
+`replay` what the next daemon gets; the responses to that are not passed on.
 
-Requests of the daemon to the client get ids of the shim's own, for two daemons count from the same start.
-That the tools changed is said only if they are not those that the client was given: after a replay, and when
-the daemon says so, the shim lists them itself. After a replay that waits until all servers of the new daemon
-are up or have failed (`SETTLED_KEY`).
+Requests of the daemon to the client get ids of the shim's own, because each daemon counts from the same
+start. The client hears that the tools changed only if they differ from those it was given: after a replay,
+and when the daemon announces a change, the shim lists them itself. After a replay that list waits until all
+servers of the new daemon are up or have failed (`SETTLED_KEY`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mcpx.attach.refusals import Asked, decode_object, light, lost, unavailable, unreadable
+from mcpx.attach import refusals
+from mcpx.attach.refusals import PendingRequest, decode_object
+from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.wire import envelope
 from mcpx.wire.envelope import RequestId, RPCMessage
 
-OWN: Final = "mcpx-attach:"
-"""How the ids of the shim's own requests begin."""
-SETTLED_KEY: Final = "mcpx/settled"
+OWN_ID_PREFIX: Final = "mcpx-attach:"
+"""The ids of the shim's own requests begin with it."""
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 LISTEN: Final = "subscriptions/listen"
-TOOLS: Final = "tools/list"
-CHANGED: Final = "notifications/tools/list_changed"
-HARMLESS: Final = frozenset({"initialize", "server/discover"})
-"""Asked again of the next daemon, under the client's own id, where the one before did not answer."""
-CLOSING: Final = b'"Connection closed"'
-"""In the error with which a daemon that leaves drops a request: no answer to it."""
+TOOLS_LIST: Final = "tools/list"
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+REPEATABLE: Final = frozenset({"initialize", "server/discover"})
+"""Sent again to the next daemon, under the client's id, if the one before did not respond."""
+CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
+"""In the error with which a daemon that is ending drops a request; it counts as no response."""
 
 
 class _Listed(msgspec.Struct, gc=False):
     tools: msgspec.Raw = msgspec.Raw()
 
 
-class Session:
-    """One client's session. `refused` is why the last replay failed, if it did.
+class Lost(NamedTuple):
+    """What follows when a daemon is gone: responses for the client, and unsent lines that are still valid."""
 
-    `to_daemon` are lines that the session itself has for the daemon; their sender takes them out.
+    to_client: list[bytes]
+    to_next_daemon: list[bytes]
+
+
+class Session:
+    """One client's session. `refused` is why the last replay failed, or None.
+
+    `to_daemon` are the session's own lines for the daemon; whoever sends them takes them out.
     """
 
     def __init__(self) -> None:
         self.refused: str | None = None
         self.to_daemon: list[bytes] = []
-        self._open: dict[RequestId, Asked] = {}
-        self._initialize: Asked | None = None
+        self._pending: dict[RequestId, PendingRequest] = {}
+        self._initialize: PendingRequest | None = None
         self._initialized: bytes | None = None
-        self._level: Asked | None = None
-        self._subscribed: dict[str, Asked] = {}
-        self._tools: Asked | None = None  # how the client asks for them
-        self._seen = 0  # a digest of the tools that it was given
+        self._log_level: PendingRequest | None = None
+        self._subscriptions: dict[str, PendingRequest] = {}
+        self._tools_request: PendingRequest | None = None  # as the client sent it
+        self._tools_digest = 0  # of the tools that the client was given
         self._comparing = False
-        self._again = False  # the tools changed while they were listed for a comparison
-        self._silenced: set[RequestId] = set()  # streams that the client knows to be open
-        self._own: dict[str, Asked] = {}
-        self._minted = 0
-        self._asked_of_client: dict[int, RequestId] = {}
+        self._compare_again = False  # the tools changed during a comparison
+        self._acknowledged: set[RequestId] = set()  # streams whose acknowledgement the client has
+        self._own_requests: dict[str, PendingRequest] = {}
+        self._last_id = 0
+        self._daemon_requests: dict[int, RequestId] = {}
 
     # --- from the client to the daemon
 
     def from_client(self, line: bytes) -> bytes | None:
-        """What goes to the daemon for a line of the client; None for nothing. Ends with a newline."""
+        """The line for the daemon that a line of the client becomes, newline included; None for none."""
         message = _read(line)
         if message is None:
-            return line + b"\n"  # the daemon knows how to say what is wrong with it
+            return line + b"\n"  # the daemon answers with what is wrong
         if message.method is None:
-            return self._answer_of_client(message)
+            return self._response_of_client(message)
         if message.id is not None:
-            self._open[message.id] = light(Asked(message.method, message.params))
+            self._pending[message.id] = refusals.lightened(PendingRequest(message.method, message.params))
         elif message.method == "notifications/initialized":
             self._initialized = line
         elif message.method == "notifications/cancelled":
-            self._open.pop(_cancelled(message.params), None)
+            self._pending.pop(_cancelled(message.params), None)
         return line + b"\n"
 
-    def _answer_of_client(self, message: RPCMessage) -> bytes | None:
-        """The answer to the daemon's request, under the daemon's id; to a daemon that is gone, none."""
-        if not isinstance(message.id, int) or (theirs := self._asked_of_client.pop(message.id, None)) is None:
+    def _response_of_client(self, message: RPCMessage) -> bytes | None:
+        """The response to a request of the daemon, under its id; None if that daemon is gone."""
+        daemon_id = self._daemon_requests.pop(message.id, None) if isinstance(message.id, int) else None
+        if daemon_id is None:
             return None
         if message.error:
-            return b"".join(envelope.failure(theirs, message.error))
-        return b"".join(envelope.answer(theirs, [message.result]))
+            return b"".join(envelope.failure(daemon_id, message.error))
+        return b"".join(envelope.answer(daemon_id, [message.result]))
 
     # --- from the daemon to the client
 
     def from_daemon(self, line: bytes) -> list[bytes]:
-        """What goes to the client for a line of the daemon; each ends with a newline."""
+        """The lines for the client that a line of the daemon becomes, newlines included."""
         message = envelope.split_large_answer(line) or _read(line)
         if message is None:
             return [line + b"\n"]
         if message.method is None:
-            return self._answer_of_daemon(message, line)
+            return self._response_of_daemon(message, line)
         if message.id is not None:
-            self._minted += 1
-            self._asked_of_client[self._minted] = message.id
-            return [b"".join(envelope.request(self._minted, message.method, message.params or None))]
-        return self._notice(message, line)
+            self._last_id += 1
+            self._daemon_requests[self._last_id] = message.id
+            return [b"".join(envelope.request(self._last_id, message.method, message.params or None))]
+        return self._notification_of_daemon(message, line)
 
-    def _answer_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
+    def _response_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
         if message.id is None:
             return [line + b"\n"]
-        if isinstance(message.id, str) and message.id in self._own:
-            return self._answer_to_us(self._own.pop(message.id), message)
-        if message.error and CLOSING in bytes(message.error):
-            return []  # it stays open, and is dealt with when the connection ends
-        asked = self._open.pop(message.id, None)
-        if asked is not None and message.result:
-            self._remember(asked, message.result)
+        if isinstance(message.id, str) and message.id in self._own_requests:
+            return self._own_response(self._own_requests.pop(message.id), message)
+        if message.error and CONNECTION_CLOSED_TEXT in bytes(message.error):
+            return []  # it stays pending until the connection ends
+        request = self._pending.pop(message.id, None)
+        if request is not None and message.result:
+            self._remember(request, message.result)
         return [line + b"\n"]
 
-    def _remember(self, asked: Asked, result: msgspec.Raw) -> None:
-        """A request has succeeded: keep what it put in force."""
-        match asked.method:
+    def _remember(self, request: PendingRequest, result: msgspec.Raw) -> None:
+        """Keep what a request that succeeded has put in force."""
+        match request.method:
             case "initialize":
-                self._initialize = _kept(asked)
+                self._initialize = _copy(request)
             case "logging/setLevel":
-                self._level = _kept(asked)
+                self._log_level = _copy(request)
             case "resources/subscribe":
-                self._subscribed[_uri(asked)] = _kept(asked)
+                self._subscriptions[_uri(request)] = _copy(request)
             case "resources/unsubscribe":
-                self._subscribed.pop(_uri(asked), None)
+                self._subscriptions.pop(_uri(request), None)
             case "tools/list":
-                self._tools, self._seen = _kept(asked), _digest(result)
+                self._tools_request, self._tools_digest = _copy(request), _digest(result)
 
-    def _notice(self, message: RPCMessage, line: bytes) -> list[bytes]:
+    def _notification_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
         match message.method:
-            case "notifications/tools/list_changed" if self._tools:
+            case "notifications/tools/list_changed" if self._tools_request:
                 self._compare()
                 return []
             case "notifications/subscriptions/acknowledged":
                 meta = decode_object(message.params).get("_meta") or {}
-                if (stream := meta.get(SUBSCRIPTION_KEY)) in self._silenced:
-                    self._silenced.discard(stream)
+                if (stream := meta.get(SUBSCRIPTION_KEY)) in self._acknowledged:
+                    self._acknowledged.discard(stream)
                     return []
             case "notifications/cancelled":
-                gone = _cancelled(message.params)
-                ours = [key for key, theirs in self._asked_of_client.items() if theirs == gone]
-                if ours:
-                    del self._asked_of_client[ours[0]]
-                    params = {**decode_object(message.params), "requestId": ours[0]}
+                cancelled = _cancelled(message.params)
+                own_id = [key for key, daemon_id in self._daemon_requests.items() if daemon_id == cancelled]
+                if own_id:
+                    del self._daemon_requests[own_id[0]]
+                    params = {**decode_object(message.params), "requestId": own_id[0]}
                     return [_notification("notifications/cancelled", params)]
         return [line + b"\n"]
 
     # --- from one daemon to the next
 
-    def lost(self, unsent: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """The daemon is gone; `unsent` are the lines that it got no byte of.
-
-        What the client is told now, and the lines of `unsent` that are still good for the next daemon.
-        """
+    def daemon_lost(self, unsent: Iterable[bytes]) -> Lost:
+        """Settle what was in flight to a daemon that is gone; `unsent` are the lines it got no byte of."""
         waiting = [(line, _read(line)) for line in unsent]
         kept = [
-            (line, each) for line, each in waiting if each is None or (each.method and not self._ours(each))
+            (line, each) for line, each in waiting if each is None or (each.method and not self._is_own(each))
         ]
         safe = {each.id for _, each in kept if each is not None}
-        told: list[bytes] = []
-        for request_id, asked in list(self._open.items()):
-            if request_id not in safe and asked.method not in HARMLESS and asked.method != LISTEN:
-                told.append(lost(request_id, asked))
-                del self._open[request_id]
-        told += [
-            _notification("notifications/cancelled", {"requestId": ours, "reason": "the daemon went away"})
-            for ours in self._asked_of_client
+        to_client: list[bytes] = []
+        for request_id, request in list(self._pending.items()):
+            if request_id not in safe and request.method not in REPEATABLE and request.method != LISTEN:
+                to_client.append(refusals.lost_response(request_id, request))
+                del self._pending[request_id]
+        to_client += [
+            _notification("notifications/cancelled", {"requestId": own_id, "reason": "the daemon went away"})
+            for own_id in self._daemon_requests
         ]
-        self._asked_of_client.clear()
-        self._own.clear()
-        return told, [line for line, _ in kept]
+        self._daemon_requests.clear()
+        self._own_requests.clear()
+        return Lost(to_client, [line for line, _ in kept])
 
-    def _ours(self, message: RPCMessage) -> bool:
-        return isinstance(message.id, str) and message.id.startswith(OWN)
+    def _is_own(self, message: RPCMessage) -> bool:
+        return isinstance(message.id, str) and message.id.startswith(OWN_ID_PREFIX)
 
     def replay(self, unsent: Iterable[bytes]) -> list[bytes]:
-        """What the next daemon must hear before `unsent`."""
+        """The lines that the next daemon gets before `unsent`."""
         waiting = {each.id for line in unsent if (each := _read(line)) is not None}
-        lines = [self._ask(self._initialize)] if self._initialize else []
+        lines = [self._own_request(self._initialize)] if self._initialize else []
         if self._initialize and self._initialized:
             lines.append(self._initialized + b"\n")
-        lines += [self._ask(asked) for asked in (self._level, *self._subscribed.values()) if asked]
-        for request_id, asked in self._open.items():
+        in_force = (self._log_level, *self._subscriptions.values())
+        lines += [self._own_request(request) for request in in_force if request]
+        for request_id, request in self._pending.items():
             if request_id not in waiting:
-                lines.append(b"".join(envelope.request(request_id, asked.method, asked.params or None)))
-                if asked.method == LISTEN:
-                    self._silenced.add(request_id)
-        self._comparing = self._again = False
+                lines.append(b"".join(envelope.request(request_id, request.method, request.params or None)))
+                if request.method == LISTEN:
+                    self._acknowledged.add(request_id)
+        self._comparing = self._compare_again = False
         self.to_daemon.clear()
         self._compare(settled=True)
         return lines
 
     def _compare(self, *, settled: bool = False) -> None:
-        """List the tools, to see whether they are those that the client was given."""
-        if self._comparing or self._tools is None:
-            self._again = self._comparing
+        """List the tools, to compare them with those that the client was given."""
+        if self._comparing or self._tools_request is None:
+            self._compare_again = self._comparing
             return
         self._comparing = True
-        params = decode_object(self._tools.params)
+        params = decode_object(self._tools_request.params)
         params["_meta"] = {**(params.get("_meta") or {}), SETTLED_KEY: settled}
-        self.to_daemon.append(self._ask(Asked(TOOLS, msgspec.Raw(envelope.encode(params)))))
+        request = PendingRequest(TOOLS_LIST, msgspec.Raw(envelope.encode(params)))
+        self.to_daemon.append(self._own_request(request))
 
-    def _ask(self, asked: Asked) -> bytes:
+    def _own_request(self, request: PendingRequest) -> bytes:
         """A request of the shim's own."""
-        self._minted += 1
-        request_id = f"{OWN}{self._minted}"
-        self._own[request_id] = asked
-        return b"".join(envelope.request(request_id, asked.method, asked.params or None))
+        self._last_id += 1
+        request_id = f"{OWN_ID_PREFIX}{self._last_id}"
+        self._own_requests[request_id] = request
+        return b"".join(envelope.request(request_id, request.method, request.params or None))
 
-    def _answer_to_us(self, asked: Asked, message: RPCMessage) -> list[bytes]:
-        if asked.method == "initialize" and message.error:
+    def _own_response(self, request: PendingRequest, message: RPCMessage) -> list[bytes]:
+        if request.method == "initialize" and message.error:
             self.refused = bytes(message.error).decode(errors="replace")
-        if asked.method != TOOLS:
+        if request.method != TOOLS_LIST:
             return []
         self._comparing = False
-        if self._again:
-            self._again = False
+        if self._compare_again:
+            self._compare_again = False
             self._compare()
             return []
-        if message.error or (now := _digest(message.result)) == self._seen:
+        if message.error or (now := _digest(message.result)) == self._tools_digest:
             return []
-        self._seen = now
+        self._tools_digest = now
         if self._initialize:
-            return [_notification(CHANGED, None)]
-        return [_notification(CHANGED, {"_meta": {SUBSCRIPTION_KEY: stream}}) for stream in self._listening()]
+            return [_notification(TOOLS_CHANGED, None)]
+        return [
+            _notification(TOOLS_CHANGED, {"_meta": {SUBSCRIPTION_KEY: stream}})
+            for stream in self._tools_streams()
+        ]
 
-    def _listening(self) -> list[RequestId]:
-        """The streams of the 2026-07-28 revision on which the client wants to hear of changed tools."""
+    def _tools_streams(self) -> list[RequestId]:
+        """The 2026-07-28 streams on which the client wants to hear of changed tools."""
         streams = [
-            (key, decode_object(asked.params)) for key, asked in self._open.items() if asked.method == LISTEN
+            (key, decode_object(request.params))
+            for key, request in self._pending.items()
+            if request.method == LISTEN
         ]
         wanted = [(key, params.get("notifications")) for key, params in streams]
         return [key for key, kinds in wanted if isinstance(kinds, dict) and kinds.get("toolsListChanged")]
 
     def refuse(self, lines: Iterable[bytes], cause: str) -> list[bytes]:
-        """No daemon can be had: the answers to the requests in `lines`, and to what is open."""
-        told: list[bytes] = []
+        """No daemon can be reached: error responses to the requests in `lines`, and to pending ones."""
+        responses: list[bytes] = []
         for line in lines:
             message = _read(line)
             if message is None:
-                told += unreadable(line)
+                responses += refusals.unreadable(line)
             elif message.id is not None and message.method is not None:
-                self._open.setdefault(message.id, Asked(message.method, message.params))
-        streams = {key: asked for key, asked in self._open.items() if asked.method == LISTEN}
-        told += [unavailable(key, asked, cause) for key, asked in self._open.items() if key not in streams]
-        self._open = streams
-        return told
+                self._pending.setdefault(message.id, PendingRequest(message.method, message.params))
+        streams = {key: request for key, request in self._pending.items() if request.method == LISTEN}
+        responses += [
+            refusals.unavailable(key, request, cause)
+            for key, request in self._pending.items()
+            if key not in streams
+        ]
+        self._pending = streams
+        return responses
 
 
 def _read(line: bytes) -> RPCMessage | None:
@@ -256,25 +273,25 @@ def _read(line: bytes) -> RPCMessage | None:
         return None
 
 
-def _kept(asked: Asked) -> Asked:
-    """A copy that does not hold the line that it came in."""
-    return Asked(asked.method, msgspec.Raw(bytes(asked.params)))
+def _copy(request: PendingRequest) -> PendingRequest:
+    """A copy that does not keep the whole line in memory."""
+    return PendingRequest(request.method, msgspec.Raw(bytes(request.params)))
 
 
 def _cancelled(params: msgspec.Raw) -> RequestId:
-    """The request that a cancellation is about; an id that no request has, where it does not say."""
+    """The id of the request that is cancelled; an id that no request has, if it is missing."""
     try:
         return envelope.decode_cancelled(params).request_id
     except (msgspec.DecodeError, RecursionError):
-        return OWN
+        return OWN_ID_PREFIX
 
 
-def _uri(asked: Asked) -> str:
-    return str(decode_object(asked.params).get("uri"))
+def _uri(request: PendingRequest) -> str:
+    return str(decode_object(request.params).get("uri"))
 
 
 def _digest(result: msgspec.Raw) -> int:
-    """Of the tools in a list, never 0. Within this process only."""
+    """A hash of the tools in a list, never 0; valid within this process."""
     try:
         return hash(bytes(msgspec.json.decode(result, type=_Listed).tools)) or 1
     except msgspec.DecodeError:

@@ -1,13 +1,12 @@
 """The shim's input and output: standard streams on one side, the daemon's socket on the other, one poll loop.
 
-It is in one of three states. Joined: lines go both ways, once the daemon has said that it lives (so that
-nothing is lost in the queue of one that is dying). Calling: there is no connection, a `Summons` gets one, and
-what the client says waits. Resting: no daemon is wanted (it was stopped on purpose) or none can be had; the
-next request of the client begins another call, and a daemon that others start is joined by itself.
+It is in one of three states. Connected: lines go both ways, once the daemon has answered the greeting, so
+that nothing is lost in the queue of a daemon that is dying. Connecting: a `DaemonLauncher` gets a connection,
+and what the client sends waits. Idle: no daemon is wanted (it was stopped on purpose) or none can be reached;
+the next request of the client starts connecting, and so does a daemon that another process has started.
 
-Memory is bounded: where one side does not take what it is sent, the other is not read. When the client closes
-its input, what it has asked is still answered, as long as the daemon lets it; when it takes no more output,
-the shim is over at once.
+Memory is bounded: while one side does not read, the other is not read. When the client closes its input, its
+requests are still answered, as long as the daemon does so; when it closes its output, the shim ends at once.
 """
 
 from __future__ import annotations
@@ -22,111 +21,111 @@ from typing import Final
 from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.session import Session
-from mcpx.daemon.launch import Summons
-from mcpx.daemon.paths import LIMIT_KEY, POLL_S, Meeting, MeetingError, connect
+from mcpx.daemon.launch import DaemonLauncher
+from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonError, DaemonPaths, connect
+from mcpx.daemon.protocol import GREETING, LIMIT_KEY
 from mcpx.wire.lines import LineSplitter, TooLong
 
-HIGH_WATER: Final = 1 << 20  # bytes that wait for one side until the other is read no more
-LONGEST: Final = 1 << 30  # bytes of a line of the daemon, which has a limit of its own
-LONGEST_OF_CLIENT: Final = 64 << 20  # bytes of a line, until a daemon has said what it takes
-REST_S: Final = 1.0  # between two looks, while resting, for a daemon that others have started
-COOL_S: Final = 2.0  # after a call that failed, until the next is made
-ATTEMPTS: Final = 4  # daemons in a row that go away before they have answered anything
-GREETING: Final = b'{"mcpx":"attach"}\n'
-GREETED_S: Final = 30.0  # for the daemon to say that it lives
-STEADY_S: Final = 10.0  # a daemon that was joined for so long was none of those
-PAUSE_S: Final = 0.25  # before the second attempt; doubled for each one after it
+HIGH_WATER: Final = 1 << 20  # bytes that wait for one side; beyond, the other side is not read
+MAX_DAEMON_LINE: Final = 1 << 30  # bytes of a line of the daemon, which has a limit of its own
+MAX_CLIENT_LINE: Final = 64 << 20  # bytes of a line, until a daemon has said what it accepts
+IDLE_POLL_S: Final = 1.0  # while idle, between two attempts to find a daemon that others have started
+LAUNCH_COOLDOWN_S: Final = 2.0  # after connecting failed, until it is tried again
+MAX_ATTEMPTS: Final = 4  # daemons in a row that end before they have answered anything
+GREETING_TIMEOUT_S: Final = 30.0  # for the daemon to answer the greeting
+STABLE_AFTER_S: Final = 10.0  # of connection, after which earlier failures are forgotten
+RETRY_DELAY_S: Final = 0.25  # before the second attempt; doubled for each one after it
 
 
 class Shim:
-    """One client, for as long as it lives. `stdin` and `stdout` do not block."""
+    """Serves one client until it is done. `stdin` and `stdout` are descriptors that do not block."""
 
-    def __init__(self, place: Meeting, stdin: int, stdout: int) -> None:
-        self._place = place
+    def __init__(self, paths: DaemonPaths, stdin: int, stdout: int) -> None:
+        self._paths = paths
         self._stdin = stdin
         self._stdout = stdout
         self._session = Session()
-        self._from_client = LineSplitter(LONGEST_OF_CLIENT)
-        self._from_daemon = LineSplitter(LONGEST)
+        self._from_client = LineSplitter(MAX_CLIENT_LINE)
+        self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
         self._to_client = Outbox()
         self._to_daemon = Outbox()
-        self._input_over = False
-        self._link: socket.socket | None = None
-        self._joined_at = 0.0
+        self._input_closed = False
+        self._connection: socket.socket | None = None
+        self._connected_at = 0.0
         self._greeted = False
-        self._summons: Summons | None = None
-        self._not_before = 0.0  # when the next attempt of this call may be made
+        self._launcher: DaemonLauncher | None = None
+        self._not_before = 0.0  # when the next attempt may be made
         self._failures = 0
         self._cause = ""
-        self._gave_up = -COOL_S
+        self._gave_up_at = -LAUNCH_COOLDOWN_S
 
     def run(self) -> None:
         """Serve until the client is done."""
-        self._call()
-        while not self._is_over():
+        self._start_connecting()
+        while not self._is_done():
             try:
-                self._turn()
+                self._poll_once()
             except BrokenPipeError:
-                return  # the client reads no more
-            if self._link is None and not self._is_over():
-                self._seek()
+                return  # the client has closed its output
+            if self._connection is None and not self._is_done():
+                self._connect()
 
-    def _is_over(self) -> bool:
-        busy = self._link is not None or self._to_daemon.lines or self._to_client.lines
-        return self._input_over and not busy
+    def _is_done(self) -> bool:
+        busy = self._connection is not None or self._to_daemon.lines or self._to_client.lines
+        return self._input_closed and not busy
 
     # --- one turn of the loop
 
-    def _turn(self) -> None:
+    def _poll_once(self) -> None:
         poll = select.poll()
-        link = -1 if self._link is None else self._link.fileno()
-        if not self._input_over and self._to_daemon.waiting < HIGH_WATER:
+        fd = -1 if self._connection is None else self._connection.fileno()
+        if not self._input_closed and self._to_daemon.waiting < HIGH_WATER:
             poll.register(self._stdin, select.POLLIN)
         poll.register(self._stdout, select.POLLOUT if self._to_client.lines else 0)
-        if link >= 0:
+        if fd >= 0:
             reading = select.POLLIN if self._to_client.waiting < HIGH_WATER else 0
             writing = self._greeted and self._to_daemon.lines
-            poll.register(link, reading | (select.POLLOUT if writing else 0))
-        ready = dict(poll.poll(self._patience()))
+            poll.register(fd, reading | (select.POLLOUT if writing else 0))
+        ready = dict(poll.poll(self._poll_timeout_ms()))
         if ready.get(self._stdout, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             raise BrokenPipeError
         if self._stdin in ready:
             self._read_client()
-        if link in ready:
-            self._use_link(ready[link])
-        elif link >= 0 and not self._greeted and time.monotonic() - self._joined_at > GREETED_S:
-            self._cause = f"the daemon does not answer within {GREETED_S:g} s; see {self._place.log}"
-            self._failures = ATTEMPTS
-            self._lose()
+        if fd in ready:
+            self._use_connection(ready[fd])
+        elif fd >= 0 and not self._greeted and time.monotonic() - self._connected_at > GREETING_TIMEOUT_S:
+            self._cause = f"the daemon does not answer within {GREETING_TIMEOUT_S:g} s; see {self._paths.log}"
+            self._failures = MAX_ATTEMPTS
+            self._disconnect()
         self._to_client.flush(self._stdout)
 
-    def _patience(self) -> int | None:
-        """Milliseconds until something has to be looked after."""
-        if self._link is not None:
-            return None if self._greeted else int(1000 * GREETED_S)
-        return int(1000 * (REST_S if self._summons is None else POLL_S))
+    def _poll_timeout_ms(self) -> int | None:
+        """Milliseconds until something else than the descriptors needs attention; None for never."""
+        if self._connection is not None:
+            return None if self._greeted else int(1000 * GREETING_TIMEOUT_S)
+        return int(1000 * (IDLE_POLL_S if self._launcher is None else POLL_INTERVAL_S))
 
     def _read_client(self) -> None:
         chunk = read(self._stdin)
         if chunk is None:
             return
         if not chunk:
-            self._input_over = True
+            self._input_closed = True
         for line in self._from_client.feed(chunk):
             if isinstance(line, TooLong):
                 self._to_client.put(too_long(line))
             elif (passed := self._session.from_client(line)) is not None:
                 self._to_daemon.put([passed])
-        self._write_link()
+        self._write_daemon()
 
-    def _use_link(self, ready: int) -> None:
-        assert self._link is not None  # noqa: S101 - it was polled
+    def _use_connection(self, ready: int) -> None:
+        assert self._connection is not None  # noqa: S101 - it was polled
         if ready & select.POLLOUT:
-            self._write_link()
-        if self._link is not None and ready & ~select.POLLOUT:
-            chunk = read(self._link.fileno())
+            self._write_daemon()
+        if self._connection is not None and ready & ~select.POLLOUT:
+            chunk = read(self._connection.fileno())
             if chunk == b"":
-                self._lose()
+                self._disconnect()
             elif chunk:
                 self._read_daemon(chunk)
 
@@ -144,119 +143,119 @@ class Shim:
             self._send_own()
         if self._session.refused is not None:
             self._cause, self._session.refused = self._session.refused, None
-            self._failures = ATTEMPTS
-            self._lose()
+            self._failures = MAX_ATTEMPTS
+            self._disconnect()
 
     def _open_session(self) -> None:
-        """The daemon lives: tell it what the one before it knew, and then what has waited."""
+        """Send what the previous daemon knew, then what has waited: the daemon has answered the greeting."""
         self._greeted = True
-        waiting = self._to_daemon.not_begun()
+        waiting = self._to_daemon.take_unsent()
         self._to_daemon.put(self._session.replay(waiting) + waiting)
-        self._write_link()
+        self._write_daemon()
 
     def _send_own(self) -> None:
         lines, self._session.to_daemon = self._session.to_daemon, []
         self._to_daemon.put(lines)
-        self._write_link()
+        self._write_daemon()
 
-    def _write_link(self) -> None:
-        if self._link is None or not self._greeted:
+    def _write_daemon(self) -> None:
+        if self._connection is None or not self._greeted:
             return
         try:
-            self._to_daemon.flush(self._link.fileno())
-            if self._input_over and not self._to_daemon.lines:
-                self._link.shutdown(socket.SHUT_WR)
+            self._to_daemon.flush(self._connection.fileno())
+            if self._input_closed and not self._to_daemon.lines:
+                self._connection.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # what it has said before it went can still be read, and then its end
+            pass  # what it sent before it ended can still be read, and then its end
 
-    # --- losing the daemon, and finding the next
+    # --- from one daemon to the next
 
-    def _lose(self) -> None:
-        """The daemon is gone: tell the client what is lost, and look for the next unless it is not wanted."""
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-        self._from_daemon = LineSplitter(LONGEST)
-        told, kept = self._session.lost(self._to_daemon.not_begun())
-        self._to_client.put(told)
-        self._to_daemon.put(kept)
-        steady = self._failures < ATTEMPTS and time.monotonic() - self._joined_at > STEADY_S
+    def _disconnect(self) -> None:
+        """The daemon is gone: answer what was in flight, and connect to the next unless none is wanted."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
+        lost = self._session.daemon_lost(self._to_daemon.take_unsent())
+        self._to_client.put(lost.to_client)
+        self._to_daemon.put(lost.to_next_daemon)
+        steady = self._failures < MAX_ATTEMPTS and time.monotonic() - self._connected_at > STABLE_AFTER_S
         self._failures = 1 if steady else self._failures + 1
-        if self._failures > ATTEMPTS:
+        if self._failures > MAX_ATTEMPTS:
             self._give_up(self._cause or "it goes away as soon as it is asked")
-        elif not self._input_over and (kept or not self._place.stopped.exists()):
-            self._call()
+        elif not self._input_closed and (lost.to_next_daemon or not self._paths.stopped.exists()):
+            self._start_connecting()
 
-    def _call(self) -> None:
-        self._end_call()
-        self._summons = Summons(self._place)
+    def _start_connecting(self) -> None:
+        self._stop_connecting()
+        self._launcher = DaemonLauncher(self._paths)
         self._not_before = time.monotonic()
         if self._failures > 1:
-            self._not_before += PAUSE_S * 2 ** (self._failures - 2)
+            self._not_before += RETRY_DELAY_S * 2 ** (self._failures - 2)
 
-    def _end_call(self) -> None:
-        if self._summons is not None:
-            self._summons.close()
-            self._summons = None
+    def _stop_connecting(self) -> None:
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
 
-    def _seek(self) -> None:
-        """No connection: get one, or wait, or refuse what waits."""
-        if self._summons is None:
-            self._rest()
+    def _connect(self) -> None:
+        """Without a connection: get one, or wait, or refuse what waits."""
+        if self._launcher is None:
+            self._stay_idle()
             return
-        if self._input_over and not self._to_daemon.lines:
-            self._end_call()
+        if self._input_closed and not self._to_daemon.lines:
+            self._stop_connecting()
             return
         if time.monotonic() < self._not_before:
             return
         try:
-            joined = self._summons.look()
-        except MeetingError as error:
+            connection = self._launcher.poll()
+        except DaemonError as error:
             self._cause = str(error)
             self._failures += 1
-            if self._failures > ATTEMPTS:
+            if self._failures > MAX_ATTEMPTS:
                 self._give_up(self._cause)
             else:
-                self._call()
+                self._start_connecting()
             return
-        if joined is not None:
-            self._join(joined)
+        if connection is not None:
+            self._connected(connection)
 
-    def _rest(self) -> None:
-        """A request of the client is worth a call; failing that, somebody may have started a daemon."""
+    def _stay_idle(self) -> None:
+        """Start connecting for a request of the client, or use a daemon that another process has started."""
         if self._to_daemon.lines:
-            if time.monotonic() - self._gave_up < COOL_S:
+            if time.monotonic() - self._gave_up_at < LAUNCH_COOLDOWN_S:
                 self._refuse()
             else:
                 self._failures = 0
-                self._call()
+                self._start_connecting()
             return
-        with suppress(MeetingError):
-            if not self._input_over and (joined := connect(self._place)) is not None:
+        with suppress(DaemonError):
+            if not self._input_closed and (connection := connect(self._paths)) is not None:
                 self._failures = 0
-                self._join(joined)
+                self._connected(connection)
 
-    def _join(self, joined: socket.socket) -> None:
-        self._end_call()
-        joined.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        self._link = joined
-        self._greeted, self._joined_at = False, time.monotonic()
+    def _connected(self, connection: socket.socket) -> None:
+        self._stop_connecting()
+        connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._connection = connection
+        self._greeted, self._connected_at = False, time.monotonic()
         with suppress(OSError):  # its end will be read
-            joined.send(GREETING)
+            connection.send(GREETING)
 
     def _give_up(self, cause: str) -> None:
-        """Answer what waits, and rest."""
-        self._end_call()
-        self._gave_up, self._cause = time.monotonic(), cause
+        """Refuse what waits, and become idle."""
+        self._stop_connecting()
+        self._gave_up_at, self._cause = time.monotonic(), cause
         sys.stderr.write(f"mcpx: {cause}\n")
         self._refuse()
 
     def _refuse(self) -> None:
-        self._to_client.put(self._session.refuse(self._to_daemon.not_begun(), self._cause))
+        self._to_client.put(self._session.refuse(self._to_daemon.take_unsent(), self._cause))
         self._to_client.flush(self._stdout)
 
 
 def _limit_in(greeting: bytes) -> int:
-    """The longest line that the daemon takes, out of its answer to the greeting."""
+    """The longest line that the daemon accepts, from its answer to the greeting."""
     limit = decode_object(greeting).get(LIMIT_KEY)
-    return limit if isinstance(limit, int) else LONGEST_OF_CLIENT
+    return limit if isinstance(limit, int) else MAX_CLIENT_LINE

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcpx.cli.printing import echo
 from mcpx.text import one_line, shown_uri
 
-JSON = dict[str, Any]
+if TYPE_CHECKING:
+    from mcpx.catalog.model import JSON
 
 _config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -121,11 +122,11 @@ def _value(text: str) -> Any:
 
 def _ask(config_path: str | None, asked: JSON) -> JSON:
     """The answer of the daemon, or of servers started for this alone."""
-    from mcpx.daemon.control_client import ask
-    from mcpx.daemon.paths import MeetingError, meeting
+    from mcpx.daemon.control_client import request
+    from mcpx.daemon.paths import DaemonError, daemon_paths
 
-    with suppress(MeetingError):  # then no daemon can be there
-        told = ask(meeting(config_path), asked, within=None)  # a call has deadlines of its own
+    with suppress(DaemonError):  # then no daemon can be there
+        told = request(daemon_paths(config_path), asked, within=None)  # a call has deadlines of its own
         if told is not None:
             return told
     from mcpx.cli.own_process import perform_alone

@@ -10,7 +10,7 @@ import click
 from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
-    from mcpx.daemon.paths import Meeting
+    from mcpx.daemon.paths import DaemonPaths
 
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
@@ -30,20 +30,20 @@ def run(config_path: str | None) -> None:
     import anyio
 
     from mcpx.config import load
-    from mcpx.daemon.paths import take_seat
+    from mcpx.daemon.paths import acquire_lock
     from mcpx.observe.log import configure
 
     configure()
     place = _place(config_path)
     loaded = load(place.config)
-    seat = take_seat(place)  # before the SDK is imported: of many, all but one end quickly
+    lock = acquire_lock(place)  # before the SDK is imported: of many, all but one end quickly
     place.stopped.unlink(missing_ok=True)
     try:
         from mcpx.app import serve_daemon
 
         sys.exit(anyio.run(partial(serve_daemon, loaded, place)))
     finally:
-        os.close(seat)
+        os.close(lock)
 
 
 @daemon.command(short_help="Start it, unless it runs.")
@@ -52,12 +52,12 @@ def start(config_path: str | None) -> None:
     """Start the daemon in the background, and wait until it answers."""
     from mcpx.config import load
     from mcpx.daemon import lifecycle as lifetime
-    from mcpx.daemon.paths import holder
+    from mcpx.daemon.paths import lock_owner_pid
 
     place = _place(config_path)
     load(place.config)  # a mistake in it is told here, not in the daemon's log
     told = "started" if lifetime.start(place) else "a daemon runs already:"
-    click.echo(f"{told} pid {holder(place)}, serving {place.config}")
+    click.echo(f"{told} pid {lock_owner_pid(place)}, serving {place.config}")
     click.echo(f"socket {place.socket}\nlog {place.log}", err=True)
 
 
@@ -81,15 +81,15 @@ def restart(config_path: str | None) -> None:
     """
     from mcpx.config import load
     from mcpx.daemon import lifecycle as lifetime
-    from mcpx.daemon.paths import holder
+    from mcpx.daemon.paths import lock_owner_pid
 
     place = _place(config_path)
     load(place.config)
-    with lifetime.turn_to_start(place) as lock:
+    with lifetime.startup_lock(place) as lock:
         old = lifetime.stop(place, marked=False)
         lifetime.start(place, lock=lock)
     before = "none ran" if old is None else f"was {old}"
-    click.echo(f"restarted: pid {holder(place)} ({before}), serving {place.config}")
+    click.echo(f"restarted: pid {lock_owner_pid(place)} ({before}), serving {place.config}")
 
 
 @daemon.command(short_help="Whether it runs, and where.")
@@ -101,11 +101,11 @@ def status(config_path: str | None) -> None:
     """
     from contextlib import suppress
 
-    from mcpx.daemon.control_client import ask
+    from mcpx.daemon.control_client import request
     from mcpx.errors import MCPXError
 
     place = _place(config_path)
-    told = ask(place, {"mcpx": "status"})
+    told = request(place, {"mcpx": "status"})
     if told is None:
         click.echo(f"no daemon serves {place.config}")
     else:
@@ -115,7 +115,7 @@ def status(config_path: str | None) -> None:
     click.echo(f"socket {place.socket}\nlog {place.log}")
     if told is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know
-            click.echo(f"PATH {(ask(place, {'mcpx': 'environment'}) or {}).get('path', '')}")
+            click.echo(f"PATH {(request(place, {'mcpx': 'environment'}) or {}).get('path', '')}")
     sys.exit(1 if told is None else 0)
 
 
@@ -154,7 +154,7 @@ def uninstall() -> None:
         click.echo(line)
 
 
-def _place(config_path: str | None) -> Meeting:
-    from mcpx.daemon.paths import meeting
+def _place(config_path: str | None) -> DaemonPaths:
+    from mcpx.daemon.paths import daemon_paths
 
-    return meeting(config_path)
+    return daemon_paths(config_path)

@@ -24,7 +24,7 @@ def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, A
 
     Raises:
         ConfigError: The configuration cannot be used.
-        MeetingError: Others may change the state folder.
+        DaemonError: Others may change the state folder.
         CallError: What `perform` raises.
     """
     configure("error")  # the command itself prints what fails

@@ -64,7 +64,7 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     from mcpx.config import load
     from mcpx.errors import MCPXError
     from mcpx.observe.server_log import server_log_path
-    from mcpx.rendering.suggest import nearest
+    from mcpx.text.nearest import nearest
 
     path = server_log_path(server)
     if not path.exists():
@@ -78,10 +78,10 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
 
 
 def _ask(config_path: str | None, asked: dict[str, Any], within: float = 10.0) -> dict[str, Any]:
-    from mcpx.daemon.control_client import must_ask
-    from mcpx.daemon.paths import meeting
+    from mcpx.daemon.control_client import request_or_fail
+    from mcpx.daemon.paths import daemon_paths
 
-    return must_ask(meeting(config_path), asked, within=within)
+    return request_or_fail(daemon_paths(config_path), asked, within=within)
 
 
 def _show(status: dict[str, Any], *, as_json: bool) -> None:

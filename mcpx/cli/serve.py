@@ -35,7 +35,7 @@ def serve(
     import anyio
 
     from mcpx.config import load
-    from mcpx.config.loopback import is_loopback
+    from mcpx.config.transport import is_loopback
     from mcpx.observe.log import configure
 
     configure()

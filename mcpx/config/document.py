@@ -1,7 +1,8 @@
-"""Bytes or text to plain JSON, with a place for everything that can be wrong with it.
+"""Bytes or text to plain JSON, with a location for everything that can be wrong with it.
 
 Owns the decoding: UTF-8 (a byte order mark is tolerated), syntax errors as `file:line:column` with a hint for
-the usual slips, and the memory of keys that were given twice, which plain parsers lose. Pure: no I/O.
+the usual slips, and the memory of keys that were given twice, which plain parsers lose. Owns `Location`:
+how a place inside the file is written in messages, each of which is one printable line. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -10,60 +11,95 @@ import json
 import re
 from typing import Any, Final
 
-from mcpx.config.place import Place
-from mcpx.errors import ConfigError
+import msgspec
 
-_LONGEST_INT: Final = 4000
+from mcpx.errors import ConfigError
+from mcpx.text import kind_of, quoted
+
+_MAX_INT_DIGITS: Final = 4000
 """Digits that become an int; Python refuses to convert longer ones, and no setting is that large."""
 
 _TRAILING_COMMA: Final = re.compile(r",\s*[}\]]")
 
 
-class Members(dict[str, Any]):
+_NAME_SHOWN: Final = 60
+"""Characters of a name in a message; more would bury the message."""
+
+
+def quote(name: str) -> str:
+    """The name in double quotes, escaped where it would not print, cut where it is long."""
+    return quoted(name if len(name) <= _NAME_SHOWN else name[: _NAME_SHOWN - 3] + "...")
+
+
+class Location(msgspec.Struct, frozen=True):
+    """A place inside a configuration: `source` is the file as shown, `path` starts with `$`."""
+
+    source: str
+    path: str = "$"
+
+    def key(self, name: str) -> Location:
+        """The member `name` of this object: `$.fs`, or `$["my server"]` where the name is awkward."""
+        step = f".{name}" if name.isidentifier() else f"[{quote(name)}]"
+        return Location(self.source, self.path + step)
+
+    def item(self, index: int) -> Location:
+        """The item `index` (from 0) of this array."""
+        return Location(self.source, f"{self.path}[{index}]")
+
+    def error(self, problem: str) -> ConfigError:
+        """The error that says what is wrong here."""
+        return ConfigError(f"{self.source}: {self.path}", problem)
+
+    def expected(self, what: str, value: Any) -> ConfigError:
+        """The error for a value of the wrong kind; the value itself is not shown, it may be a secret."""
+        return self.error(f"expected {what}, got {kind_of(value)}")
+
+
+class JSONObject(dict[str, Any]):
     """A JSON object that remembers which of its keys were given more than once."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        self.twice = [] if len(self) == len(pairs) else _repeated([key for key, _ in pairs])
+        self.repeated = [] if len(self) == len(pairs) else _repeats([key for key, _ in pairs])
 
 
-def _repeated(keys: list[str]) -> list[str]:
+def _repeats(keys: list[str]) -> list[str]:
     seen: set[str] = set()
     return [key for key in keys if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
 
 
 def decode(data: str | bytes, *, where: str) -> Any:
-    """The JSON value in `data`; every object in it is a `Members`.
+    """The JSON value in `data`; every object in it is a `JSONObject`.
 
     Raises:
-        ConfigError: not UTF-8, empty, not JSON, or nested too deeply.
+        ConfigError: Not UTF-8, empty, not JSON, or nested too deeply.
     """
     text = (data if isinstance(data, str) else _as_text(data, where)).removeprefix("\ufeff")
     if not text.strip():
         raise ConfigError(f"{where}:1:1", 'the file is empty; it needs at least {"mcpServers": {...}}')
     try:
-        return json.loads(text, object_pairs_hook=Members, parse_int=_number)
+        return json.loads(text, object_pairs_hook=JSONObject, parse_int=_number)
     except json.JSONDecodeError as error:
         raise _syntax_error(text, error, where) from None
     except RecursionError:
         raise ConfigError(where, "the JSON is nested too deeply") from None
 
 
-def members(value: Any, at: Place) -> Members:
+def as_object(value: Any, at: Location) -> JSONObject:
     """`value` as an object, each key of it given once.
 
     Raises:
-        ConfigError: it is something else, or a key is given twice.
+        ConfigError: It is something else, or a key is given twice.
     """
-    if not isinstance(value, Members):
+    if not isinstance(value, JSONObject):
         raise at.expected("an object", value)
-    if value.twice:
-        raise at.key(value.twice[0]).error("this key is given twice")
+    if value.repeated:
+        raise at.key(value.repeated[0]).error("this key is given twice")
     return value
 
 
 def _number(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _LONGEST_INT else float(digits)
+    return int(digits) if len(digits) <= _MAX_INT_DIGITS else float(digits)
 
 
 def _as_text(data: bytes, where: str) -> str:

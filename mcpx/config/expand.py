@@ -7,7 +7,7 @@ Owns the small language:
 * `${userHome}`: the home folder.
 * `${workspaceFolder}`, `${input:...}` and their kin are known to an editor only: a problem, unless a default
   is given.
-* `$${` is a literal `${`. Anything else in braces stays as written, and is reported as `unread`.
+* `$${` is a literal `${`. Anything else in braces stays as written, and is reported as `unparsed`.
 
 What came out of a variable is not expanded again. Pure; problems name variables, never values.
 """
@@ -20,9 +20,9 @@ from typing import Final
 
 import msgspec
 
-from mcpx.config.place import quote
+from mcpx.config.document import quote
 
-_DEEPEST: Final = 8
+_MAX_DEPTH: Final = 8
 """Defaults inside defaults; deeper ones stay as written."""
 
 _EDITOR: Final = re.compile(
@@ -35,13 +35,13 @@ _VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", r
 class Expansion(msgspec.Struct, frozen=True):
     """A string with its references replaced.
 
-    `problems` name the references that have no value; `unread` says that others made no sense. `used` are the
-    variables that were used, each with its value.
+    `problems` name the references that have no value; `unparsed` is whether any could not be parsed.
+    `used` are the variables that were used, each with its value.
     """
 
     text: str
     problems: tuple[str, ...] = ()
-    unread: bool = False
+    unparsed: bool = False
     used: tuple[tuple[str, str], ...] = ()
 
 
@@ -64,7 +64,7 @@ def _expand(text: str, environ: Mapping[str, str], home: str, depth: int) -> Exp
     return Expansion(
         text="".join(each.text for each in done),
         problems=tuple(problem for each in done for problem in each.problems),
-        unread=any(each.unread for each in done),
+        unparsed=any(each.unparsed for each in done),
         used=tuple(variable for each in done for variable in each.used),
     )
 
@@ -78,14 +78,16 @@ def _resolve(body: str, environ: Mapping[str, str], home: str, depth: int) -> Ex
     elif found := _VARIABLE.fullmatch(body):
         value, problem = environ.get(found[1]), f"environment variable {found[1]} is not set"
     else:
-        return Expansion(written, unread=True)
+        return Expansion(written, unparsed=True)
     default: str | None = found[2]
     if value or (value is not None and default is None):
         return Expansion(value, used=((found[1], value),))
     if default is None:
         return Expansion(written, (problem,))
     return (
-        Expansion(written, unread=True) if depth == _DEEPEST else _expand(default, environ, home, depth + 1)
+        Expansion(written, unparsed=True)
+        if depth == _MAX_DEPTH
+        else _expand(default, environ, home, depth + 1)
     )
 
 

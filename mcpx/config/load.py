@@ -10,21 +10,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from mcpx.config.document import decode, members
-from mcpx.config.model import Config, HttpGateway, PerServer
-from mcpx.config.notices import Notices
-from mcpx.config.place import Place
-from mcpx.config.servers import TOP_LEVEL_KEYS, find_entries, read_server
-from mcpx.config.settings import (
-    GATEWAY,
-    GENERAL,
-    TOP_LEVEL,
-    nested_groups,
-    read_group,
-    read_per_server,
-    read_values,
-)
-from mcpx.config.strings import Surroundings
+import msgspec
+
+from mcpx.config.document import Location, as_object, decode
+from mcpx.config.model import Config, PerServer, Settings
+from mcpx.config.notices import ConfigNotices
+from mcpx.config.servers import find_entries, read_server, top_level_keys
+from mcpx.config.settings import read_settings
+from mcpx.config.strings import ExpansionContext
 from mcpx.daemon.environment import as_written
 from mcpx.errors import ConfigError
 from mcpx.paths import CONFIG_VARIABLE, config_file, home
@@ -34,7 +27,7 @@ def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
     """The configuration in `path`, else the file `MCPX_CONFIG` names, else in the user's config folder.
 
     Raises:
-        ConfigError: the file is missing or cannot be read, or what `parse` raises.
+        ConfigError: The file is missing or cannot be read, or what `parse` raises.
     """
     file = locate(path, environ=environ)
     try:
@@ -63,34 +56,30 @@ def parse(
     default the current one.
 
     Raises:
-        ConfigError: not UTF-8, not JSON, or wrong in a way that cannot be meant; one line that says where.
+        ConfigError: Not UTF-8, not JSON, or wrong in a way that cannot be meant; one line that says where.
     """
-    top = Place(where)
-    document = members(decode(text, where=where), top)
-    notices = Notices()
-    notices.unused(document, top, known=TOP_LEVEL_KEYS)
-    around = Surroundings(as_written(environ), home(environ), str((folder or Path()).absolute()))
-    base = read_per_server(document, PerServer(), top)
-    general = read_values(document, GENERAL, top)
-    gateway = read_group(document, GATEWAY, HttpGateway(), top)
-    for nested, at, known in nested_groups(document, TOP_LEVEL, top):
-        notices.unused(nested, at, known=known)
+    top = Location(where)
+    document = as_object(decode(text, where=where), top)
+    notices = ConfigNotices()
+    notices.unused(document, top, known=top_level_keys())
+    context = ExpansionContext(as_written(environ), home(environ), str((folder or Path()).absolute()))
+    base = read_settings(document, PerServer(), top, notices)
+    settings = read_settings(document, Settings(), top, notices)
     servers = {
-        entry.name: read_server(entry, base, around, notices)
+        entry.name: read_server(entry, base, context, notices)
         for entry in find_entries(document, top, notices)
     }
     return Config(
         source=where,
         servers=servers,
-        http=gateway,
-        http_served=GATEWAY.under in document,
         notices=notices.lines(),
-        **general,
+        http_served="http" in document,
+        **msgspec.structs.asdict(settings),
     )
 
 
 def _missing(path: str | Path | None, environ: Mapping[str, str]) -> str:
-    """Why this file was looked for, so that the reader knows which of three places to mend."""
+    """Why this file was looked for, so that the reader knows which of three places to correct."""
     if path is not None:
         return "no such file"
     if environ.get(CONFIG_VARIABLE):

@@ -1,7 +1,8 @@
 """The configuration as frozen structs: what every other part of MCPX reads, and nothing more.
 
-Owns the shapes and the defaults. Made by `mcpx.config.load` and `parse`, or by hand in a program or a test;
-never changed after. Every default is written here once: the JSON Schema and the settings table read it.
+Owns the shapes, the bounds, the defaults and the meaning of each setting, each written here once: the parser
+(`mcpx.config.settings`), the JSON Schema and the table in the documentation read them. Made by
+`mcpx.config.load` and `parse`, or by hand in a program or a test (which checks no bounds); immutable.
 
 Durations are seconds. The `repr` of a transport leaves out the values that may be secrets, so that a config
 can be logged.
@@ -9,15 +10,30 @@ can be logged.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
-TOON_MAX_SIZE = (
-    2 * 1024 * 1024
-)  # bytes as they come, with all escapes; very dense ones have a bound of their own
+YEAR_S: Final = 31_536_000
+"""The longest duration: a longer one is a slip, and timers need a bound."""
+GIB: Final = 1 << 30
+TOON_MAX_SIZE: Final = 2 << 20
+"""Bytes as they come, with all escapes; very dense results have a bound of their own."""
+
+Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+NonEmpty = Annotated[str, Meta(min_length=1)]
 StructuredContent = Literal["auto", "always", "never"]
 Sessions = Literal["shared", "per_client"]
+
+FLAT: Final = frozenset({"limits", "health"})
+"""Fields whose settings stand in the file beside the others; other structs are objects of their own there."""
+
+
+def doc(meaning: str) -> Meta:
+    """What a setting means, for the JSON Schema and the documentation."""
+    return Meta(description=meaning)
 
 
 class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
@@ -81,32 +97,44 @@ class Variables(msgspec.Struct, frozen=True, eq=False):
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server that failed is started again; seconds, and `park_after` in consecutive failures."""
+    """How a server that failed is started again."""
 
-    initial: float = 0.5
-    cap: float = 60.0
-    healthy_after: float = 30.0
-    park_after: int = 8
-    park_probe: float = 300.0
+    initial: Annotated[Seconds, doc("Seconds before the second attempt; doubled for each one after it.")] = (
+        0.5
+    )
+    cap: Annotated[Seconds, doc("The longest pause between two attempts, in seconds.")] = 60.0
+    healthy_after: Annotated[
+        Seconds, doc("Seconds of uptime after which earlier failures are forgotten.")
+    ] = 30.0
+    park_after: Annotated[
+        Count, doc("Failures in a row after which the server is parked: calls fail at once.")
+    ] = 8
+    park_probe: Annotated[Seconds, doc("Seconds between two attempts while parked.")] = 300.0
 
 
-class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """How an idle session is probed; seconds, and `failure_threshold` in consecutive misses."""
+class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name: f"health_check_{name}"):
+    """How an idle session is probed."""
 
-    enabled: bool = True
-    interval: float = 30.0
-    timeout: float = 5.0
-    failure_threshold: int = 2
+    enabled: Annotated[bool, doc("Whether idle sessions are probed.")] = True
+    interval: Annotated[Seconds, doc("Seconds between two probes of an idle session.")] = 30.0
+    timeout: Annotated[Seconds, doc("Seconds after which a probe counts as missed.")] = 5.0
+    failure_threshold: Annotated[
+        Count, doc("Probes missed in a row after which the server is started again.")
+    ] = 2
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one server may cost its callers: seconds to wait, calls to hold and to have in flight."""
 
-    connect_timeout: float = 60.0
-    call_timeout: float = 300.0
-    queue_timeout: float = 15.0
-    queue_size: int = 256
-    max_concurrency: int = 64
+    connect_timeout: Annotated[
+        Seconds, doc("Seconds for a server to start, shake hands and list what it offers.")
+    ] = 60.0
+    call_timeout: Annotated[
+        Seconds, doc("Seconds without an answer or a sign of progress after which a call fails.")
+    ] = 300.0
+    queue_timeout: Annotated[Seconds, doc("Seconds a call waits for a server that is not ready.")] = 15.0
+    queue_size: Annotated[Count, doc("Calls that may wait for one server; one more fails at once.")] = 256
+    max_concurrency: Annotated[Count, doc("Calls in flight to one server at a time.")] = 64
 
 
 class PerServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,10 +142,24 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
 
     limits: Limits = Limits()
     health: HealthCheck = HealthCheck()
-    restart: RestartPolicy = RestartPolicy()
-    auto_describe: bool = True
-    sessions: Sessions = "shared"
-    native: bool = True
+    auto_describe: Annotated[
+        bool,
+        doc("Whether a text resource without a description gets the beginning of its content as one."),
+    ] = True
+    sessions: Annotated[
+        Sessions,
+        doc(
+            "shared: all clients use one session with the server. per_client: each client gets its own"
+            " process or connection at its first call, and it ends when the client leaves."
+        ),
+    ] = "shared"
+    native: Annotated[
+        bool,
+        doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),
+    ] = True
+    restart: Annotated[
+        RestartPolicy, doc("How a server that failed is started again. Each key can be given alone.")
+    ] = RestartPolicy()
 
 
 class ServerConfig(PerServer, frozen=True, kw_only=True):
@@ -135,34 +177,71 @@ class ServerConfig(PerServer, frozen=True, kw_only=True):
 class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
     """Where the HTTP side listens, and which `Host` and `Origin` values it takes beside its own."""
 
-    host: str = "127.0.0.1"
-    port: int = 8765
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
+    host: Annotated[NonEmpty, doc("Address to listen on; loopback unless you know better.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535), doc("Port to listen on; 0 takes any free one.")] = 8765
+    allowed_hosts: Annotated[
+        tuple[NonEmpty, ...], doc("Values of the Host header to accept beside its own address.")
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[NonEmpty, ...], doc("Values of the Origin header to accept, for browsers.")
+    ] = ()
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that are given once, at the top level of the file."""
+
+    schema_compression_enabled: Annotated[
+        bool, doc("Show input schemas as TypeScript types; false shows JSON Schema.")
+    ] = True
+    max_description_len: Annotated[
+        Count, doc("Characters of a parameter's description in the TypeScript form.")
+    ] = 300
+    toon_compression_enabled: Annotated[bool, doc("Show JSON results as TOON where that is shorter.")] = True
+    toon_compression_min_size: Annotated[
+        int, Meta(ge=0, le=GIB), doc("Results of fewer characters than this go through as they came.")
+    ] = 0
+    toon_compression_max_size: Annotated[
+        int,
+        Meta(ge=0, le=GIB),
+        doc(
+            "Results of more bytes than this go through as they came, and have no structuredContent but the"
+            " server's own: reading them would hold up the others."
+        ),
+    ] = TOON_MAX_SIZE
+    catalog_token_budget: Annotated[
+        Count, doc("Tokens that the list of servers and tools may take in a description.")
+    ] = 4000
+    include_structured_content: Annotated[
+        StructuredContent,
+        doc(
+            "Whether results carry structuredContent. auto: except for clients that show it to the model in"
+            " place of the content, which would undo the saving."
+        ),
+    ] = "auto"
+    startup_wait: Annotated[
+        Seconds, doc("Seconds to wait for the servers before the first list of tools is given.")
+    ] = 3.0
+    shutdown_grace: Annotated[
+        Seconds, doc("Seconds that calls in flight may take to finish at shutdown.")
+    ] = 5.0
+    max_starting: Annotated[Count, doc("Servers that start at the same time.")] = 8
+    max_message_bytes: Annotated[
+        int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
+    ] = 64 << 20
+    http: Annotated[
+        HttpGateway,
+        doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
+    ] = HttpGateway()
+
+
+class Config(Settings, frozen=True, kw_only=True):
     """A whole configuration. `servers` is in the order of the file; `source` is the file as shown to users.
 
     `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
     `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
-    `max_description_len` and `toon_compression_min_size` are characters, `toon_compression_max_size` and
-    `max_message_bytes` are bytes.
     """
 
     source: str
     servers: dict[str, ServerConfig]
     notices: tuple[str, ...] = ()
-    schema_compression_enabled: bool = True
-    max_description_len: int = 300
-    toon_compression_enabled: bool = True
-    toon_compression_min_size: int = 0
-    toon_compression_max_size: int = TOON_MAX_SIZE
-    catalog_token_budget: int = 4000
-    include_structured_content: StructuredContent = "auto"
-    startup_wait: float = 3.0
-    shutdown_grace: float = 5.0
-    max_starting: int = 8
-    max_message_bytes: int = 64 * 1024 * 1024
-    http: HttpGateway = HttpGateway()
     http_served: bool = False

@@ -1,16 +1,16 @@
-"""What is worth telling the author of a configuration without refusing it.
+"""Remarks about a configuration that are no errors: keys without effect, likely misspellings.
 
 Owns the wording and the gathering: a key without effect is reported once, however many servers carry it, and
-a key that looks like a misspelling gets the likely one. One `Notices` lives for one parse.
+a key that looks like a misspelling gets the likely one. One `ConfigNotices` lives for one parse.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
-from mcpx.config.place import Place, quote
+from mcpx.config.document import Location, quote
+from mcpx.text.nearest import nearest
 
 _HINTS: Final = {
     "timeout": 'use "call_timeout", in seconds',
@@ -22,27 +22,16 @@ _HINTS: Final = {
 }
 """Keys of other clients that have a counterpart here, or that would be missed."""
 
-_SIMILAR: Final = 0.8
-_LONGEST_TYPO: Final = 40
 _PLACES_SHOWN: Final = 3
-_MOST_GUESSES: Final = 50  # of one configuration
+_MAX_GUESSES: Final = 50  # of one configuration
 
 
 def similar(key: str, known: Iterable[str]) -> str | None:
-    """The known key that `key` is likely to be a slip for, or `None`. Case, `_` and `-` do not count."""
-    if len(key) > _LONGEST_TYPO:
-        return None
-    by_plain = {plain(each): each for each in reversed(tuple(known))}
-    found = difflib.get_close_matches(plain(key), by_plain, n=1, cutoff=_SIMILAR)
-    return by_plain[found[0]] if found else None
+    """The known key that `key` is probably a misspelling of, or `None`."""
+    return next(iter(nearest(key, known, most=1, typos_only=True)), None)
 
 
-def plain(key: str) -> str:
-    """The key without what people get wrong in keys: case, `_` and `-`."""
-    return key.lower().replace("_", "").replace("-", "")
-
-
-class Notices:
+class ConfigNotices:
     """The remarks about one configuration, gathered while it is read."""
 
     def __init__(self) -> None:
@@ -50,14 +39,14 @@ class Notices:
         self._unused: dict[str, list[str]] = {}
         self._guesses = 0
 
-    def say(self, at: Place, remark: str) -> None:
-        """Remark on one place."""
+    def add(self, at: Location, remark: str) -> None:
+        """Add a remark on one place."""
         self._lines.append(f"{at.path}: {remark}")
 
     def unused(
-        self, given: Iterable[str], at: Place, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()
+        self, given: Iterable[str], at: Location, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()
     ) -> None:
-        """Remark on the keys given at a place that are not `known` there.
+        """Add remarks on the keys given at a place that are not `known` there.
 
         `elsewhere` are keys that MCPX knows, but at the top level. `$schema`, and keys that start with `_` or
         `//`, are comments.
@@ -66,16 +55,16 @@ class Notices:
             if key in known or key == "$schema" or key.startswith(("_", "//")):
                 continue
             if key in elsewhere:
-                self.say(at.key(key), "this setting works at the top level only")
+                self.add(at.key(key), "this setting works at the top level only")
             elif self._guess() and (meant := similar(key, known)):
-                self.say(at.key(key), f"unknown key, has no effect; did you mean {quote(meant)}?")
+                self.add(at.key(key), f"unknown key, has no effect; did you mean {quote(meant)}?")
             else:
                 self._unused.setdefault(key, []).append(at.path)
 
     def _guess(self) -> bool:
-        """Whether to guess what one more key was meant to be: a guess takes half a millisecond."""
+        """Whether to guess what one more key was meant to be; a guess takes some time."""
         self._guesses += 1
-        return self._guesses <= _MOST_GUESSES
+        return self._guesses <= _MAX_GUESSES
 
     def lines(self) -> tuple[str, ...]:
         """All remarks: a line each for places, then a line for each unused key."""

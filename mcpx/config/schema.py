@@ -1,40 +1,37 @@
 """The configuration as a JSON Schema, for editors and for readers.
 
-Owns the assembly alone: every key, rule, meaning and default comes from the tables that the parser reads, so
-that the document cannot drift from the program.
+Owns the assembly alone: every key, bound, meaning and default comes from the structs that the parser reads,
+by way of msgspec, so that the document cannot drift from the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from mcpx.config.servers import SWITCHES
-from mcpx.config.settings import FOR_EACH_SERVER, TOP_LEVEL, Group
-from mcpx.config.strings import KEYS, URL_KEYS
-from mcpx.config.transport import TYPE_KEYS, TYPES
-from mcpx.config.values import JSON
+from mcpx.config.model import FLAT, PerServer, Settings
+from mcpx.config.strings import URL_KEYS, EntryKeys
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schema() -> JSON:
+def json_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of the configuration file: every accepted setting with its meaning and default."""
+    per_server = _properties(PerServer)
     return {
         "$schema": DIALECT,
         "title": "MCPX configuration",
         "description": "The servers behind MCPX, and its settings. Unknown keys have no effect.",
         "type": "object",
-        "properties": _forms() | _settings(TOP_LEVEL, defaults=True),
+        "properties": _forms() | _properties(Settings) | per_server,
         "anyOf": [{"required": [form]} for form in _forms()],
         "additionalProperties": True,
-        "$defs": {"server": _server(), "servers": _servers()},
+        "$defs": {"server": _server(per_server), "servers": _servers()},
     }
 
 
-def _forms() -> JSON:
+def _forms() -> dict[str, Any]:
     named = {"$ref": "#/$defs/servers"}
     listed = {
         "allOf": [{"$ref": "#/$defs/server"}],
@@ -61,7 +58,7 @@ def _forms() -> JSON:
     }
 
 
-def _servers() -> JSON:
+def _servers() -> dict[str, Any]:
     return {
         "type": "object",
         "propertyNames": {"minLength": 1},
@@ -69,39 +66,42 @@ def _servers() -> JSON:
     }
 
 
-def _server() -> JSON:
-    reached = {key: check.schema() | {"description": text} for key, (check, text) in KEYS.items()}
-    types = {"enum": list(TYPES), "description": "How the server is reached; may be left out."}
-    switches = {key: {"type": "boolean", "description": text} for key, text in SWITCHES.items()}
+def _server(per_server: dict[str, Any]) -> dict[str, Any]:
     return {
         "description": "One server: a command or a url. ${VAR} and ${VAR:-default} are expanded.",
         "type": "object",
-        "properties": reached
-        | dict.fromkeys(TYPE_KEYS, types)
-        | switches
-        | _settings(FOR_EACH_SERVER, defaults=False),
+        "properties": _properties(EntryKeys) | _for_one(per_server),
         "oneOf": [{"required": [key]} for key in ("command", *URL_KEYS)],
         "additionalProperties": True,
     }
 
 
-def _settings(groups: Iterable[Group], *, defaults: bool) -> JSON:
-    """The properties of these groups; without `defaults`, that is what stands at the top level."""
-    found: JSON = {}
-    for group in groups:
-        rules = {each.key: _setting(group, each.key, defaults=defaults) for each in group.settings}
-        if group.under is None:
-            found |= rules
-        else:
-            nested: JSON = {"type": "object", "description": group.text, "properties": rules}
-            found[group.under] = nested | {"additionalProperties": True}
+def _properties(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """What a struct takes at its level of the file; the objects inside are written out."""
+    _, found = msgspec.json.schema_components([struct], ref_template="{name}")
+    components: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))  # defaults as plain JSON
+
+    def of(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, rule in components[name]["properties"].items():
+            if "$ref" not in rule:
+                found[key] = rule
+            elif key in FLAT:
+                found |= of(rule["$ref"])
+            else:
+                nested = {"type": "object", "description": rule["description"]}
+                found[key] = nested | {"properties": of(rule["$ref"]), "additionalProperties": True}
+        return found
+
+    return of(struct.__name__)
+
+
+def _for_one(settings: dict[str, Any]) -> dict[str, Any]:
+    """The same for one server: without a default, which is what stands at the top level."""
+    found: dict[str, Any] = {}
+    for key, rule in settings.items():
+        own = {name: value for name, value in rule.items() if name != "default"}
+        if "properties" in rule:
+            own["properties"] = _for_one(rule["properties"])
+        found[key] = own | {"description": f"{rule['description']} For this server alone."}
     return found
-
-
-def _setting(group: Group, key: str, *, defaults: bool) -> JSON:
-    setting = next(each for each in group.settings if each.key == key)
-    if not defaults:
-        return setting.check.schema() | {"description": f"{setting.text} For this server alone."}
-    default: Any = msgspec.to_builtins(group.default(setting))
-    plain = list(default) if isinstance(default, tuple) else default
-    return setting.check.schema() | {"description": setting.text, "default": plain}

@@ -1,13 +1,13 @@
 """The secrets of a server's entry, and texts without them.
 
-Secret is every value of `env` and `headers` and every value of a `${VAR}`, wherever in the entry it stands,
-of `SHORTEST` characters or more; and the password in a URL. A `Redactor` replaces each by `***NAME***`, the
-name of the variable or header. Known as well: the token behind `Bearer`, the password in `Basic` and in the
-URL of a database, the lines of a key, and each of them escaped, percent-encoded or in Base64.
+Secret is every value of `env` and `headers` and every value of a `${VAR}` anywhere in the entry, of
+`MIN_SECRET_LEN` characters or more; and the password in a URL. A `Redactor` replaces each by `***NAME***`,
+the name of the variable or header. It also knows the token behind `Bearer`, the password in `Basic` and in
+the URL of a database, the lines of a key, and each of them escaped, percent-encoded or in Base64.
 
-Not secret: variables that only say where and who one is (`HOME`, `PATH`), and headers that everybody sends
-(`Accept`). What MCPX itself says is redacted, and so are the errors of servers; what a tool answers is not,
-for that is the caller's.
+Not secret: variables that identify the user and the folders (`HOME`, `PATH`), and headers that every client
+sends (`Accept`). The texts of MCPX are redacted, and so are the errors of servers; the results of tools are
+not, because they belong to the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import msgspec
 
 from mcpx.config.model import ServerConfig, Stdio
 
-SHORTEST: Final = 8  # characters; shorter ones are in ordinary words too
+MIN_SECRET_LEN: Final = 8  # characters; shorter ones occur in ordinary words too
 _ORDINARY_VARIABLES: Final = frozenset(
     {
         "HOME",
@@ -115,7 +115,7 @@ def _in_header(value: str) -> Iterator[str]:
     """The secret in a header: what follows the scheme, where there is one."""
     scheme, _, rest = value.strip().partition(" ")
     rest = rest.strip()
-    if not scheme.isalpha() or len(rest) < SHORTEST:
+    if not scheme.isalpha() or len(rest) < MIN_SECRET_LEN:
         yield value
         return
     yield rest
@@ -140,11 +140,11 @@ def _in_url(value: str) -> Iterator[str]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """How a secret may be written by whoever repeats it."""
+    """The forms in which a secret may be repeated."""
     value = value.strip()
     lines = [line.strip() for line in value.splitlines()]
     for each in {value, *lines}:
-        if len(each) < SHORTEST:
+        if len(each) < MIN_SECRET_LEN:
             continue
         data = each.encode(errors="surrogateescape")
         yield each

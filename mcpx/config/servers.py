@@ -12,42 +12,39 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.config.document import Members, members
-from mcpx.config.model import PerServer, ServerConfig
-from mcpx.config.notices import Notices, similar
-from mcpx.config.place import Place, quote
-from mcpx.config.settings import FOR_EACH_SERVER, TOP_LEVEL, keys, nested_groups, read_per_server
-from mcpx.config.strings import KEYS, Surroundings
-from mcpx.config.transport import TYPE_KEYS, read_transport
-from mcpx.config.values import Flag, Text
+from mcpx.config.document import JSONObject, Location, as_object, quote
+from mcpx.config.model import PerServer, ServerConfig, Settings
+from mcpx.config.notices import ConfigNotices, similar
+from mcpx.config.settings import convert, keys, read_settings
+from mcpx.config.strings import EntryKeys, ExpansionContext, read_key
+from mcpx.config.transport import read_transport
 from mcpx.text import holds_controls
 
 DISABLED: Final = "disabled in the configuration"
 
 FORMS: Final = ("mcpServers", "servers", "mcp", "mcp_servers")
-SWITCHES: Final = {
-    "disabled": "True keeps the server listed and never starts it.",
-    "enabled": "False is the same as disabled: true.",
-}
-
-ENTRY_KEYS: Final = (*KEYS, *TYPE_KEYS, *SWITCHES, *keys(FOR_EACH_SERVER))
-TOP_LEVEL_KEYS: Final = (*FORMS, *keys(TOP_LEVEL))
 
 
 class Entry(msgspec.Struct, frozen=True):
     """One server as it is written: its name, its object, and where that stands."""
 
     name: str
-    given: Members
-    at: Place
-    known: tuple[str, ...] = ENTRY_KEYS
+    given: JSONObject
+    at: Location
+    listed: bool = False
+    """Whether it stands in a list and so holds its own name."""
 
 
-def find_entries(document: Members, at: Place, notices: Notices) -> tuple[Entry, ...]:
+def top_level_keys() -> tuple[str, ...]:
+    """The keys that mean something at the top level of the file."""
+    return (*FORMS, *keys(Settings), *keys(PerServer))
+
+
+def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> tuple[Entry, ...]:
     """Every server entry of the document, in the order of the forms.
 
     Raises:
-        ConfigError: a form is not what it should be, a name is empty or given twice, no server at all.
+        ConfigError: A form is not what it should be, a name is empty or given twice, no server at all.
     """
     found: dict[str, Entry] = {}
     for entry in _all_entries(document, at, notices):
@@ -59,39 +56,35 @@ def find_entries(document: Members, at: Place, notices: Notices) -> tuple[Entry,
     return tuple(found.values())
 
 
-def read_server(entry: Entry, base: PerServer, around: Surroundings, notices: Notices) -> ServerConfig:
+def read_server(
+    entry: Entry, base: PerServer, context: ExpansionContext, notices: ConfigNotices
+) -> ServerConfig:
     """The entry as a struct; a variable that is not set disables it.
 
     Raises:
-        ConfigError: something in it is wrong as written.
+        ConfigError: Something in it is wrong as written.
     """
-    notices.unused(entry.given, entry.at, known=entry.known, elsewhere=keys(TOP_LEVEL))
-    for nested, at, known in nested_groups(entry.given, FOR_EACH_SERVER, entry.at):
-        notices.unused(nested, at, known=known)
-    transport, reasons, variables = read_transport(entry.given, entry.at, around, notices)
-    own = read_per_server(entry.given, base, entry.at)
-    off = Flag().read(entry.given.get("disabled", False), entry.at.key("disabled"))
-    on = Flag().read(entry.given.get("enabled", True), entry.at.key("enabled"))
+    known = (*keys(EntryKeys), *keys(PerServer), *(("name",) if entry.listed else ()))
+    notices.unused(entry.given, entry.at, known=known, elsewhere=keys(Settings))
+    transport, reasons, variables = read_transport(entry.given, entry.at, context, notices)
+    own = read_settings(entry.given, base, entry.at, notices)
+    off = "disabled" in entry.given and read_key(entry.given, "disabled", entry.at)
+    on = "enabled" not in entry.given or read_key(entry.given, "enabled", entry.at)
     return ServerConfig(
         name=entry.name,
         transport=transport,
         variables=variables,
         disabled=DISABLED if off or not on else ("; ".join(reasons) or None),
-        limits=own.limits,
-        health=own.health,
-        restart=own.restart,
-        auto_describe=own.auto_describe,
-        sessions=own.sessions,
-        native=own.native,
+        **msgspec.structs.asdict(own),
     )
 
 
-def _all_entries(document: Members, at: Place, notices: Notices) -> Iterator[Entry]:
+def _all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
     for form in ("mcpServers", "servers"):
         if form in document:
             yield from _named(document[form], at.key(form))
     if "mcp" in document:
-        editor = members(document["mcp"], at.key("mcp"))
+        editor = as_object(document["mcp"], at.key("mcp"))
         notices.unused(editor, at.key("mcp"), known=("servers",))
         if "servers" in editor:
             yield from _named(editor["servers"], at.key("mcp").key("servers"))
@@ -99,36 +92,37 @@ def _all_entries(document: Members, at: Place, notices: Notices) -> Iterator[Ent
         yield from _listed(document["mcp_servers"], at.key("mcp_servers"))
 
 
-def _named(value: Any, at: Place) -> Iterator[Entry]:
-    if isinstance(value, Members) and value.twice:
-        name = value.twice[0]
+def _named(value: Any, at: Location) -> Iterator[Entry]:
+    if isinstance(value, JSONObject) and value.repeated:
+        name = value.repeated[0]
         raise at.key(name).error(f"the server name {quote(name)} is used twice")
-    for name, given in members(value, at).items():
+    for name, given in as_object(value, at).items():
         _check_name(name, at.key(name))
-        yield Entry(name, members(given, at.key(name)), at.key(name))
+        yield Entry(name, as_object(given, at.key(name)), at.key(name))
 
 
-def _listed(value: Any, at: Place) -> Iterator[Entry]:
+def _listed(value: Any, at: Location) -> Iterator[Entry]:
     if not isinstance(value, list):
         raise at.expected("an array of servers", value)
     for index, each in enumerate(value):
-        given = members(each, at.item(index))
+        given = as_object(each, at.item(index))
         if "name" not in given:
             raise at.item(index).error('this server has no "name"')
-        name = Text().read(given["name"], at.item(index).key("name"))
+        name = convert(given["name"], str, at.item(index).key("name"))
         _check_name(name, at.item(index).key("name"))
-        yield Entry(name, given, at.item(index), ("name", *ENTRY_KEYS))
+        yield Entry(name, given, at.item(index), listed=True)
 
 
-def _check_name(name: str, at: Place) -> None:
+def _check_name(name: str, at: Location) -> None:
     if not name.strip():
         raise at.error("the name of a server cannot be empty")
     if holds_controls(name):
         raise at.error("the name of a server cannot hold control characters or line breaks")
 
 
-def _no_servers(document: Members) -> str:
+def _no_servers(document: JSONObject) -> str:
+    known = top_level_keys()
     for key in document:
-        if key not in TOP_LEVEL_KEYS and (meant := similar(key, FORMS)):
+        if key not in known and (meant := similar(key, FORMS)):
             return f"no servers; did you mean {quote(meant)} where it says {quote(key)}?"
     return 'no servers; give at least one under "mcpServers"'

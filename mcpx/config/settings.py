@@ -1,250 +1,138 @@
-"""The one table of settings: key, rule, meaning, and the struct field each of them fills.
+"""Values and settings: from plain JSON to the types of `mcpx.config.model`, or an error that says where.
 
-Owns what can be set and what it means to a reader. `read_*` fill the structs from it, `mcpx.config.schema`
-prints it, and misspellings are guessed from it; none of them knows a setting of its own. The defaults are
-those of `mcpx.config.model`.
+`convert` checks one value, `read_settings` fills a struct from the object that holds its settings, `keys`
+names the settings of a struct. Which settings there are, and their bounds, `mcpx.config.model` says. msgspec
+checks; the messages are made here, because they name the whole range and never show a string, which may be a
+secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import inspect
+from msgspec.structs import FieldInfo
 
-from mcpx.config.document import Members, members
-from mcpx.config.model import Config, HealthCheck, HttpGateway, Limits, PerServer, RestartPolicy
-from mcpx.config.place import Place
-from mcpx.config.values import Check, Choice, Flag, Seconds, Text, Texts, Whole
+from mcpx.config.document import JSONObject, Location, as_object, quote
+from mcpx.config.model import FLAT
+from mcpx.config.notices import ConfigNotices
+from mcpx.text import cut, kind_of
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_MANY: Final = 1_000_000
-_GIB: Final = 1024**3
+_NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
+_ITEM: Final = re.compile(r"`\$\[(\d+)\]`$")  # how msgspec says which item of an array is wrong
+_DIGITS_SHOWN: Final = 24
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """One setting: the key in the file, the field it fills, its rule, and its meaning."""
-
-    key: str
-    field: str
-    check: Check
-    text: str
+@cache
+def fields(struct: type[msgspec.Struct]) -> Mapping[str, FieldInfo]:
+    """The fields of a struct by their keys in the file."""
+    return {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Settings that fill one struct; `under` is the key of the object that holds them, if one does."""
-
-    struct: type[msgspec.Struct]
-    settings: tuple[Setting, ...]
-    under: str | None = None
-    text: str = ""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys that this group adds to its level."""
-        return (self.under,) if self.under else tuple(setting.key for setting in self.settings)
-
-    def default(self, setting: Setting) -> Any:
-        """The default of a setting: that of the struct's field."""
-        return next(f.default for f in msgspec.structs.fields(self.struct) if f.name == setting.field)
+@cache
+def keys(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The keys of the settings that fill this struct, at its own level of the file."""
+    found: list[str] = []
+    for key, field in fields(struct).items():
+        found += keys(field.type) if field.name in FLAT else (key,)
+    return tuple(found)
 
 
-def _same(key: str, check: Check, text: str) -> Setting:
-    return Setting(key, key, check, text)
-
-
-_COUNT: Final = Whole(1, _MANY)
-
-LIMITS: Final = Group(
-    Limits,
-    (
-        _same(
-            "connect_timeout",
-            Seconds(),
-            "Seconds for a server to start, shake hands and list what it offers.",
-        ),
-        _same(
-            "call_timeout",
-            Seconds(),
-            "Seconds without an answer or a sign of progress after which a call fails.",
-        ),
-        _same("queue_timeout", Seconds(), "Seconds a call waits for a server that is not ready."),
-        _same("queue_size", _COUNT, "Calls that may wait for one server; one more fails at once."),
-        _same("max_concurrency", _COUNT, "Calls in flight to one server at a time."),
-    ),
-)
-
-HEALTH: Final = Group(
-    HealthCheck,
-    (
-        Setting("health_check_enabled", "enabled", Flag(), "Whether idle sessions are probed."),
-        Setting(
-            "health_check_interval", "interval", Seconds(), "Seconds between two probes of an idle session."
-        ),
-        Setting(
-            "health_check_timeout", "timeout", Seconds(), "Seconds after which a probe counts as missed."
-        ),
-        Setting(
-            "health_check_failure_threshold",
-            "failure_threshold",
-            _COUNT,
-            "Probes missed in a row after which the server is started again.",
-        ),
-    ),
-)
-
-RESTART: Final = Group(
-    RestartPolicy,
-    (
-        _same("initial", Seconds(), "Seconds before the second attempt; doubled for each one after it."),
-        _same("cap", Seconds(), "The longest pause between two attempts, in seconds."),
-        _same("healthy_after", Seconds(), "Seconds of uptime after which earlier failures are forgotten."),
-        _same(
-            "park_after", _COUNT, "Failures in a row after which the server is parked: calls fail at once."
-        ),
-        _same("park_probe", Seconds(), "Seconds between two attempts while parked."),
-    ),
-    under="restart",
-    text="How a server that failed is started again. Each key can be given alone.",
-)
-
-DESCRIBE: Final = Group(
-    PerServer,
-    (
-        _same(
-            "auto_describe",
-            Flag(),
-            "Whether a text resource without a description gets the beginning of its content as one.",
-        ),
-        _same(
-            "sessions",
-            Choice(("shared", "per_client")),
-            "shared: all clients use one session with the server. per_client: each client gets its own"
-            " process or connection at its first call, and it ends when the client leaves.",
-        ),
-        _same(
-            "native",
-            Flag(),
-            "Whether resources and prompts are offered as the protocol has them, beside the three tools.",
-        ),
-    ),
-)
-
-GATEWAY: Final = Group(
-    HttpGateway,
-    (
-        _same("host", Text(filled=True), "Address to listen on; loopback unless you know better."),
-        _same("port", Whole(0, 65535), "Port to listen on; 0 takes any free one."),
-        _same(
-            "allowed_hosts",
-            Texts(Text(filled=True)),
-            "Values of the Host header to accept beside its own address.",
-        ),
-        _same(
-            "allowed_origins",
-            Texts(Text(filled=True)),
-            "Values of the Origin header to accept, for browsers.",
-        ),
-    ),
-    under="http",
-    text="The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well.",
-)
-
-GENERAL: Final = Group(
-    Config,
-    (
-        _same(
-            "schema_compression_enabled",
-            Flag(),
-            "Show input schemas as TypeScript types; false shows JSON Schema.",
-        ),
-        _same(
-            "max_description_len", _COUNT, "Characters of a parameter's description in the TypeScript form."
-        ),
-        _same("toon_compression_enabled", Flag(), "Show JSON results as TOON where that is shorter."),
-        _same(
-            "toon_compression_min_size",
-            Whole(0, _GIB),
-            "Results of fewer characters than this go through as they came.",
-        ),
-        _same(
-            "toon_compression_max_size",
-            Whole(0, _GIB),
-            "Results of more bytes than this go through as they came, and have no structuredContent but the"
-            " server's own: reading them would hold up the others.",
-        ),
-        _same(
-            "catalog_token_budget",
-            _COUNT,
-            "Tokens that the list of servers and tools may take in a description.",
-        ),
-        _same(
-            "include_structured_content",
-            Choice(("auto", "always", "never")),
-            "Whether results carry structuredContent. auto: except for clients that show it to the model in"
-            " place of the content, which would undo the saving.",
-        ),
-        _same(
-            "startup_wait",
-            Seconds(),
-            "Seconds to wait for the servers before the first list of tools is given.",
-        ),
-        _same("shutdown_grace", Seconds(), "Seconds that calls in flight may take to finish at shutdown."),
-        _same("max_starting", _COUNT, "Servers that start at the same time."),
-        _same("max_message_bytes", Whole(1024, _GIB), "Bytes of the largest message accepted from a server."),
-    ),
-)
-
-FOR_EACH_SERVER: Final = (LIMITS, HEALTH, DESCRIBE, RESTART)
-TOP_LEVEL: Final = (GENERAL, *FOR_EACH_SERVER, GATEWAY)
-
-
-def keys(groups: tuple[Group, ...]) -> tuple[str, ...]:
-    """The keys that these groups add to their level."""
-    return tuple(key for group in groups for key in group.keys)
-
-
-def read_values(document: Members, group: Group, at: Place) -> dict[str, Any]:
-    """The values given for a group, by field name; empty where none is given.
+def read_settings(given: JSONObject, base: S, at: Location, notices: ConfigNotices) -> S:
+    """`base` with the settings that `given` holds; other keys of the objects inside are noted.
 
     Raises:
-        ConfigError: a value breaks its setting's rule.
+        ConfigError: A value is not what its setting must be.
     """
-    if group.under is not None:
-        if group.under not in document:
-            return {}
-        at = at.key(group.under)
-        document = members(document[group.under], at)
-    given = [setting for setting in group.settings if setting.key in document]
-    return {
-        setting.field: setting.check.read(document[setting.key], at.key(setting.key)) for setting in given
-    }
+    changes: dict[str, Any] = {}
+    for key, field in fields(type(base)).items():
+        before = getattr(base, field.name)
+        if field.name in FLAT:
+            changes[field.name] = read_settings(given, before, at, notices)
+        elif key in given and isinstance(before, msgspec.Struct):
+            inside = as_object(given[key], at.key(key))
+            notices.unused(inside, at.key(key), known=keys(type(before)))
+            changes[field.name] = read_settings(inside, before, at.key(key), notices)
+        elif key in given:
+            changes[field.name] = convert(given[key], field.type, at.key(key))
+    return msgspec.structs.replace(base, **changes)
 
 
-def nested_groups(
-    document: Members, groups: tuple[Group, ...], at: Place
-) -> Iterator[tuple[Members, Place, tuple[str, ...]]]:
-    """The objects inside this level that hold settings: each with its place and the keys known in it."""
-    for group in groups:
-        if group.under is not None and group.under in document:
-            inside = at.key(group.under)
-            yield members(document[group.under], inside), inside, tuple(each.key for each in group.settings)
+def convert(value: Any, wanted: Any, at: Location) -> Any:
+    """`value` as the type `wanted`, which may be annotated with bounds. `8.0` is a whole number, as in JSON.
+
+    Raises:
+        ConfigError: It is not of that type, or out of bounds, or holds characters that are not text.
+    """
+    if isinstance(value, float) and value.is_integer() and isinstance(_rule(wanted), inspect.IntType):
+        value = int(value)
+    try:
+        found = msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise _misfit(value, _rule(wanted), at, str(error)) from None
+    if isinstance(found, str):
+        _check_text(found, at)
+    elif isinstance(found, tuple):
+        for index, item in enumerate(found):
+            _check_text(item, at.item(index))
+    return found
 
 
-def read_group(document: Members, group: Group, base: S, at: Place) -> S:
-    """`base` with what the document says of this group; raises like `read_values`."""
-    return msgspec.structs.replace(base, **read_values(document, group, at))
+def is_text(text: str) -> bool:
+    """Whether a program can be given `text`: it holds no null character and no lone surrogate."""
+    return _NOT_TEXT.search(text) is None
 
 
-def read_per_server(document: Members, base: PerServer, at: Place) -> PerServer:
-    """`base` with what this level says for servers; raises like `read_values`."""
-    return PerServer(
-        limits=read_group(document, LIMITS, base.limits, at),
-        health=read_group(document, HEALTH, base.health, at),
-        restart=read_group(document, RESTART, base.restart, at),
-        **(
-            {"auto_describe": base.auto_describe, "sessions": base.sessions, "native": base.native}
-            | read_values(document, DESCRIBE, at)
-        ),
-    )
+def _check_text(text: str, at: Location) -> None:
+    if bad := _NOT_TEXT.search(text):
+        raise at.error(f"the string holds a character that is not text (U+{ord(bad[0]):04X})")
+
+
+def _rule(wanted: Any) -> inspect.Type:
+    """The type without its description."""
+    rule = inspect.type_info(wanted)
+    return rule.type if isinstance(rule, inspect.Metadata) else rule
+
+
+def _misfit(value: Any, rule: inspect.Type, at: Location, complaint: str) -> Exception:
+    """The error for a value that msgspec has refused with `complaint`, which says which item it was."""
+    if isinstance(rule, inspect.VarTupleType) and (found := _ITEM.search(complaint)):
+        index = int(found[1])
+        value, rule, at = value[index], rule.item_type, at.item(index)
+    return at.error(f"expected {_expected(rule)}, got {_got(value, rule)}")
+
+
+def _expected(rule: inspect.Type) -> str:
+    match rule:
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType():
+            return f"a whole number from {rule.ge} to {rule.le}"
+        case inspect.FloatType():
+            return f"a number of seconds above {rule.gt} and at most {rule.le}"
+        case inspect.LiteralType():
+            return f"one of {', '.join(quote(str(each)) for each in rule.values)}"
+        case inspect.VarTupleType():
+            return "an array of strings"
+        case _:
+            return "a string"
+
+
+def _got(value: Any, rule: inspect.Type) -> str:
+    """What was given instead: a number where one was wanted, a word where one of a few was, else its kind."""
+    match rule, value:
+        case ((inspect.IntType() | inspect.FloatType()), (int() | float())) if not isinstance(value, bool):
+            return cut(json.dumps(value), _DIGITS_SHOWN)
+        case inspect.LiteralType(), str():
+            return quote(value)
+        case inspect.StrType(), "":
+            return "an empty one"
+        case _:
+            return kind_of(value)

@@ -1,59 +1,102 @@
 """The strings of a server's entry, with their variables expanded.
 
-Owns the table of the keys whose strings are expanded, and the rule for what comes out: what is wrong as
+Owns the keys of an entry that are not settings, and the rule for what comes out of a string: what is wrong as
 written raises, what is wrong only after expansion (a variable that is not set, or that holds nonsense) is a
-reason to disable that server. Used by `mcpx.config.transport`; the table also by the schema.
+reason to disable that server. Used by `mcpx.config.transport`; the keys also by the schema.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
-from mcpx.config.document import Members
+from mcpx.config.document import JSONObject, Location, as_object, quote
 from mcpx.config.expand import expand
-from mcpx.config.notices import Notices
-from mcpx.config.place import Place
-from mcpx.config.values import Check, NamedTexts, Text, Texts
+from mcpx.config.model import NonEmpty, doc
+from mcpx.config.notices import ConfigNotices
+from mcpx.config.settings import convert, fields, is_text
 
 Problem = Callable[[str], str | None]
 """Says what is wrong with a string, without showing it; `None` for a good one."""
 
 URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
-
-_URL: Final = Text(filled=True, pattern=r"^[Hh][Tt][Tt][Pp][Ss]?://|\$\{")
-
-KEYS: Final[dict[str, tuple[Check, str]]] = {
-    "command": (Text(filled=True), "The program of a stdio server. `~` at the start is the home folder."),
-    "args": (Texts(), "Arguments of the program."),
-    "env": (
-        NamedTexts("an environment variable", "[^=]+", numbers=True),
-        "Environment variables of the program, beside the few it inherits.",
-    ),
-    "cwd": (Text(filled=True), "Working folder of the program; a relative one starts at this file's folder."),
-    "url": (
-        _URL,
-        "Address of an HTTP server. Without a type, one whose path ends in /sse is reached by SSE.",
-    ),
-    "serverUrl": (_URL, "Another client's name for url."),
-    "httpUrl": (_URL, "Another client's name for url."),
-    "headers": (NamedTexts("a header", "[A-Za-z0-9!#$%&'*+.^_`|~-]+"), "Headers of every request."),
+TYPE_KEYS: Final = ("type", "transport")
+TYPES: Final = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
 }
-"""The keys whose strings are expanded: rule and meaning."""
+"""The transports by the words of this and of other clients for them."""
+
+_NAMES: Final = {
+    "env": ("an environment variable", "[^=]+"),
+    "headers": ("a header", "[A-Za-z0-9!#$%&'*+.^_`|~-]+"),
+}
+"""For the objects of strings: what a name in it names, and the pattern that it must match."""
 
 
-def _nothing(_: str) -> None:
-    """Finds nothing wrong."""
+def _named(key: str) -> Meta:
+    return Meta(pattern=f"^(?:{_NAMES[key][1]})$")
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+Url = Annotated[NonEmpty, Meta(extra_json_schema={"pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://|\$\{"})]
+TypeWord = Annotated[
+    str, Meta(extra_json_schema={"enum": [*TYPES]}), doc("How the server is reached; may be left out.")
+]
+
+
+class EntryKeys(msgspec.Struct, rename="camel"):
+    """The keys of a server's entry that are not settings: their types and meanings. It has no instances."""
+
+    command: Annotated[NonEmpty, doc("The program of a stdio server. `~` at the start is the home folder.")]
+    args: Annotated[tuple[str, ...], doc("Arguments of the program.")]
+    env: Annotated[
+        dict[Annotated[str, _named("env")], str | float | None],
+        doc("Environment variables of the program, beside the few it inherits."),
+    ]
+    cwd: Annotated[
+        NonEmpty, doc("Working folder of the program; a relative one starts at this file's folder.")
+    ]
+    url: Annotated[
+        Url, doc("Address of an HTTP server. Without a type, one whose path ends in /sse is reached by SSE.")
+    ]
+    server_url: Annotated[Url, doc("Another client's name for url.")]
+    http_url: Annotated[Url, doc("Another client's name for url.")]
+    headers: Annotated[dict[Annotated[str, _named("headers")], str], doc("Headers of every request.")]
+    type: TypeWord
+    transport: TypeWord
+    disabled: Annotated[bool, doc("True keeps the server listed and never starts it.")]
+    enabled: Annotated[bool, doc("False is the same as disabled: true.")]
+
+
+def read_key(entry: JSONObject, key: str, at: Location) -> Any:
+    """The value at a key of an entry, which is there, by the type that `EntryKeys` gives it.
+
+    Raises:
+        ConfigError: It is of another type.
+    """
+    return convert(entry[key], fields(EntryKeys)[key].type, at.key(key))
+
+
+class ExpansionContext(msgspec.Struct, frozen=True):
     """What an entry is read against: the environment, the home folder, and the folder of the file."""
 
     environ: Mapping[str, str]
     home: str
     folder: str
+
+
+def _nothing(_: str) -> None:
+    """Finds nothing wrong."""
 
 
 class Strings:
@@ -62,37 +105,50 @@ class Strings:
     `reasons` gathers why the server cannot be used, `variables` which were used, with their values.
     """
 
-    def __init__(self, entry: Members, at: Place, around: Surroundings, notices: Notices) -> None:
+    def __init__(
+        self, entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
+    ) -> None:
         self.reasons: list[str] = []
         self.variables: list[tuple[str, str]] = []
-        self._entry, self._at, self._around, self._notices = entry, at, around, notices
+        self._entry, self._at, self._context, self._notices = entry, at, context, notices
 
     def text(self, key: str, problem: Problem) -> str:
         """The string at `key`, which is there."""
-        at = self._at.key(key)
-        return self._expanded(KEYS[key][0].read(self._entry[key], at), at, problem)
+        return self._expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """The list of strings at `key`, empty when absent."""
         at = self._at.key(key)
-        given = KEYS[key][0].read(self._entry.get(key, []), at)
+        given = read_key(self._entry, key, self._at) if key in self._entry else ()
         return tuple(self._expanded(each, at.item(index)) for index, each in enumerate(given))
 
     def named(self, key: str, problem: Problem = _nothing) -> dict[str, str]:
-        """The object of strings at `key`, empty when absent."""
-        at = self._at.key(key)
-        given = KEYS[key][0].read(self._entry.get(key, Members([])), at)
-        return {name: self._expanded(each, at.key(name), problem) for name, each in given.items()}
+        """The object of strings at `key`, empty when absent. Called with `env` or `headers`.
 
-    def _expanded(self, written: str, at: Place, problem: Problem = _nothing) -> str:
+        In `env` a number stands for its digits and `null` for a variable that is left out, as in VS Code.
+        """
+        found: dict[str, str] = {}
+        what, pattern = _NAMES[key]
+        for name, value in as_object(self._entry.get(key, JSONObject([])), self._at.key(key)).items():
+            at = self._at.key(key).key(name)
+            if not re.fullmatch(pattern, name) or not is_text(name):
+                raise at.error(f"{quote(name)} cannot be the name of {what}")
+            if key == "env" and value is None:
+                continue
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            written = json.dumps(value) if number and key == "env" else convert(value, str, at)
+            found[name] = self._expanded(written, at, problem)
+        return found
+
+    def _expanded(self, written: str, at: Location, problem: Problem = _nothing) -> str:
         if "${" not in written:
             if wrong := problem(written):
                 raise at.error(wrong)
             return written
-        done = expand(written, environ=self._around.environ, home=self._around.home)
+        done = expand(written, environ=self._context.environ, home=self._context.home)
         self.variables += done.used
-        if done.unread:
-            self._notices.say(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
+        if done.unparsed:
+            self._notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
         wrong = None if done.problems else problem(done.text)
         self.reasons += [f"{each} (used in {at.path})" for each in done.problems]
         self.reasons += [f"{wrong} (in {at.path}, after expansion)"] if wrong else []

@@ -1,49 +1,41 @@
 """How a server is reached: the keys of its entry that say so, and the transport they make.
 
 Owns the choice between stdio, Streamable HTTP and SSE, with the words that other clients use for them, and
-the checks on URLs and headers.
+the checks on URLs and headers, and which hosts are this machine alone.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os.path
 import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from mcpx.config.document import Members
-from mcpx.config.loopback import is_loopback
+from mcpx.config.document import JSONObject, Location, quote
 from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
-from mcpx.config.notices import Notices, plain, similar
-from mcpx.config.place import Place, quote
-from mcpx.config.strings import URL_KEYS, Strings, Surroundings
-from mcpx.config.values import Text
+from mcpx.config.notices import ConfigNotices, similar
+from mcpx.config.strings import TYPE_KEYS, TYPES, URL_KEYS, ExpansionContext, Strings, read_key
 
-TYPE_KEYS: Final = ("type", "transport")
 
-TYPES: Final = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
-    "sse": "sse",
-}
+def _plain(word: str) -> str:
+    """The word without what people get wrong in it: case, `_` and `-`."""
+    return word.lower().replace("_", "").replace("-", "")
 
-_PLAIN_TYPES: Final = {plain(word): kind for word, kind in TYPES.items()}
+
+_PLAIN_TYPES: Final = {_plain(word): kind for word, kind in TYPES.items()}
 
 _STDIO_ONLY: Final = ("args", "env", "cwd")
 _BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 
 
 def read_transport(
-    entry: Members, at: Place, around: Surroundings, notices: Notices
+    entry: JSONObject, at: Location, context: ExpansionContext, notices: ConfigNotices
 ) -> tuple[Transport, tuple[str, ...], Variables]:
     """The transport of an entry, the reasons why it cannot be used, and the variables that it holds.
 
     Raises:
-        ConfigError: no way to reach the server is given, or two, or one of the values is wrong as written.
+        ConfigError: No way to reach the server is given, or two, or one of the values is wrong as written.
     """
     declared = _declared(entry, at)
     url_key = _url_key(entry, at)
@@ -56,24 +48,24 @@ def read_transport(
         raise at.error(
             f'type "{declared}" needs {quote(needed)}, but the entry has {quote(url_key or "command")}'
         )
-    strings = Strings(entry, at, around, notices)
+    strings = Strings(entry, at, context, notices)
     unfit = _STDIO_ONLY if url_key else ("headers",)
     reached_by = "a URL" if url_key else "a command"
     for key in (key for key in unfit if key in entry):
-        notices.say(at.key(key), f"has no effect on a server that is reached by {reached_by}")
-    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, around)
+        notices.add(at.key(key), f"has no effect on a server that is reached by {reached_by}")
+    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, context)
     if isinstance(transport, Http | Sse) and transport.headers and _is_read_on_the_way(transport.url):
-        notices.say(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
+        notices.add(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
     return transport, tuple(dict.fromkeys(strings.reasons)), variables
 
 
-def _declared(entry: Members, at: Place) -> str | None:
-    """The transport that the entry names, in our word for it; `None` if it names none."""
+def _declared(entry: JSONObject, at: Location) -> str | None:
+    """The transport that the entry names: `stdio`, `http`, `sse` or `None`."""
     found = None
     for key in (key for key in TYPE_KEYS if key in entry):
-        word = Text().read(entry[key], at.key(key))
-        kind = _PLAIN_TYPES.get(plain(word))
+        word = read_key(entry, key, at)
+        kind = _PLAIN_TYPES.get(_plain(word))
         if kind is None:
             raise at.key(key).error(_unknown_type(word))
         if found not in (None, kind):
@@ -88,27 +80,27 @@ def _unknown_type(word: str) -> str:
     return f'unknown transport {quote(word)}, expected "stdio", "http" or "sse"{guess}'
 
 
-def _url_key(entry: Members, at: Place) -> str | None:
+def _url_key(entry: JSONObject, at: Location) -> str | None:
     given = [key for key in URL_KEYS if key in entry]
     if len(given) > 1:
         raise at.error(f"both {quote(given[0])} and {quote(given[1])}: a server has one address")
     return given[0] if given else None
 
 
-def _neither(entry: Members) -> str:
+def _neither(entry: JSONObject) -> str:
     for key in entry:
         if (meant := similar(key, ("command", "url"))) is not None:
             return f'neither "command" nor "url"; did you mean {quote(meant)} where it says {quote(key)}?'
     return 'neither "command" nor "url": MCPX cannot know how to reach this server'
 
 
-def _stdio(strings: Strings, entry: Members, around: Surroundings) -> Stdio:
-    cwd = _at_home(strings.text("cwd", _empty), around) if "cwd" in entry else None
+def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext) -> Stdio:
+    cwd = _at_home(strings.text("cwd", _empty), context) if "cwd" in entry else None
     return Stdio(
-        command=_at_home(strings.text("command", _empty), around),
+        command=_at_home(strings.text("command", _empty), context),
         args=strings.texts("args"),
         env=strings.named("env"),
-        cwd=None if cwd is None else os.path.normpath(os.path.join(around.folder, cwd)),  # noqa: PTH118
+        cwd=None if cwd is None else os.path.normpath(os.path.join(context.folder, cwd)),  # noqa: PTH118
     )
 
 
@@ -120,8 +112,8 @@ def _remote(strings: Strings, url_key: str, declared: str | None) -> Http | Sse:
     return kind(url=url, headers=headers)
 
 
-def _at_home(path: str, around: Surroundings) -> str:
-    return around.home + path[1:] if path == "~" or path.startswith("~/") else path
+def _at_home(path: str, context: ExpansionContext) -> str:
+    return context.home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def _empty(text: str) -> str | None:
@@ -138,7 +130,7 @@ def _bad_url(url: str) -> str | None:
 
 
 def _is_read_on_the_way(url: str) -> bool:
-    """Whether what is sent there goes over a network, as it is."""
+    """Whether what is sent there goes over a network unencrypted."""
     return url[:5].lower() == "http:" and not is_loopback(_host(url) or "")
 
 
@@ -150,6 +142,17 @@ def _host(url: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach that host, or are reached there; asks no name server."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _ends_in_sse(url: str) -> bool:

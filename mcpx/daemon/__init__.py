@@ -1,1 +1,1 @@
-"""The daemon from outside: where it is, and how to find, start, ask and install it."""
+"""The daemon from outside: its files, and how to find, start, query and install it."""

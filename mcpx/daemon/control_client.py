@@ -6,62 +6,70 @@ import json
 import socket
 from typing import Any, Final
 
-from mcpx.daemon.paths import Meeting, connect
+from mcpx.daemon.paths import DaemonPaths, connect
 from mcpx.errors import ConfigError, MCPXError
 
-QUICK_S: Final = 10.0  # for an answer that the daemon has at hand
+REQUEST_TIMEOUT_S: Final = 10.0  # for what the daemon can answer at once
 
 
 class RefusedError(MCPXError):
-    """The daemon could not do what it was asked; `told` is its whole answer."""
+    """The daemon could not carry out a request; `response` is its whole response."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(str(told["error"]))
-        self.told = told
+    def __init__(self, response: dict[str, Any]) -> None:
+        super().__init__(str(response["error"]))
+        self.response = response
 
 
-def ask(place: Meeting, asked: dict[str, Any], *, within: float | None = QUICK_S) -> dict[str, Any] | None:
-    """The daemon's answer, or None where no daemon runs. `within` None is as long as it takes.
+def request(
+    paths: DaemonPaths, message: dict[str, Any], *, within: float | None = REQUEST_TIMEOUT_S
+) -> dict[str, Any] | None:
+    """Send a control request; the response, or None if no daemon runs. `within` None: no timeout.
 
     Raises:
-        ConfigError: The daemon found its configuration wanting.
-        RefusedError: It could not do it.
-        MCPXError: It does not answer.
+        ConfigError: The daemon cannot use its configuration.
+        RefusedError: It could not carry out the request.
+        MCPXError: It does not respond.
     """
-    joined = connect(place)
-    if joined is None:
+    connection = connect(paths)
+    if connection is None:
         return None
-    with joined:
-        joined.settimeout(within)
+    with connection:
+        connection.settimeout(within)
         try:
-            joined.sendall(json.dumps(asked, separators=(",", ":")).encode() + b"\n")
-            line = _line(joined)
+            connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            line = _line(connection)
         except TimeoutError:
-            raise MCPXError(f"the daemon does not answer within {within:g} s; see {place.log}") from None
+            raise MCPXError(f"the daemon does not answer within {within:g} s; see {paths.log}") from None
         except OSError as error:
-            raise MCPXError(f"the daemon went away: {error.strerror}; see {place.log}") from None
+            raise MCPXError(f"the daemon went away: {error.strerror}; see {paths.log}") from None
     if not line.endswith(b"\n"):
-        raise MCPXError(f"the daemon went away before it answered; see {place.log}")
-    told: dict[str, Any] = json.loads(line)
-    if told.get("usage"):
-        where, _, problem = str(told["error"]).partition(": ")
+        raise MCPXError(f"the daemon went away before it answered; see {paths.log}")
+    response: dict[str, Any] = json.loads(line)
+    if response.get("usage"):
+        where, _, problem = str(response["error"]).partition(": ")
         raise ConfigError(where, problem)
-    if "error" in told:
-        raise RefusedError(told)
-    return told
+    if "error" in response:
+        raise RefusedError(response)
+    return response
 
 
-def must_ask(place: Meeting, asked: dict[str, Any], *, within: float | None = QUICK_S) -> dict[str, Any]:
-    """As `ask`; that no daemon runs is an error too."""
-    told = ask(place, asked, within=within)
-    if told is None:
-        raise MCPXError(f"no daemon serves {place.config}; start one with: mcpx daemon start")
-    return told
+def request_or_fail(
+    paths: DaemonPaths, message: dict[str, Any], *, within: float | None = REQUEST_TIMEOUT_S
+) -> dict[str, Any]:
+    """As `request`; that no daemon runs is an error, too.
+
+    Raises:
+        MCPXError: As `request`, or no daemon runs.
+    """
+    response = request(paths, message, within=within)
+    if response is None:
+        raise MCPXError(f"no daemon serves {paths.config}; start one with: mcpx daemon start")
+    return response
 
 
-def _line(joined: socket.socket) -> bytes:
+def _line(connection: socket.socket) -> bytes:
     parts: list[bytes] = []
-    while chunk := joined.recv(1 << 16):
+    while chunk := connection.recv(1 << 16):
         parts.append(chunk)
         if chunk.endswith(b"\n"):
             break

@@ -1,9 +1,9 @@
-"""The environment of a daemon: of the program that happened to start it, without what loads code into others.
+"""The environment of a daemon: that of the program that starts it, without variables that load code.
 
 The daemon serves every client, and outlives the one that started it. Variables that make a process load a
-library or a module (`LD_PRELOAD`, `PYTHONPATH`, ...) were meant for that client alone, so `for_daemon` sets
-them aside under other names. `as_written` gives them back to `${VAR}` in a configuration, which may hand them
-to one server by name. Everything else is kept: keys for `${VAR}`, `PATH`, proxies, the locale.
+library or a module (`LD_PRELOAD`, `PYTHONPATH`, ...) were meant for that client alone: `for_daemon` renames
+them, and `as_written` restores the names for `${VAR}` in a configuration, which may pass them to a server.
+Everything else is kept: keys for `${VAR}`, `PATH`, proxies, the locale.
 
 Standard library only, for `mcpx attach`.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 CHILD_MARK: Final = "MCPX_CHILD"
-"""Carries the random mark of a server's process. A daemon that is started inside one is no part of it."""
+"""Holds the random mark of a server's process. A daemon that such a process starts does not inherit it."""
 _ASIDE: Final = "MCPX_ASIDE_"
 _LOADER_PREFIXES: Final = ("LD_", "DYLD_", "PYTHON")  # ld.so(8), dyld(1), python(1)
 _LOADER_NAMES: Final = frozenset(
@@ -33,12 +33,12 @@ _LOADER_NAMES: Final = frozenset(
 
 
 def loads_code(name: str) -> bool:
-    """Whether a variable of that name can make a process load code, or give its secrets away."""
+    """Whether a variable of that name can make a process load code, or reveal its secrets."""
     return name.startswith(_LOADER_PREFIXES) or name in _LOADER_NAMES
 
 
 def for_daemon(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a daemon is started with, by a process that has `environ`."""
+    """The environment for a daemon that a process with `environ` starts."""
     return {
         _ASIDE + name if loads_code(name) else name: value
         for name, value in environ.items()
@@ -47,6 +47,6 @@ def for_daemon(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def as_written(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """`environ`, with what `for_daemon` set aside under its own names again where they are free."""
+    """`environ`, with what `for_daemon` renamed under its original names, where these are free."""
     aside = {name.removeprefix(_ASIDE): value for name, value in environ.items() if name.startswith(_ASIDE)}
     return {**aside, **environ} if aside else environ

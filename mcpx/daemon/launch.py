@@ -1,8 +1,8 @@
-"""Getting a daemon that answers: join the one that runs, or start one, of many callers together just one.
+"""A connection to a daemon: to the one that runs, or to one that is started; many callers start only one.
 
-A `Summons` never blocks: its owner asks again every `POLL_S`, and does its own work between. Standard library
-only, for `mcpx attach`. The daemon runs in a session of its own, in the user's home folder (from which it
-loads nothing), with the environment of whoever started it, less what loads code
+A `DaemonLauncher` does not block: its owner polls it every `POLL_INTERVAL_S` and does its own work meanwhile.
+Standard library only, for `mcpx attach`. The daemon runs in a session of its own, in the user's home folder
+(from which it loads nothing), with the environment of the process that starts it, less what loads code
 (`mcpx.daemon.environment`). Its log goes to a file in the state folder.
 """
 
@@ -15,72 +15,84 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mcpx.daemon.environment import for_daemon
-from mcpx.daemon.paths import POLL_S, Meeting, MeetingError, claim_folder, connect, open_lock, try_lock
+from mcpx.daemon.paths import (
+    POLL_INTERVAL_S,
+    DaemonError,
+    DaemonPaths,
+    claim_folder,
+    connect,
+    open_lock,
+    try_lock,
+)
 from mcpx.paths import STATE_VARIABLE, ensure_folder, home
 
 if TYPE_CHECKING:
     import subprocess
 
-START_S: Final = 40.0  # for a daemon to answer: the end of the one before it (SEAT_S), Python, the SDK
-LARGEST_LOG: Final = 5_000_000  # bytes of a daemon's log, which is begun anew then; one is kept
-LAST_WORDS: Final = 2000  # bytes of a daemon's log that may tell why it ended
+START_TIMEOUT_S: Final = 40.0  # for a daemon to answer: LOCK_TIMEOUT_S, then Python and the SDK are loaded
+MAX_LOG_BYTES: Final = 5_000_000  # of a daemon's log; then a new one is begun, and one old one is kept
+LAST_WORDS_BYTES: Final = 2000  # of a daemon's log, read for the reason why it ended
 
 
-class Summons:
-    """One attempt to get a connection. Close it in the end; the daemon stays.
+class DaemonLauncher:
+    """One attempt to get a connection. `close` it in the end; the daemon stays.
 
-    `lock` is the place's `starting` lock, if the caller holds it already; it is closed with the summons.
+    `lock` is the `starting` lock, if the caller holds it already; the launcher closes it.
     """
 
-    def __init__(self, place: Meeting, *, lock: int | None = None) -> None:
-        self._place = place
+    def __init__(self, paths: DaemonPaths, *, lock: int | None = None) -> None:
+        self._paths = paths
         self._lock = lock
-        self._deadline = time.monotonic() + START_S
+        self._deadline = time.monotonic() + START_TIMEOUT_S
         self._log_began = 0
         self.started: subprocess.Popen[bytes] | None = None
-        """The daemon, if this summons started it."""
+        """The daemon, if this launcher started it."""
 
-    def look(self) -> socket.socket | None:
-        """A connection, or None: ask again.
+    def poll(self) -> socket.socket | None:
+        """A connection, or None: poll again.
 
         Raises:
-            MeetingError: There will be none; the text says why.
+            DaemonError: There will be none; the text says why.
         """
-        if (joined := connect(self._place)) is not None:
-            return joined
+        if (connection := connect(self._paths)) is not None:
+            return connection
         if self.started is None:
             self._start_if_first()
         elif (code := self.started.poll()) is not None:
-            raise MeetingError(f"the daemon ended at once (exit code {code}): {self._last_words()}")
+            raise DaemonError(f"the daemon ended at once (exit code {code}): {self._last_words()}")
         if time.monotonic() > self._deadline:
-            raise MeetingError(f"no daemon answers within {START_S:g} s; see {self._place.log}")
+            raise DaemonError(f"no daemon answers within {START_TIMEOUT_S:g} s; see {self._paths.log}")
         return None
 
     def wait(self) -> socket.socket:
-        """A connection. Raises MeetingError."""
-        while (joined := self.look()) is None:
-            time.sleep(POLL_S)
-        return joined
+        """Block until there is a connection.
+
+        Raises:
+            DaemonError: There will be none.
+        """
+        while (connection := self.poll()) is None:
+            time.sleep(POLL_INTERVAL_S)
+        return connection
 
     def close(self) -> None:
-        """Let the others have their turn."""
+        """Release the lock, so that others may start a daemon."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _start_if_first(self) -> None:
         if self._lock is None:
-            claim_folder(self._place)
-            self._lock = open_lock(self._place.starting)
+            claim_folder(self._paths)
+            self._lock = open_lock(self._paths.starting)
         if not try_lock(self._lock):
             return
-        if (joined := connect(self._place)) is not None:  # somebody was quicker
-            joined.close()
+        if (connection := connect(self._paths)) is not None:  # another caller was quicker
+            connection.close()
             return
         self._spawn()
 
     def _spawn(self) -> None:
-        import subprocess  # noqa: PLC0415 - only one shim of many needs it
+        import subprocess  # noqa: PLC0415 - few of many shims start a daemon
 
         log = self._open_log()
         environ = for_daemon(os.environ)
@@ -88,7 +100,7 @@ class Summons:
             environ[STATE_VARIABLE] = os.path.abspath(folder)  # noqa: PTH100 - text to text
         where = home()
         # -P, because -m alone would import from the home folder before anything else
-        command = [sys.executable, "-P", "-m", "mcpx", "daemon", "run", "--config", self._place.config]
+        command = [sys.executable, "-P", "-m", "mcpx", "daemon", "run", "--config", self._paths.config]
         try:
             self.started = subprocess.Popen(
                 command,
@@ -100,16 +112,16 @@ class Summons:
                 start_new_session=True,
             )
         except OSError as error:
-            raise MeetingError(f"cannot start {sys.executable}: {error.strerror}") from None
+            raise DaemonError(f"cannot start {sys.executable}: {error.strerror}") from None
         finally:
             os.close(log)
 
     def _open_log(self) -> int:
-        """The daemon's log; a session without one is better than none, so it may be lost, with a word."""
-        path = self._place.log
+        """The daemon's log; if it cannot be opened, the daemon runs without one, and a warning says so."""
+        path = self._paths.log
         try:
             ensure_folder(path.parent)
-            if path.exists() and path.stat().st_size > LARGEST_LOG:
+            if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
                 path.replace(path.with_suffix(".log.1"))
             log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._log_began = os.fstat(log).st_size
@@ -120,13 +132,13 @@ class Summons:
         return log
 
     def _last_words(self) -> str:
-        """What the daemon said before it ended."""
+        """The last line that the daemon logged, or where to look."""
         try:
-            with self._place.log.open("rb") as log:
-                if self._place.log.is_file():
-                    log.seek(max(self._log_began, os.fstat(log.fileno()).st_size - LAST_WORDS))
-                    said = log.read(LAST_WORDS).decode(errors="replace").strip()
-                    return said.rpartition("\n")[2].removeprefix("mcpx: ") or f"see {self._place.log}"
+            with self._paths.log.open("rb") as log:
+                if self._paths.log.is_file():
+                    log.seek(max(self._log_began, os.fstat(log.fileno()).st_size - LAST_WORDS_BYTES))
+                    said = log.read(LAST_WORDS_BYTES).decode(errors="replace").strip()
+                    return said.rpartition("\n")[2].removeprefix("mcpx: ") or f"see {self._paths.log}"
         except OSError:
             pass
-        return f"it has no log; run: mcpx daemon run --config {self._place.config}"
+        return f"it has no log; run: mcpx daemon run --config {self._paths.config}"

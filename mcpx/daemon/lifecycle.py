@@ -9,56 +9,66 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from mcpx.daemon.control_client import ask
-from mcpx.daemon.launch import START_S, Summons
-from mcpx.daemon.paths import POLL_S, Meeting, claim_folder, holder, open_lock, try_lock
+from mcpx.daemon.control_client import request
+from mcpx.daemon.launch import START_TIMEOUT_S, DaemonLauncher
+from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, lock_owner_pid, open_lock, try_lock
 from mcpx.errors import MCPXError
 
-STOP_S: Final = 30.0  # beyond the longest ordered end: the grace time, the servers' teardown, a margin
+STOP_TIMEOUT_S: Final = 30.0  # for the longest orderly end: grace time, the servers' teardown, a margin
 
 
-def start(place: Meeting, *, lock: int | None = None) -> bool:
-    """Have a daemon that answers; whether this call started it. Raises MeetingError."""
-    summons = Summons(place, lock=lock)
-    try:
-        summons.wait().close()
-        return summons.started is not None
-    finally:
-        summons.close()
-
-
-def stop(place: Meeting, *, marked: bool) -> int | None:
-    """End the daemon and wait until it has left; its process id, or None if there was none.
-
-    `marked` leaves word that it was on purpose: shims wait for their client's next request.
+def start(paths: DaemonPaths, *, lock: int | None = None) -> bool:
+    """Ensure that a daemon answers; whether this call started it.
 
     Raises:
-        MCPXError: It does not leave.
+        DaemonError: None answers.
     """
-    pid = holder(place)
+    launcher = DaemonLauncher(paths, lock=lock)
+    try:
+        launcher.wait().close()
+        return launcher.started is not None
+    finally:
+        launcher.close()
+
+
+def stop(paths: DaemonPaths, *, marked: bool) -> int | None:
+    """End the daemon and wait until it has gone; its process id, or None if there was none.
+
+    `marked` records that it was on purpose: then shims start the next one only for a request of their client.
+
+    Raises:
+        MCPXError: It does not end.
+    """
+    pid = lock_owner_pid(paths)
     if pid is None:
         return None
     if marked:
-        place.stopped.touch(mode=0o600)
-    told = None
-    with suppress(MCPXError):  # one that hangs is asked in another way
-        told = ask(place, {"mcpx": "stop"})
-    if told is None:
+        paths.stopped.touch(mode=0o600)
+    response = None
+    with suppress(MCPXError):  # one that hangs gets a signal
+        response = request(paths, {"mcpx": "stop"})
+    if response is None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    if not _within(STOP_S, lambda: holder(place) != pid):
-        raise MCPXError(f"the daemon (pid {pid}) does not leave within {STOP_S:g} s; run: kill -9 {pid}")
+    if not _within(STOP_TIMEOUT_S, lambda: lock_owner_pid(paths) != pid):
+        raise MCPXError(
+            f"the daemon (pid {pid}) does not leave within {STOP_TIMEOUT_S:g} s; run: kill -9 {pid}"
+        )
     return pid
 
 
 @contextmanager
-def turn_to_start(place: Meeting) -> Iterator[int]:
-    """Nobody else starts a daemon meanwhile; the lock, for `start`."""
-    claim_folder(place)
-    lock = open_lock(place.starting)
+def startup_lock(paths: DaemonPaths) -> Iterator[int]:
+    """Keep others from starting a daemon; the lock, for `start`.
+
+    Raises:
+        MCPXError: Another process holds it for too long.
+    """
+    claim_folder(paths)
+    lock = open_lock(paths.starting)
     try:
-        if not _within(START_S, lambda: try_lock(lock)):
-            raise MCPXError(f"somebody has been starting a daemon for {START_S:g} s; see {place.log}")
+        if not _within(START_TIMEOUT_S, lambda: try_lock(lock)):
+            raise MCPXError(f"somebody has been starting a daemon for {START_TIMEOUT_S:g} s; see {paths.log}")
         yield lock
     finally:
         with suppress(OSError):  # `start` has closed it
@@ -70,5 +80,5 @@ def _within(seconds: float, holds: Callable[[], bool]) -> bool:
     while not holds():
         if time.monotonic() > deadline:
             return False
-        time.sleep(POLL_S)
+        time.sleep(POLL_INTERVAL_S)
     return True

@@ -1,8 +1,8 @@
-"""Putting MCPX under the user's service manager, and taking it out again: systemd on Linux, launchd on macOS.
+"""Installing MCPX as a service of the user, and removing it: systemd on Linux, launchd on macOS.
 
-`install` and `uninstall` do it and say what they did, a line each. Doing it twice is the same as doing it
-once. A file that MCPX has not written is never touched. Where the service manager cannot be reached (no user
-session, a container), the file is put where it belongs and the lines say what to run.
+`install` and `uninstall` return what they did as lines for the user. Both may be repeated without effect. A
+file that MCPX has not written is never touched. If the service manager cannot be reached (no user session, a
+container), the file is written all the same and the lines say what to run.
 """
 
 from __future__ import annotations
@@ -24,52 +24,56 @@ from mcpx.paths import ensure_folder, state_folder
 UNIT: Final = "mcpx.service"
 COMMAND_TIMEOUT_S: Final = 60.0  # a service manager answers at once; stopping MCPX may take its grace time
 KEPT_VARIABLES: Final = ("PATH", "MCPX_STATE_DIR", "MCPX_LOG")
-"""What the service is started with: where servers' commands are found, and what MCPX itself reads."""
+"""The service gets these: where servers' commands are found, and what MCPX itself reads."""
 
-Words = tuple[str, ...]
+Command = tuple[str, ...]
 
 
-class UnitError(MCPXError):
-    """MCPX cannot be put under, or taken from, the service manager."""
+class ServiceError(MCPXError):
+    """MCPX cannot be installed as a service, or removed."""
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """How one kind of service manager is spoken to. The commands may be run again and again."""
+    """The commands of one kind of service manager; each may be repeated."""
 
     file: Path
-    clear: tuple[Words, ...] = ()
-    """First of all; where there is nothing to clear they fail, and that is well."""
-    start: tuple[Words, ...]
-    start_again: tuple[Words, ...]
-    """In place of `start`, where the file has changed."""
-    stop: tuple[Words, ...]
-    forget: tuple[Words, ...] = ()
-    """After the file was removed."""
-    text: Callable[[Words, Words, Mapping[str, str]], str]
-    """The file: from the command that runs MCPX, the one that has it reload, and the variables."""
+    clear: tuple[Command, ...] = ()
+    """Run before `start`; that they fail when there is nothing to clear is ignored."""
+    start: tuple[Command, ...]
+    restart: tuple[Command, ...]
+    """In place of `start`, if the file has changed."""
+    stop: tuple[Command, ...]
+    after_removal: tuple[Command, ...] = ()
+    """Run after the file was removed."""
+    text: Callable[[Command, Command, Mapping[str, str]], str]
+    """Writes the file: takes the command that runs MCPX, the one that reloads it, and the variables."""
     hints: tuple[str, ...] = ()
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Service:
-    """The service manager of this system. Raises UnitError where none is known."""
+    """The service manager of this system.
+
+    Raises:
+        ServiceError: None is known.
+    """
     home = Path(environ.get("HOME") or Path.home())
     if platform == "darwin":
         return _launchd(home)
     if platform == "linux":
         return _systemd(home, environ)
-    raise UnitError(f"no service manager is known for {platform}; let yours run: mcpx daemon run")
+    raise ServiceError(f"no service manager is known for {platform}; let yours run: mcpx daemon run")
 
 
 def _systemd(home: Path, environ: Mapping[str, str]) -> Service:
     config = environ.get("XDG_CONFIG_HOME") or str(home / ".config")
     systemctl = ("systemctl", "--user")
-    read_again = (*systemctl, "daemon-reload")
+    reload_units = (*systemctl, "daemon-reload")
     return Service(
         file=Path(config) / "systemd" / "user" / UNIT,
-        start=(read_again, (*systemctl, "enable", "--now", UNIT)),
-        start_again=(read_again, (*systemctl, "enable", UNIT), (*systemctl, "restart", UNIT)),
+        start=(reload_units, (*systemctl, "enable", "--now", UNIT)),
+        restart=(reload_units, (*systemctl, "enable", UNIT), (*systemctl, "restart", UNIT)),
         stop=((*systemctl, "disable", "--now", UNIT),),
-        forget=(read_again,),
+        after_removal=(reload_units,),
         text=systemd_unit,
         hints=(
             f"its log: journalctl --user -u {UNIT}",
@@ -83,13 +87,13 @@ def _launchd(home: Path) -> Service:
     file = home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
     log = state_folder() / "daemon.log"
     domain = f"gui/{os.getuid()}"
-    load: Words = ("launchctl", "bootstrap", domain, str(file))
-    unload: Words = ("launchctl", "bootout", f"{domain}/{LABEL}")
+    load: Command = ("launchctl", "bootstrap", domain, str(file))
+    unload: Command = ("launchctl", "bootout", f"{domain}/{LABEL}")
     return Service(
         file=file,
         clear=(unload,),
         start=(load,),
-        start_again=(load,),
+        restart=(load,),
         stop=(unload,),
         text=lambda command, _again, environment: launchd_agent(command, environment, log=log),
         hints=(f"its log: {log}",),
@@ -99,10 +103,10 @@ def _launchd(home: Path) -> Service:
 def install(
     config: Path, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
 ) -> list[str]:
-    """Have the service manager run MCPX with that configuration, now and at every login.
+    """Let the service manager run MCPX with that configuration, now and at every login.
 
     Raises:
-        UnitError: No service manager is known, or the file is not ours, or cannot be written.
+        ServiceError: No service manager is known, or the file is not MCPX's, or cannot be written.
     """
     target = service(platform, environ)
     # -P: a service runs in the home folder, and -m alone would import what lies there
@@ -117,16 +121,16 @@ def install(
         lines = [f"{'replaced' if before else 'wrote'} {target.file}"]
     for each in target.clear:
         _run(each, environ)
-    commands = target.start if before in {None, text} else target.start_again
+    commands = target.start if before in {None, text} else target.restart
     lines += _run_all(commands, environ)
     return [*lines, *target.hints]
 
 
 def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Take MCPX from the service manager, and end the one that it runs.
+    """Remove MCPX from the service manager, and end the one that it runs.
 
     Raises:
-        UnitError: No service manager is known, or the file is not ours, or cannot be removed.
+        ServiceError: No service manager is known, or the file is not MCPX's, or cannot be removed.
     """
     target = service(platform, environ)
     if _read_ours(target.file) is None:
@@ -135,25 +139,29 @@ def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.e
     try:
         target.file.unlink()
     except OSError as error:
-        raise UnitError(f"{target.file} cannot be removed: {error.strerror}") from error
-    return [*lines, f"removed {target.file}", *_run_all(target.forget, environ)]
+        raise ServiceError(f"{target.file} cannot be removed: {error.strerror}") from error
+    return [*lines, f"removed {target.file}", *_run_all(target.after_removal, environ)]
 
 
 def _read_ours(file: Path) -> str | None:
-    """The file's text; None where there is none. Raises UnitError for one that somebody else wrote."""
+    """The file's text; None if there is none.
+
+    Raises:
+        ServiceError: It cannot be read, or MCPX has not written it.
+    """
     try:
         text = file.read_text("utf-8", "surrogateescape")
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UnitError(f"{file} cannot be read: {error.strerror}") from error
+        raise ServiceError(f"{file} cannot be read: {error.strerror}") from error
     if MARK not in text:
-        raise UnitError(f"{file} was not written by MCPX, and is left as it is; move it away first")
+        raise ServiceError(f"{file} was not written by MCPX, and is left as it is; move it away first")
     return text
 
 
 def _write(file: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write the file whole or not at all."""
     new = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
         ensure_folder(file.parent)
@@ -161,11 +169,11 @@ def _write(file: Path, text: str) -> None:
         new.replace(file)
     except OSError as error:
         new.unlink(missing_ok=True)
-        raise UnitError(f"{file} cannot be written: {error.strerror}") from error
+        raise ServiceError(f"{file} cannot be written: {error.strerror}") from error
 
 
-def _run_all(commands: tuple[Words, ...], environ: Mapping[str, str]) -> list[str]:
-    """Run them in turn; after one that fails, say what is left to be run by hand."""
+def _run_all(commands: tuple[Command, ...], environ: Mapping[str, str]) -> list[str]:
+    """Run them in turn; after a failure, the lines say what is left to be run by hand."""
     lines: list[str] = []
     for number, command in enumerate(commands):
         if (problem := _run(command, environ)) is not None:
@@ -175,7 +183,7 @@ def _run_all(commands: tuple[Words, ...], environ: Mapping[str, str]) -> list[st
     return lines
 
 
-def _run(command: Words, environ: Mapping[str, str]) -> str | None:
+def _run(command: Command, environ: Mapping[str, str]) -> str | None:
     """Why it failed; None for success."""
     try:
         done = subprocess.run(
@@ -194,5 +202,5 @@ def _run(command: Words, environ: Mapping[str, str]) -> str | None:
         return f"no answer within {COMMAND_TIMEOUT_S:g} s"
     if done.returncode == 0:
         return None
-    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return said[-1] if said else f"exit code {done.returncode}"
+    output = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return output[-1] if output else f"exit code {done.returncode}"

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 MARK: Final = "Written by `mcpx daemon install`; `mcpx daemon uninstall` removes it."
-"""Stands in every file that is ours to replace or to remove."""
+"""In every file that MCPX may replace or remove."""
 LABEL: Final = "mcpx.daemon"
 WATCHDOG_S: Final = 30
-BAD_CONFIG: Final = 2  # the exit code that starting again cannot mend
+BAD_CONFIG: Final = 2  # the exit code after which a restart is useless
 _SPACE: Final = 0x20
 _DELETE: Final = 0x7F
 
@@ -41,11 +41,11 @@ WantedBy=default.target
 
 
 def systemd_unit(command: Sequence[str], again: Sequence[str], environment: Mapping[str, str]) -> str:
-    """A user unit that runs `command` with these variables, and `again` to have the configuration read again.
+    """A user unit that runs `command` with these variables, and `again` to reload the configuration.
 
     The first word of a command is an absolute path.
 
-    KillMode is mixed: at a stop MCPX sees its servers off itself, and only what is left then is killed.
+    KillMode is mixed: at a stop MCPX ends its servers itself, and only what is left then is killed.
     """
     variables = [f"Environment={_word(f'{name}={value}')}\n" for name, value in environment.items()]
     return _SYSTEMD.format(
@@ -64,7 +64,7 @@ def _command_line(command: Sequence[str]) -> str:
 
 
 def _word(text: str) -> str:
-    """One word of a unit file, whatever is in it."""
+    """One word of a unit file, quoted and escaped."""
     return '"' + "".join(map(_character, text)) + '"'
 
 
@@ -79,7 +79,7 @@ def _character(char: str) -> str:
 def launchd_agent(command: Sequence[str], environment: Mapping[str, str], *, log: Path) -> str:
     """An agent that runs `command` with these variables at login and whenever it fails.
 
-    What it says on standard error, and should it print anything, goes to `log`.
+    Its standard output and standard error go to `log`.
     """
     agent = {
         "Label": LABEL,

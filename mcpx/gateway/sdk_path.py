@@ -19,12 +19,12 @@ from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
-from mcpx.config.place import kind_of
 from mcpx.core.calls import Request
 from mcpx.core.hub import Hub
 from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
 from mcpx.gateway.clients.outbox import Backlog
+from mcpx.text import kind_of
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.requests import RequestContext

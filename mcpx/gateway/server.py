@@ -19,6 +19,7 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.model import JSON
 from mcpx.core.calls import Exec, Read
 from mcpx.core.hub import Hub
+from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.identity import client_of, connection_of
@@ -27,16 +28,13 @@ from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
 from mcpx.rendering.results import Shaped
-from mcpx.rendering.suggest import nearest
 from mcpx.text import cut, shown_name
+from mcpx.text.nearest import nearest
 from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
-SETTLED_KEY: Final = "mcpx/settled"
-"""In a list's `_meta`: wait until every server is ready or has failed once. Our own shim asks for that, when
-it compares the tools of a new daemon with those that its client knows."""
 SETTLED_TIMEOUT_S: Final = 60.0  # of such a list
 
 

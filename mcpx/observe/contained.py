@@ -1,8 +1,8 @@
-"""Faults of MCPX itself that are contained where they arise: each kind is logged once, with its cause.
+"""Faults of MCPX itself that end at a boundary: each kind is logged once, with its cause.
 
-A fault that one odd message provokes comes again with each such message. So the first of a kind (the type of
+A fault that one odd message provokes comes again with every such message. So the first of a kind (the type of
 the exception and the line that raised it) is logged with the end of its traceback, and the others are only
-counted: a flood of them fills no log.
+counted: a flood of them does not fill the log.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from typing import Final
 import structlog
 
 log = structlog.get_logger()
-KINDS: Final = 256  # that are told apart; beyond, faults are counted together
-FRAMES: Final = 8  # of a traceback that are logged, the innermost: a recursion has a thousand
-CAUSE: Final = 300  # characters
+MAX_KINDS: Final = 256  # counted separately; faults beyond are counted together
+MAX_FRAMES: Final = 8  # of a traceback, the innermost: a recursion has a thousand
+MAX_CAUSE: Final = 300  # characters
 
 _seen: Counter[str] = Counter()
 
 
 def contain(error: BaseException, place: str, **fields: object) -> None:
-    """Note a fault that ends here. `place` says what was being done: `router`, `answer`, `observer`, ...
+    """Log or count a fault that ends here. `place` names the boundary: `router`, `answer`, `observer`, ...
 
     The first of its kind is logged as `fault.contained`, with `fields`. Never raises.
     """
     kind = f"{place} {type(error).__name__} {_where(error.__traceback__)}"
-    if kind not in _seen and len(_seen) >= KINDS:
+    if kind not in _seen and len(_seen) >= MAX_KINDS:
         kind = "others"
     _seen[kind] += 1
     if _seen[kind] > 1:
         return
     try:
-        cause = f"{type(error).__name__}: {error}"[:CAUSE]
+        cause = f"{type(error).__name__}: {error}"[:MAX_CAUSE]
     except Exception:  # noqa: BLE001 - an exception whose own text fails is to be noted all the same
         cause = type(error).__name__
-    frames = traceback.format_tb(error.__traceback__, limit=-FRAMES)
+    frames = traceback.format_tb(error.__traceback__, limit=-MAX_FRAMES)
     log.error("fault.contained", place=place, cause=cause, traceback="".join(frames), **fields)
 
 

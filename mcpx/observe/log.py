@@ -2,18 +2,17 @@
 
 `configure` is called once by the command line. Colours only on a terminal; `MCPX_LOG` sets the level
 (debug, info, warning, error) and `MCPX_LOG_FORMAT=json` one JSON object a line, for machines. Records of
-libraries that use `logging` pass through the same door, from warnings on, the same one ten times a minute.
-Control characters are shown, and reach no terminal. A log that cannot be written (its
-disk is full, its reader is gone) costs what it says, and nothing else. `hide` keeps secrets out of every
-line, whoever wrote it.
+libraries that use `logging` are written in the same way, from warnings on, each at most ten times a minute.
+Control characters are escaped. A log that cannot be written (its disk is full, its reader is gone) is lost,
+and nothing else. `hide` keeps secrets out of every line.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,16 +21,18 @@ from typing import Final, TextIO
 
 import structlog
 
+from mcpx.text import escaped, is_clean
+
 LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-SAID: Final = 10  # times a minute that another library may say the same
-TOLD_ELSEWHERE: Final = ("mcp.client.streamable_http", "mcp.client.sse")
-"""Loggers that tell, with a traceback for each, of what the upstream and its caller are told in a line."""
+REPEAT_AFTER_S: Final = 60.0
+MAX_REPEATS: Final = 10  # times a minute that another library may log the same
+REPORTED_ELSEWHERE: Final = ("mcp.client.streamable_http", "mcp.client.sse")
+"""Loggers that write a traceback for each error that MCPX itself reports in a line."""
 
 
 def configure(level: str | None = None) -> None:
@@ -43,15 +44,15 @@ def configure(level: str | None = None) -> None:
         _clean,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
-        structlog.processors.format_exc_info if as_json else _as_it_is,
+        structlog.processors.format_exc_info if as_json else _unchanged,
     ]
     structlog.configure(
         processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(chosen),
-        logger_factory=structlog.WriteLoggerFactory(_Forgiving(sys.stderr)),  # type: ignore[arg-type]
+        logger_factory=structlog.WriteLoggerFactory(_IgnoringErrors(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(_Forgiving(sys.stderr))
+    handler = logging.StreamHandler(_IgnoringErrors(sys.stderr))
     handler.addFilter(_Repeats())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -59,7 +60,7 @@ def configure(level: str | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
         )
     )
-    for name in TOLD_ELSEWHERE:
+    for name in REPORTED_ELSEWHERE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -75,25 +76,41 @@ def hide(redact: Callable[[str], str]) -> None:
     _redact = redact
 
 
+class Throttle:
+    """Lets one message through, and then none for `seconds`: for what would be logged a thousand times."""
+
+    def __init__(self, seconds: float = REPEAT_AFTER_S) -> None:
+        self._seconds = seconds
+        self._next = 0.0
+
+    def lets_through(self) -> bool:
+        """Whether it is time to log it (again); if so, it counts as logged."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+
 class _Repeats(logging.Filter):
-    """Lets a library say the same thing `SAID` times a minute: some say it for each request of a stranger."""
+    """Lets a library log the same thing `MAX_REPEATS` times a minute: some do at every request."""
 
     def __init__(self) -> None:
         super().__init__()
         self._minute = 0
-        self._said: Counter[tuple[str, int]] = Counter()
+        self._counts: Counter[tuple[str, int]] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
         minute = int(record.created) // 60
         if minute != self._minute:
             self._minute = minute
-            self._said.clear()
-        self._said[record.pathname, record.lineno] += 1
-        return self._said[record.pathname, record.lineno] <= SAID
+            self._counts.clear()
+        self._counts[record.pathname, record.lineno] += 1
+        return self._counts[record.pathname, record.lineno] <= MAX_REPEATS
 
 
-class _Forgiving:
-    """A text stream whose failures are nobody's business: the log must not stop what it tells of."""
+class _IgnoringErrors:
+    """A text stream whose failures are ignored: a log must not stop what it reports."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -114,23 +131,18 @@ def _console() -> structlog.dev.ConsoleRenderer:
 
 
 def _traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
-    """As structlog's plain one; the text of an exception may be anybody's."""
+    """Structlog's plain traceback, escaped: the text of an exception may come from outside."""
     plain = StringIO()
     structlog.dev.plain_traceback(plain, exc_info)
     stream.write(escaped(plain.getvalue()))
 
 
-def escaped(text: str) -> str:
-    """Text without what a terminal would obey: control characters but line ends and tabs, and bidi marks."""
-    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
-
-
 def _clean(
     _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """What is logged may be what a stranger sent: a header, a line, a name."""
+    """Escape what harms a terminal: a value may be what a stranger sent, a header or a name."""
     for key, value in event.items():
-        if isinstance(value, str) and _OBEYED.search(value):
+        if isinstance(value, str) and not is_clean(value):
             event[key] = escaped(value)
     return event
 
@@ -139,7 +151,7 @@ def _colours() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ
 
 
-def _as_it_is(
+def _unchanged(
     _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     return event

@@ -1,15 +1,15 @@
-"""Counters of one upstream server: plain numbers, written by its actor, read by anybody."""
+"""Counters of one upstream server: plain numbers, written by its actor, read by everyone."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import Any, Final
+from typing import Final
 
-RECENT: Final = 512  # calls whose duration is remembered for the percentiles
+RECENT_CALLS: Final = 512  # calls whose duration is remembered for the percentiles
 
 
 class Counters:
-    """What happened to one server's calls since MCPX started. Durations are in seconds."""
+    """The calls of one server since MCPX started. Durations are in seconds."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -17,12 +17,12 @@ class Counters:
         self.errors: Counter[str] = Counter()
         """By error code."""
         self.listings = 0
-        self.rubbish = 0
+        self.malformed = 0
         """Lines or messages that were not MCP."""
-        self._durations: deque[float] = deque(maxlen=RECENT)
+        self._durations: deque[float] = deque(maxlen=RECENT_CALLS)
 
     def answered(self, seconds: float) -> None:
-        """A call was answered after `seconds`."""
+        """Record that a call was answered after `seconds`."""
         self._durations.append(seconds)
 
     def percentile(self, share: float) -> float | None:
@@ -31,17 +31,3 @@ class Counters:
             return None
         ranked = sorted(self._durations)
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; latencies in milliseconds."""
-        latency = {
-            name: None if (seconds := self.percentile(share)) is None else round(seconds * 1000, 3)
-            for name, share in (("p50", 0.5), ("p99", 0.99))
-        }
-        return {
-            "calls": self.calls,
-            "in_flight": self.in_flight,
-            "errors": sum(self.errors.values()),
-            "errors_by_code": dict(self.errors),
-            "latency_ms": latency,
-        }

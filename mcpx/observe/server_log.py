@@ -1,7 +1,7 @@
 """What the servers say on standard error: a rotating file for each, in the state folder's `logs`.
 
-Written by the upstream actor, without the secrets of the configuration; read with any pager. A disk that is
-full, or a folder that cannot be written, is logged once and costs nothing but the file.
+Written by the upstream actor, with the secrets of the configuration redacted. A full disk, or a folder that
+cannot be written, is logged once and costs only the file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import structlog
 from mcpx.paths import ensure_folder, state_folder
 
 log = structlog.get_logger()
-LARGEST: Final = 1_000_000  # bytes of one file
-KEPT: Final = 3  # older files
+MAX_FILE_BYTES: Final = 1_000_000
+BACKUP_FILES: Final = 3
 
 
 def server_log_path(server: str, state: Path | None = None) -> Path:
@@ -29,7 +29,7 @@ def server_log_path(server: str, state: Path | None = None) -> Path:
 
 
 class ServerLog:
-    """One server's file; made with the first words. `redact` takes the secrets out of them."""
+    """One server's file, created with its first line. `redact` takes the secrets out of each."""
 
     def __init__(self, server: str, state: Path | None = None, *, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
@@ -39,13 +39,15 @@ class ServerLog:
         self._broken = False
 
     def write(self, said: bytes) -> None:
-        """Append whole lines, or what was said at one time, with the time before it. Never raises."""
+        """Append whole lines with the time before them. Never raises."""
         if self._broken:
             return
         try:
             if self._handler is None:
                 ensure_folder(self._path.parent)
-                self._handler = _Handler(self._path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8")
+                self._handler = _Handler(
+                    self._path, maxBytes=MAX_FILE_BYTES, backupCount=BACKUP_FILES, encoding="utf-8"
+                )
             stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
             text = self._redact(said.decode(errors="replace").rstrip())
             self._handler.emit(makeLogRecord({"msg": f"{stamp} {text}"}))
@@ -54,14 +56,14 @@ class ServerLog:
             log.warning("server_log.unwritable", server=self._server, path=str(self._path), reason=str(error))
 
     def close(self) -> None:
-        """Let go of the file; later words open it again."""
+        """Close the file; a later write opens it again."""
         if self._handler is not None:
             self._handler.close()
             self._handler = None
 
 
 class _Handler(RotatingFileHandler):
-    """Raises where the base class would print to standard error."""
+    """Lets errors through that the base class would print to standard error."""
 
     def handleError(self, record: LogRecord) -> None:  # noqa: ARG002, N802 - logging's signature
         raise  # noqa: PLE0704 - called by the base class inside its except clause

@@ -1,18 +1,18 @@
-"""The event loop is watched: when it stands still, the log says where, and in the end the process ends.
+"""A watchdog for the event loop: when it stalls, the log says where, and later the process exits.
 
 Everything that MCPX does for its clients happens on one event loop, so one endless computation or one
-blocking call takes it from all of them. Its service manager, or the shims, start it again; the ledger ends
-the servers that were left behind. Two watchers, because neither sees everything:
+blocking call stops it for all of them. The service manager, or the shims, start MCPX again; the ledger ends
+the servers that were left behind. There are two watchers, because neither sees everything:
 
-* A thread counts how long the loop has not come round. It sees every stand in which other threads may run:
-  blocking calls, and Python code without an end. It logs the stack of the loop's thread, and later ends the
+* A thread measures the time since the loop's last heartbeat. It sees every stall during which other threads
+  can run: blocking calls, and endless Python code. It logs the stack of the loop's thread, and later ends the
   process.
-* Timers of the kernel count the processor time that was used since the loop last came round, and their
-  signals are dealt with in C (faulthandler). They work where code in C does not let the thread run at all,
-  as a regular expression that backtracks does. They write the stack as it is, and a signal ends the process.
+* Timers of the kernel measure the processor time used since the last heartbeat; their signals are handled in
+  C (faulthandler). They work even while code in C keeps the thread from running, as a regular expression that
+  backtracks does. They print the stack, and a signal ends the process.
 
-Time in which the process could not run is no stand: while it is stopped (SIGSTOP) or the machine sleeps, the
-thread counts no more than its own two ticks, and the timers nothing.
+Time during which the process could not run is no stall: while it is stopped (SIGSTOP) or the machine sleeps,
+the thread counts at most two of its own ticks, and the timers nothing.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from typing import Final, NamedTuple
 import structlog
 
 log = structlog.get_logger()
-TELL_S: Final = 5.0  # for the last words, should the log be what the loop waits for
+REPORT_TIMEOUT_S: Final = 5.0  # for the last log entry: the log may be what the loop waits for
 EXIT_CODE: Final = 1
-GRACE: Final = 1.05  # by how much the timers wait longer than the thread, which says it in better words
+TIMER_MARGIN: Final = 1.05  # times as long as the thread waits, whose report is better
 
 
 class Patience(NamedTuple):
-    """How long the loop may stand, in seconds: until the log says where, and until the process ends."""
+    """How long the loop may stall, in seconds: until it is logged, and until the process exits."""
 
-    said_s: float = 10.0
-    ended_s: float = 60.0
+    report_after_s: float = 10.0
+    exit_after_s: float = 60.0
     tick_s: float = 1.0
 
 
@@ -65,19 +65,19 @@ class _Watchdog:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
-        self._turns = 0
-        self._over = threading.Event()
+        self._beats = 0
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._next: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         faulthandler.register(signal.SIGPROF, file=sys.__stderr__ or 2, all_threads=False)
         faulthandler.register(signal.SIGVTALRM, file=sys.__stderr__ or 2, all_threads=False, chain=True)
-        self._come_round()
+        self._heartbeat()
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         if self._next is not None:
             self._next.cancel()
         _arm(0, 0)
@@ -85,49 +85,49 @@ class _Watchdog:
         faulthandler.unregister(signal.SIGVTALRM)
         self._thread.join(self._patience.tick_s)
 
-    def _come_round(self) -> None:
-        """On the loop: it lives."""
-        self._turns += 1
-        _arm(self._patience.said_s * GRACE, self._patience.ended_s * GRACE)
-        self._next = self._loop.call_later(self._patience.tick_s, self._come_round)
+    def _heartbeat(self) -> None:
+        """Runs on the loop: proof that it is alive."""
+        self._beats += 1
+        _arm(self._patience.report_after_s * TIMER_MARGIN, self._patience.exit_after_s * TIMER_MARGIN)
+        self._next = self._loop.call_later(self._patience.tick_s, self._heartbeat)
 
     # --- in the thread
 
     def _watch(self) -> None:
-        seen, stood, said = self._turns, 0.0, False
+        seen, stalled_s, reported = self._beats, 0.0, False
         wall, used = time.monotonic(), time.process_time()
-        while not self._over.wait(self._patience.tick_s):
+        while not self._stopped.wait(self._patience.tick_s):
             now_wall, now_used = time.monotonic(), time.process_time()
-            # what we could not do is not counted against the loop, unless the processor was kept from us
+            # time in which this process could not run is not counted against the loop
             could = max(2 * self._patience.tick_s, now_used - used)
-            stood += min(now_wall - wall, could)
+            stalled_s += min(now_wall - wall, could)
             wall, used = now_wall, now_used
-            if seen != self._turns:
-                seen, stood, said = self._turns, 0.0, False
-            elif stood >= self._patience.ended_s:
-                self._end(stood)
-            elif stood >= self._patience.said_s and not said:
-                said = True
-                self._say(stood)
+            if seen != self._beats:
+                seen, stalled_s, reported = self._beats, 0.0, False
+            elif stalled_s >= self._patience.exit_after_s:
+                self._end(stalled_s)
+            elif stalled_s >= self._patience.report_after_s and not reported:
+                reported = True
+                self._report(stalled_s)
 
-    def _say(self, stood: float) -> None:
+    def _report(self, stalled_s: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         stack = _stack_of(self._watched)
-        tell = threading.Thread(target=_tell, args=(stood, stack), daemon=True)
-        tell.start()  # and not waited for: it may be the log that the loop waits for
+        thread = threading.Thread(target=_log_stall, args=(stalled_s, stack), daemon=True)
+        thread.start()  # and not waited for: the log may be what the loop waits for
 
-    def _end(self, stood: float) -> None:
-        why = f"its event loop has stood for {stood:.0f} s"
-        tell = threading.Thread(target=self._on_end, args=(why,), daemon=True)
-        tell.start()
-        tell.join(TELL_S)
+    def _end(self, stalled_s: float) -> None:
+        why = f"its event loop has stood for {stalled_s:.0f} s"
+        thread = threading.Thread(target=self._on_end, args=(why,), daemon=True)
+        thread.start()
+        thread.join(REPORT_TIMEOUT_S)
         os._exit(EXIT_CODE)
 
 
-def _arm(said_s: float, ended_s: float) -> None:
+def _arm(report_after_s: float, exit_after_s: float) -> None:
     """Seconds of processor time until each signal; 0 for never."""
-    signal.setitimer(signal.ITIMER_PROF, said_s)
-    signal.setitimer(signal.ITIMER_VIRTUAL, ended_s)
+    signal.setitimer(signal.ITIMER_PROF, report_after_s)
+    signal.setitimer(signal.ITIMER_VIRTUAL, exit_after_s)
 
 
 def _stack_of(thread: int) -> str:
@@ -135,5 +135,5 @@ def _stack_of(thread: int) -> str:
     return "".join(traceback.format_stack(frame)) if frame is not None else "unknown"
 
 
-def _tell(stood: float, stack: str) -> None:
-    log.error("loop.stands", seconds=round(stood, 1), stack=stack)
+def _log_stall(stalled_s: float, stack: str) -> None:
+    log.error("loop.stands", seconds=round(stalled_s, 1), stack=stack)

@@ -18,10 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.config.place import kind_of
 from mcpx.errors import CallError, Code
 from mcpx.rendering.large_results import essential_contents, essentials, is_dense
 from mcpx.rendering.toon import JSONText, read_json
+from mcpx.text import kind_of
 
 _MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own have half of that
 _MAX_METHODS: Final = 8  # named in an error

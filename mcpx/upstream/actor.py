@@ -256,8 +256,8 @@ class Upstream:
             self._on_catalogue(self.name, changed)
 
     def _on_malformed(self, line: bytes, problem: str) -> None:
-        self.counters.rubbish += 1
-        if self.counters.rubbish <= MAX_MALFORMED_LOGGED:
+        self.counters.malformed += 1
+        if self.counters.malformed <= MAX_MALFORMED_LOGGED:
             self._log.warning(
                 "upstream.rubbish", problem=problem, line=self._redact(line.decode(errors="replace"))
             )

@@ -10,10 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.config.place import kind_of as plain_kind_of
 from mcpx.errors import CallError, Code
 from mcpx.rendering.typescript import SchemaConverter
-from mcpx.text import shown_name
+from mcpx.text import kind_of, shown_name
 from mcpx.validation.bounds import why_too_large
 
 MAX_PROBLEMS: Final = 10  # in one message; a model mends a few at a time
@@ -75,13 +74,13 @@ def describe_value(value: Any) -> str:
     """Describe a JSON value for a message: `null`, `a boolean`, `the number 3`, `the string "x"`, ..."""
     match value:
         case bool():
-            return plain_kind_of(value)
+            return kind_of(value)
         case int() | float():
             return f"the number {cut_middle(str(value), 60)}"
         case str():
             return f"the string {brief(value)}"
         case _:
-            return plain_kind_of(value)
+            return kind_of(value)
 
 
 def brief(value: Any) -> str:

@@ -9,7 +9,6 @@ registry: jsonschema's own would fetch a remote `$ref` over the network.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
 
@@ -21,14 +20,13 @@ from referencing.exceptions import Unresolvable
 
 from mcpx.catalog.model import JSON
 from mcpx.rendering.typescript import SchemaConverter
+from mcpx.text.nearest import LETTERS_COMPARED, nearest
 from mcpx.validation.circles import bad_reference
 from mcpx.validation.errors import MAX_PROBLEMS, Problem, brief, cut_middle, describe_value
 
 NOTHING_REMOTE: Final[Registry[Any]] = Registry()
 MAX_REASON_CHARS: Final = 200
 MAX_OPTIONS: Final = 20  # of an enumeration, or of known names, in one problem
-COMPARED: Final = 500  # names that one is compared with, to say which was meant
-COMPARED_LETTERS: Final = 64  # of each; comparing takes their square
 
 
 class UnusableSchema(Exception):  # noqa: N818 - a condition
@@ -111,11 +109,9 @@ def _expected(schema: Any, name: str) -> str:
 
 
 def _did_you_mean(name: str, known: JSON) -> str:
-    candidates = [each[:COMPARED_LETTERS] for each in islice(known, COMPARED)]
-    near = get_close_matches(name[:COMPARED_LETTERS], candidates, n=1)
-    if near:
-        return f"; did you mean {near[0]}?"
-    named = [cut_middle(each, COMPARED_LETTERS) for each in islice(known, MAX_OPTIONS)]
+    if near := nearest(name, known, most=1):
+        return f"; did you mean {cut_middle(near[0], LETTERS_COMPARED)}?"
+    named = [cut_middle(each, LETTERS_COMPARED) for each in islice(known, MAX_OPTIONS)]
     return f"; known are {_listed(named, len(known)) or 'none'}"
 
 

@@ -18,7 +18,7 @@ from mcpx.attach.command import USAGE
 from mcpx.catalog.model import State
 from mcpx.cli.main import cli
 from mcpx.config import json_schema
-from mcpx.config.transport import TYPES
+from mcpx.config.strings import TYPES
 from mcpx.daemon.service_files import launchd_agent, systemd_unit
 from mcpx.errors import CallError, Code
 from mcpx.gateway.clients.sessions import FEEDS_STRUCTURED_CONTENT

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mcpx.daemon.paths import Meeting, connect, meeting
+from mcpx.daemon.paths import DaemonPaths, connect, daemon_paths
 from tests.faults import traces
 
 HERE = Path(__file__).parent
@@ -138,11 +138,11 @@ class Mcpx:
                 start_new_session=True,
             )
 
-    def _place(self) -> Meeting:
+    def _place(self) -> DaemonPaths:
         before = os.environ.get("MCPX_STATE_DIR")
         os.environ["MCPX_STATE_DIR"] = str(self.state)
         try:
-            return meeting(self.config)
+            return daemon_paths(self.config)
         finally:
             os.environ.pop("MCPX_STATE_DIR")
             if before is not None:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from mcpx.daemon.paths import Meeting, connect, meeting
+from mcpx.daemon.paths import DaemonPaths, connect, daemon_paths
 from tests.faults import traces
 from tests.faults.served import entry, open_served
 from tests.faults.stage import SOON_S, Seen
@@ -92,7 +92,7 @@ async def clients_come_and_go(seen: Seen) -> None:
         folder = Path(name)
         config = folder / "config.json"
         config.write_text(json.dumps({"mcpServers": {"s": entry("good", folder / "s", mark)}}))
-        place = meeting(config)
+        place = daemon_paths(config)
         command = [sys.executable, "-m", "mcpx", "daemon", "run", "--config", str(config)]
         async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as daemon:
             with anyio.fail_after(2 * SOON_S):
@@ -115,7 +115,7 @@ async def clients_come_and_go(seen: Seen) -> None:
     await _nothing_left(seen, mark)
 
 
-def crowd(place: Meeting, count: int) -> None:
+def crowd(place: DaemonPaths, count: int) -> None:
     for number in range(count):
         joined = connect(place)
         if joined is not None:

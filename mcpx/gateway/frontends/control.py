@@ -33,7 +33,7 @@ from mcpx.catalog.model import JSON
 from mcpx.config import load
 from mcpx.core.hub import Hub
 from mcpx.core.status import snapshot
-from mcpx.daemon.paths import LIMIT_KEY
+from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import Shaped

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from mcpx.config import HttpGateway
-from mcpx.config.loopback import is_loopback
+from mcpx.config.transport import is_loopback
 from mcpx.errors import MCPXError
 from mcpx.gateway.frontends.auth import OneToken, token_file
 from mcpx.gateway.frontends.http_connection import Shared

@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from mcpx.gateway.frontends.http_connection import HttpConnection, Shared
-from mcpx.observe.throttle import Throttle
+from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
 
 log = structlog.get_logger()

@@ -23,11 +23,12 @@ import anyio.abc
 import structlog
 
 from mcpx.core.hub import Hub
-from mcpx.daemon.paths import CONTROL, Meeting, MeetingError, address, claim_folder, connect
+from mcpx.daemon.paths import DaemonError, DaemonPaths, address, claim_folder, connect
+from mcpx.daemon.protocol import CONTROL_PREFIX
 from mcpx.gateway.frontends.control import Control
 from mcpx.gateway.frontends.stream import StreamClient
 from mcpx.gateway.server import GatewayServer
-from mcpx.observe.throttle import Throttle
+from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
 from mcpx.wire.channel import Channel
 from supervisors import Incarnation
@@ -45,11 +46,11 @@ CONTROL_TIMEOUT_S: Final = 5.0  # for a control request to arrive, and for its r
 ACCEPT_RETRY_S: Final = 0.1  # after accepting failed: most likely there are no descriptors left
 
 
-def listen(place: Meeting) -> socket.socket:
-    """A socket on which clients can connect from now on. The caller holds the seat (`take_seat`).
+def listen(place: DaemonPaths) -> socket.socket:
+    """A socket on which clients can connect from now on. The caller holds the seat (`acquire_lock`).
 
     Raises:
-        MeetingError: Others may change the folder, a daemon listens already, or something else is there.
+        DaemonError: Others may change the folder, a daemon listens already, or something else is there.
     """
     claim_folder(place)
     _clear(place)
@@ -62,23 +63,23 @@ def listen(place: Meeting) -> socket.socket:
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
     except OSError as error:
         listener.close()
-        raise MeetingError(f"{place.socket}: {error.strerror}") from None
+        raise DaemonError(f"{place.socket}: {error.strerror}") from None
     finally:
         os.umask(before)
     return listener
 
 
-def _clear(place: Meeting) -> None:
+def _clear(place: DaemonPaths) -> None:
     """Remove a dead socket; leave everything else alone."""
     try:
         found = place.socket.lstat()
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise MeetingError(f"{place.socket}: in the way, and no socket; remove it")
+        raise DaemonError(f"{place.socket}: in the way, and no socket; remove it")
     if (other := connect(place)) is not None:
         other.close()
-        raise MeetingError(f"{place.socket}: somebody listens here already; see mcpx daemon status")
+        raise DaemonError(f"{place.socket}: somebody listens here already; see mcpx daemon status")
     log.info("socket.reclaimed", path=str(place.socket))
     place.socket.unlink(missing_ok=True)
 
@@ -99,7 +100,7 @@ def peer_uid(peer: socket.socket) -> int:
 class SocketFrontend:
     """Serves the clients of one listening socket."""
 
-    def __init__(self, hub: Hub, server: GatewayServer, listener: socket.socket, place: Meeting) -> None:
+    def __init__(self, hub: Hub, server: GatewayServer, listener: socket.socket, place: DaemonPaths) -> None:
         self._hub = hub
         self._server = server
         self._listener = listener
@@ -153,10 +154,12 @@ class SocketFrontend:
                 first, line = b"", b""
                 with self._counted_as_silent(peer):
                     await incarnation.while_wanted(lambda: anyio.wait_readable(peer))
-                    first = peer.recv(len(CONTROL), socket.MSG_PEEK)
-                    if first == CONTROL:
+                    first = peer.recv(len(CONTROL_PREFIX), socket.MSG_PEEK)
+                    if first == CONTROL_PREFIX:
                         line = await self._read_control(peer)
-                is_client = await self._handle_control(peer, line) if line else first not in {b"", CONTROL}
+                is_client = (
+                    await self._handle_control(peer, line) if line else first not in {b"", CONTROL_PREFIX}
+                )
                 if is_client:
                     await self._serve(peer, incarnation)
             except OSError as error:  # gone already, or the frontend ends before it said anything

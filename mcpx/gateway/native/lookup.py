@@ -18,8 +18,8 @@ from mcpx.catalog.uris import is_offered
 from mcpx.core.hub import Hub
 from mcpx.gateway.clients.subscribers import ResourceTarget
 from mcpx.gateway.native.errors import no_such_resource
-from mcpx.rendering.suggest import nearest
 from mcpx.text import shown_name
+from mcpx.text.nearest import nearest
 from mcpx.upstream.actor import Upstream
 
 MAX_SHOWN_CHARS: Final = 200  # of a URI that is too long

@@ -10,7 +10,7 @@ from typing import Final
 import mcp_types
 
 from mcpx.catalog.model import JSON
-from mcpx.errors import CallError
+from mcpx.errors import CallError, failure_text
 from mcpx.rendering.descriptions import Descriptions
 from mcpx.rendering.results import Shaped
 
@@ -75,7 +75,7 @@ def result(shaped: Shaped, *, structured: bool) -> JSON:
 
 def failure(error: CallError, *, structured: bool) -> JSON:
     """An error as a result: one readable text with code and outcome, and the same for programs."""
-    text = f"{error}\n(code: {error.code}, outcome: {error.outcome})"
+    text = failure_text(str(error), error.code, error.outcome)
     shaped = Shaped(
         content=[{"type": "text", "text": text}], structured_content=error.to_dict(), is_error=True
     )

@@ -7,8 +7,9 @@ import json
 import msgspec
 import pytest
 
-from mcpx.attach.refusals import Asked, unavailable
-from mcpx.attach.session import OWN, SETTLED_KEY, Session
+from mcpx.attach.refusals import PendingRequest, unavailable
+from mcpx.attach.session import OWN_ID_PREFIX, Session
+from mcpx.daemon.protocol import SETTLED_KEY
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 CHANGED = "notifications/tools/list_changed"
@@ -49,7 +50,7 @@ def answer(session: Session, request, result=None) -> None:
 
 def move(session: Session, *unsent: bytes) -> tuple[list[dict], list[dict]]:
     """To the next daemon: what the client is told, and what the daemon hears first."""
-    told, kept = session.lost(unsent)
+    told, kept = session.daemon_lost(unsent)
     lines = session.replay(kept)
     own, session.to_daemon = session.to_daemon, []
     return read(told), read(lines + own)
@@ -60,7 +61,7 @@ def test_the_opening_is_replayed_and_its_answer_goes_no_further(opened):
     assert told == []
     assert [each["method"] for each in heard] == ["initialize", "notifications/initialized", "tools/list"]
     assert heard[0]["params"] == HELLO
-    assert str(heard[0]["id"]).startswith(OWN)
+    assert str(heard[0]["id"]).startswith(OWN_ID_PREFIX)
     assert opened.from_daemon(line(id=heard[0]["id"], result={})) == []
 
 
@@ -98,7 +99,7 @@ def test_what_was_in_flight_is_told_as_unknown_once(opened):
 def test_a_request_of_which_nothing_was_written_goes_to_the_next_daemon(opened):
     unsent = opened.from_client(line(id=9, method="tools/call", params={"name": "exec"}))
     assert unsent is not None
-    told, kept = opened.lost([unsent])
+    told, kept = opened.daemon_lost([unsent])
     assert (told, kept) == ([], [unsent])
 
 
@@ -184,7 +185,7 @@ def test_a_client_that_never_listed_tools_hears_of_changes_as_they_come():
 def test_the_answer_to_the_revision_without_a_handshake_is_complete():
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
     params = msgspec.Raw(json.dumps({"name": "exec", "_meta": meta}).encode())
-    told = json.loads(unavailable(1, Asked("tools/call", params), "because"))
+    told = json.loads(unavailable(1, PendingRequest("tools/call", params), "because"))
     assert told["result"]["resultType"] == "complete"
     assert told["result"]["structuredContent"]["outcome"] == "not_sent"
 

@@ -167,9 +167,12 @@ ENTRIES: list[tuple[dict[str, object], str]] = [
     ({"command": "a", "enabled": 0}, "fs.enabled: expected true or false, got a number"),
     (
         {"command": "a", "call_timeout": -1},
-        "fs.call_timeout: expected seconds above 0 and at most 31536000, got -1",
+        "fs.call_timeout: expected a number of seconds above 0 and at most 31536000, got -1",
     ),
-    ({"command": "a", "restart": {"cap": "1"}}, "fs.restart.cap: expected a number of seconds, got a string"),
+    (
+        {"command": "a", "restart": {"cap": "1"}},
+        "fs.restart.cap: expected a number of seconds above 0 and at most 31536000, got a string",
+    ),
 ]
 
 
@@ -178,26 +181,36 @@ def test_a_wrong_server_is_told_by_its_path(entry: dict[str, object], line: str)
     assert message(server(**entry)) == f"c.json: $.mcpServers.{line}"
 
 
+NO_DURATION = "expected a number of seconds above 0 and at most 31536000, got"
+
 SETTINGS: list[tuple[str, object, str]] = [
-    ("connect_timeout", 0, "expected seconds above 0 and at most 31536000, got 0"),
-    ("call_timeout", -3, "expected seconds above 0 and at most 31536000, got -3"),
-    ("queue_timeout", True, "expected a number of seconds, got a boolean"),
-    ("startup_wait", "3", "expected a number of seconds, got a string"),
-    ("shutdown_grace", float("inf"), "expected seconds above 0 and at most 31536000, got Infinity"),
-    ("health_check_interval", float("nan"), "expected seconds above 0 and at most 31536000, got NaN"),
+    ("connect_timeout", 0, f"{NO_DURATION} 0"),
+    ("call_timeout", -3, f"{NO_DURATION} -3"),
+    ("queue_timeout", True, f"{NO_DURATION} a boolean"),
+    ("startup_wait", "3", f"{NO_DURATION} a string"),
+    (
+        "shutdown_grace",
+        float("inf"),
+        f"{NO_DURATION} Infinity",
+    ),
+    (
+        "health_check_interval",
+        float("nan"),
+        f"{NO_DURATION} NaN",
+    ),
     (
         "health_check_timeout",
         10**40,
-        "expected seconds above 0 and at most 31536000, got 100000000000000000000000...",
+        f"{NO_DURATION} 100000000000000000000000...",
     ),
     ("health_check_failure_threshold", 0, "expected a whole number from 1 to 1000000, got 0"),
     ("health_check_enabled", 1, "expected true or false, got a number"),
     ("queue_size", 1.5, "expected a whole number from 1 to 1000000, got 1.5"),
-    ("max_concurrency", False, "expected a whole number, got a boolean"),
+    ("max_concurrency", False, "expected a whole number from 1 to 1000000, got a boolean"),
     ("toon_compression_min_size", -1, "expected a whole number from 0 to 1073741824, got -1"),
     ("max_message_bytes", 10, "expected a whole number from 1024 to 1073741824, got 10"),
-    ("include_structured_content", "sometimes", 'expected one of "auto", "always", "never", got "sometimes"'),
-    ("include_structured_content", True, "expected a string, got a boolean"),
+    ("include_structured_content", "sometimes", 'expected one of "always", "auto", "never", got "sometimes"'),
+    ("include_structured_content", True, 'expected one of "always", "auto", "never", got a boolean'),
     ("restart", [], "expected an object, got an array"),
     ("http", 8765, "expected an object, got a number"),
 ]

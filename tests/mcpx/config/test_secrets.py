@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.config import Redactor, parse, redactor_of
-from mcpx.config.secrets import SHORTEST
+from mcpx.config.secrets import MIN_SECRET_LEN
 
 TOKEN = "tok/en+5ecret=="
 
@@ -80,7 +80,11 @@ def test_of_two_the_longer_is_replaced_first():
     assert Redactor([("A", "password"), ("B", "password-2")])("password-2, password") == "***B***, ***A***"
 
 
-@given(st.text(min_size=SHORTEST).filter(lambda text: len(text.strip()) >= SHORTEST), st.text(), st.text())
+@given(
+    st.text(min_size=MIN_SECRET_LEN).filter(lambda text: len(text.strip()) >= MIN_SECRET_LEN),
+    st.text(),
+    st.text(),
+)
 def test_no_secret_comes_through(value, before, after):
     shown = Redactor([("#", value)])(before + value + after)
     assert value.strip() not in shown

@@ -115,13 +115,12 @@ def effective(config: Config) -> dict[str, Any]:
     """What the program really uses, by the same dotted keys."""
     plain: dict[str, Any] = json.loads(msgspec.json.encode(config))
     server = plain["servers"]["s"]
-    health = {f"health_check_{key}": value for key, value in server["health"].items()}
     restart = {f"restart.{key}": value for key, value in server["restart"].items()}
     http = {f"http.{key}": value for key, value in plain["http"].items()}
     ours = {"source", "servers", "notices", "http", "http_served"}
     rest = {key: plain[key] for key in plain if key not in ours}
     flags = {key: server[key] for key in ("auto_describe", "sessions", "native")}
-    return {**rest, **server["limits"]} | health | restart | http | flags
+    return {**rest, **server["limits"], **server["health"]} | restart | http | flags
 
 
 def test_the_schema_documents_every_setting_with_its_real_default() -> None:

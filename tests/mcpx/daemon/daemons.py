@@ -20,7 +20,7 @@ from typing import Any
 import anyio
 from mcp import StdioServerParameters
 
-from mcpx.daemon.paths import Meeting, holder, meeting
+from mcpx.daemon.paths import DaemonPaths, daemon_paths, lock_owner_pid
 from tests.mcpx.serving import PATIENCE_S, Served, environment, run_cli, serving, write_config
 
 
@@ -39,13 +39,13 @@ class House:
         return str(self.folder / "config.json")
 
     @property
-    def place(self) -> Meeting:
-        return meeting(self.config)
+    def place(self) -> DaemonPaths:
+        return daemon_paths(self.config)
 
     @property
     def pid(self) -> int | None:
-        """The daemon's process, if one holds the seat."""
-        return holder(self.place)
+        """The daemon's process, if one holds the lock."""
+        return lock_owner_pid(self.place)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """`mcpx COMMAND --config ...` to its end."""

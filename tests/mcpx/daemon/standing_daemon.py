@@ -11,13 +11,13 @@ import anyio
 
 from mcpx.app import serve_daemon
 from mcpx.config import load
-from mcpx.daemon.paths import meeting, take_seat
+from mcpx.daemon.paths import acquire_lock, daemon_paths
 from mcpx.observe.log import configure
 from mcpx.observe.watchdog import Patience
 
 if __name__ == "__main__":
     configure()
-    place = meeting(sys.argv[1])
-    seat = take_seat(place)
+    place = daemon_paths(sys.argv[1])
+    lock = acquire_lock(place)
     signal.signal(signal.SIGUSR1, lambda *_: time.sleep(1000))
     sys.exit(anyio.run(partial(serve_daemon, load(place.config), place, patience=Patience(0.3, 1.0, 0.1))))

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcpx.cli.daemon import daemon
-from mcpx.daemon.service import UnitError, install, service, uninstall
+from mcpx.daemon.service import ServiceError, install, service, uninstall
 from tests.mcpx.daemon.unit_reading import unquoted, values
 
 
@@ -130,7 +130,7 @@ def test_a_file_of_somebody_else_is_left_as_it_is(linux, deed):
     file = service(**given).file
     file.parent.mkdir(parents=True)
     file.write_text("[Service]\nExecStart=/usr/bin/mine\n")
-    with pytest.raises(UnitError, match="not written by MCPX"):
+    with pytest.raises(ServiceError, match="not written by MCPX"):
         deed(home, given)
     assert file.read_text() == "[Service]\nExecStart=/usr/bin/mine\n"
     assert home.asked() == []
@@ -139,7 +139,7 @@ def test_a_file_of_somebody_else_is_left_as_it_is(linux, deed):
 def test_a_folder_that_cannot_be_made_is_a_clear_error(linux):
     home, given = linux
     Path(home.environ["HOME"]).write_text("a file where the home should be")
-    with pytest.raises(UnitError, match=r"mcpx\.service cannot be (read|written): Not a directory"):
+    with pytest.raises(ServiceError, match=r"mcpx\.service cannot be (read|written): Not a directory"):
         install(home.config, **given)
 
 
@@ -161,7 +161,7 @@ def test_on_macos_it_is_an_agent(mac):
 
 def test_another_system_is_told_what_to_do(linux):
     _, given = linux
-    with pytest.raises(UnitError, match="mcpx daemon run"):
+    with pytest.raises(ServiceError, match="mcpx daemon run"):
         service(platform="freebsd14", environ=given["environ"])
 
 

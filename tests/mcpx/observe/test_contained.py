@@ -36,7 +36,7 @@ def test_a_flood_of_one_kind_is_one_line():
 
 
 def test_other_kinds_are_told_apart_and_their_number_is_bounded(monkeypatch):
-    monkeypatch.setattr(contained, "KINDS", 3)
+    monkeypatch.setattr(contained, "MAX_KINDS", 3)
     with capture_logs() as logs:
         for number in range(50):
             contained.contain(fault(ValueError("same")), f"place {number}")

@@ -9,8 +9,10 @@ import sys
 from tests.mcpx.serving import environment
 
 PROGRAM = """
-import logging, structlog
+import sys
 from mcpx.observe.log import configure
+import logging, structlog
+assert "rich" not in sys.modules
 configure({level})
 log = structlog.get_logger()
 for level in ("debug", "info", "warning", "error"):

@@ -73,7 +73,7 @@ def test_without_a_service_manager_nothing_is_said_and_nothing_fails(manager):
     for address in ("", "relative/path", "vsock:2:1"):
         quiet = Notifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000000"})
         quiet.send("READY=1")
-        assert not quiet.listened_to
+        assert not quiet.enabled
         assert quiet.watchdog_s is None
     assert manager.drain() == []
 

@@ -140,7 +140,7 @@ async def test_rubbish_between_the_answers_is_survived():
         for text in ("one", "two", "three"):
             assert await watch.text("echo", {"text": text}) == text
         upstream = watch.hub.upstreams["s"]
-        assert upstream.counters.rubbish > 0
+        assert upstream.counters.malformed > 0
         assert upstream.queue.lifecycle().generation == 1
 
 

@@ -14,7 +14,7 @@ import structlog
 import mcpx.daemon.paths
 from mcpx.config import load
 from mcpx.core.hub import open_hub
-from mcpx.daemon.paths import MeetingError, claim_folder, connect, holder, meeting, take_seat
+from mcpx.daemon.paths import DaemonError, acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends import unix_socket
 from mcpx.gateway.frontends.unix_socket import SocketFrontend, listen
@@ -35,9 +35,7 @@ def test_a_folder_that_is_open_to_others_is_refused_with_what_to_do(house):
     folder = house.place.socket.parent
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    with pytest.raises(
-        MeetingError, match=rf"{folder}: open to others \(mode 755\); run: chmod 700 {folder}"
-    ):
+    with pytest.raises(DaemonError, match=rf"{folder}: open to others \(mode 755\); run: chmod 700 {folder}"):
         listen(house.place)
 
 
@@ -45,14 +43,14 @@ def test_a_state_folder_that_others_may_change_is_refused(house):
     (house.folder / "state").mkdir()
     for mode in (0o777, 0o770, 0o1777):
         (house.folder / "state").chmod(mode)
-        with pytest.raises(MeetingError, match="others may change it"):
+        with pytest.raises(DaemonError, match="others may change it"):
             claim_folder(house.place)
 
 
 def test_a_folder_of_another_user_is_refused(house, monkeypatch):
     claim_folder(house.place)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(MeetingError, match="not a folder of yours"):
+    with pytest.raises(DaemonError, match="not a folder of yours"):
         claim_folder(house.place)
 
 
@@ -61,13 +59,13 @@ def test_a_link_in_place_of_the_folder_is_refused(house):
     elsewhere.mkdir(mode=0o700)
     house.place.socket.parent.parent.mkdir()
     house.place.socket.parent.symlink_to(elsewhere)
-    with pytest.raises(MeetingError, match="not a folder of yours"):
+    with pytest.raises(DaemonError, match="not a folder of yours"):
         listen(house.place)
 
 
 def test_a_file_where_the_state_folder_should_be_is_a_clear_error(house):
     (house.folder / "state").write_text("in the way")
-    with pytest.raises(MeetingError, match="MCPX_STATE_DIR"):
+    with pytest.raises(DaemonError, match="MCPX_STATE_DIR"):
         claim_folder(house.place)
 
 
@@ -83,7 +81,7 @@ def test_a_dead_socket_is_taken_over(house):
 
 def test_a_socket_that_somebody_listens_on_is_left_alone(house):
     with listen(house.place) as first:
-        with pytest.raises(MeetingError, match="somebody listens here already"):
+        with pytest.raises(DaemonError, match="somebody listens here already"):
             listen(house.place)
         joined = connect(house.place)
         assert joined is not None
@@ -94,7 +92,7 @@ def test_a_socket_that_somebody_listens_on_is_left_alone(house):
 def test_a_plain_file_in_the_way_is_left_alone(house):
     claim_folder(house.place)
     house.place.socket.write_text("precious")
-    with pytest.raises(MeetingError, match="in the way, and no socket; remove it"):
+    with pytest.raises(DaemonError, match="in the way, and no socket; remove it"):
         listen(house.place)
     assert house.place.socket.read_text() == "precious"
 
@@ -102,32 +100,30 @@ def test_a_plain_file_in_the_way_is_left_alone(house):
 def test_a_socket_of_another_user_is_not_joined(house, monkeypatch):
     with listen(house.place):
         monkeypatch.setattr(os, "getuid", lambda: 12345)
-        with pytest.raises(MeetingError, match="belongs to another user"):
+        with pytest.raises(DaemonError, match="belongs to another user"):
             connect(house.place)
 
 
 def test_a_folder_too_long_for_a_socket_is_a_clear_error_where_that_cannot_be_helped(monkeypatch):
     monkeypatch.setattr(mcpx.daemon.paths, "LINUX", False)
     monkeypatch.setenv("MCPX_STATE_DIR", "/tmp/" + "x" * 100)
-    with pytest.raises(
-        MeetingError, match="too long for a socket; name a shorter folder with MCPX_STATE_DIR"
-    ):
-        meeting("config.json")
+    with pytest.raises(DaemonError, match="too long for a socket; name a shorter folder with MCPX_STATE_DIR"):
+        daemon_paths("config.json")
 
 
 def test_each_configuration_has_a_place_of_its_own_and_only_one(house, monkeypatch):
     monkeypatch.chdir(house.folder)
-    assert meeting("a.json") == meeting(f"{house.folder}/a.json") == meeting("x/../a.json")
-    assert meeting("a.json").socket != meeting("b.json").socket
+    assert daemon_paths("a.json") == daemon_paths(f"{house.folder}/a.json") == daemon_paths("x/../a.json")
+    assert daemon_paths("a.json").socket != daemon_paths("b.json").socket
 
 
 def test_the_seat_is_held_by_one(house):
-    seat = take_seat(house.place)
-    assert holder(house.place) == os.getpid()
-    with listen(house.place), pytest.raises(MeetingError, match=f"already \\(pid {os.getpid()}\\)"):
-        take_seat(house.place)
+    seat = acquire_lock(house.place)
+    assert lock_owner_pid(house.place) == os.getpid()
+    with listen(house.place), pytest.raises(DaemonError, match=f"already \\(pid {os.getpid()}\\)"):
+        acquire_lock(house.place)
     os.close(seat)
-    assert holder(house.place) is None
+    assert lock_owner_pid(house.place) is None
 
 
 class Peer:

@@ -1,9 +1,8 @@
-"""The daemon's own log, kept from growing without end.
+"""Rotation of the daemon's own log.
 
-A daemon runs for months, and whoever started it has sent its standard output and error to a file. `OwnLog` is
-a child of the daemon's root: it looks now and then, and when the file has become too large it is kept as
-`.log.1` and a new one takes its place under the same descriptors. Where they are something else, a terminal
-or the journal, it does nothing.
+A daemon runs for months, with standard output and error in a file. `LogRotation`, a child of the daemon's
+root, checks its size now and then: when it is too large, it is kept as `.log.1`, and a new file replaces it
+under the same descriptors. Where these are something else, a terminal or the journal, it does nothing.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ import structlog
 from supervisors import Incarnation
 
 log = structlog.get_logger()
-LOOK_S: Final = 60.0
+CHECK_INTERVAL_S: Final = 60.0
 
 
-class OwnLog:
-    """Looks after the log at `path`; `largest` is in bytes."""
+class LogRotation:
+    """Rotates the log at `path` when it exceeds `largest` bytes."""
 
-    def __init__(self, path: Path, largest: int, *, every: float = LOOK_S) -> None:
+    def __init__(self, path: Path, largest: int, *, every: float = CHECK_INTERVAL_S) -> None:
         self._path = path
         self._largest = largest
         self._every = every
 
     async def run(self, incarnation: Incarnation) -> None:
-        """Look until the supervisor asks to leave."""
+        """Check until the supervisor asks this child to stop."""
         incarnation.ready()
         while not incarnation.stopping.is_set():
             try:
@@ -42,19 +41,23 @@ class OwnLog:
 
 
 def rotate(path: Path, largest: int) -> bool:
-    """Begin the log anew if it is ours and larger than that; whether it was. Raises OSError."""
-    ours = os.fstat(2)
+    """Begin a new log if this process writes to `path` and it is larger than that; whether it was.
+
+    Raises:
+        OSError: The file cannot be replaced.
+    """
+    current = os.fstat(2)
     try:
         there = path.stat()
     except FileNotFoundError:
         return False
-    if not os.path.samestat(ours, there) or there.st_size <= largest:
+    if not os.path.samestat(current, there) or there.st_size <= largest:
         return False
     path.replace(path.with_suffix(".log.1"))
     begun = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         for fd in (1, 2):
-            if os.path.samestat(os.fstat(fd), ours):
+            if os.path.samestat(os.fstat(fd), current):
                 os.dup2(begun, fd)
     finally:
         os.close(begun)

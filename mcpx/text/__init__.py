@@ -9,7 +9,7 @@ Three ways to show a text:
 
 * `one_line` and `paragraphs` are for text that MCPX composes, for a model or a person: what harms is taken
   out.
-* `quoted` and `shown_name` are for names, which somebody has to repeat exactly: they become JSON strings with
+* `quoted` and `shown_name` are for names, which a reader has to repeat exactly: they become JSON strings with
   escapes, and a JSON parser gives back the very name.
 * `escaped` is for results on a terminal: nothing is lost, what harms is seen as `\x1b` or `\u202e`.
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final
+from typing import Any, Final
 
 # What Unicode calls Default_Ignorable_Code_Point or Format and no script needs, the braille blank,
 # surrogates, interlinear marks and noncharacters. Joiners are among them, until `_NOT_JOINING` lets one stay.
@@ -131,6 +131,23 @@ def visible(name: str) -> str:
 def cut(text: str, limit: int) -> str:
     """The first `limit` characters of `text`, with `...` where there was more."""
     return text if len(text) <= limit else text[:limit] + "..."
+
+
+def kind_of(value: Any) -> str:
+    """The JSON kind of a value with its article: `null`, `a string`, `an array`, ..."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
 
 
 def _seen(text: str) -> str:
