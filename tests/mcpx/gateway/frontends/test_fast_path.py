@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from contextlib import asynccontextmanager
 
 import anyio
@@ -20,13 +19,11 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools.encoding import Shaper
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
+from tests.forking.client import command
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 INFO = "io.modelcontextprotocol/clientInfo"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
-SERVERS = {
-    name: {"command": sys.executable, "args": ["-m", f"mcpx.demo.{name}"]} for name in ("tools", "knowledge")
-}
 CALLS = [
     ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": {"limit": 3}}),
     ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": '{"limit": 3}'}),
@@ -48,6 +45,12 @@ CALLS = [
     ("resources", {"server_name": "knowledge"}),
     ("else", {}),
 ]
+
+
+def config_of(*names):
+    commands = {name: command("-m", f"mcpx.demo.{name}") for name in names}
+    servers = {name: {"command": start, "args": args} for name, (start, *args) in commands.items()}
+    return parse(json.dumps({"mcpServers": servers}), where="test")
 
 
 class RawClient:
@@ -149,7 +152,7 @@ async def answers(hub, *, fast, modern, name):
 @pytest.mark.parametrize("name", ["somebody", "claude-code"])
 async def test_both_lanes_give_the_same_answers(modern, name):
     with anyio.fail_after(50):
-        async with open_hub(parse(json.dumps({"mcpServers": SERVERS}), where="test")) as hub:
+        async with open_hub(config_of("tools", "knowledge")) as hub:
             assert await hub.settled(20)
             slow = await answers(hub, fast=False, modern=modern, name=name)
             calls_before = hub.upstreams["tools"].counters.calls
@@ -163,7 +166,7 @@ async def test_both_lanes_give_the_same_answers(modern, name):
 async def test_progress_and_cancellation_take_the_fast_lane_too():
     with anyio.fail_after(50):
         async with (
-            open_hub(parse(json.dumps({"mcpServers": {"tools": SERVERS["tools"]}}), where="test")) as hub,
+            open_hub(config_of("tools")) as hub,
             served(hub, fast=True) as client,
         ):
             assert await hub.settled(20)
