@@ -157,7 +157,6 @@ def test_the_recovery_is_a_kill_noticed_and_a_new_process_that_answers(home):
     assert facts["order"]["id"] == 1003
 
 
-@pytest.mark.skipif(not tokens.available(), reason="node or the tokenizer package is not installed")
 def test_the_savings_it_claims_are_what_a_tokenizer_finds(home):
     """Estimates may be off, but what is claimed may not be more than 5 points above the truth."""
     scenes = json.loads(demo(home, "--json").stdout)["scenes"]
