@@ -20,6 +20,7 @@ from tests.faults import traces
 from tests.faults.served import entry, open_served
 from tests.faults.stage import SOON_S, Seen
 from tests.faults.table import Faults
+from tests.forking.processes import open_python
 
 faults = Faults()
 VANISHING = Path(__file__).with_name("vanishing_client.py")
@@ -70,7 +71,7 @@ async def client_vanishes(seen: Seen) -> None:
         config.write_text(json.dumps({"mcpServers": servers}))
         command = [sys.executable, str(VANISHING), str(config)]
         environment = os.environ | {"MCPX_STATE_DIR": str(folder / "state")}
-        async with await anyio.open_process(command, stderr=subprocess.DEVNULL, env=environment) as client:
+        async with await open_python(command, stderr=subprocess.DEVNULL, env=environment) as client:
             assert client.stdout is not None
             with anyio.fail_after(2 * SOON_S):
                 gateway = int(await client.stdout.receive())
@@ -94,7 +95,7 @@ async def clients_come_and_go(seen: Seen) -> None:
         config.write_text(json.dumps({"mcpServers": {"s": entry("good", folder / "s", mark)}}))
         place = meeting(config)
         command = [sys.executable, "-m", "mcpx", "daemon", "run", "--config", str(config)]
-        async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as daemon:
+        async with await open_python(command, stderr=subprocess.DEVNULL) as daemon:
             with anyio.fail_after(2 * SOON_S):
                 while (joined := connect(place)) is None:  # noqa: ASYNC110 - as a client would
                     await anyio.sleep(LOOK_S)
