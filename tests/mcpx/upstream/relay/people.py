@@ -50,18 +50,18 @@ PATIENCE_S = 20.0
 SERVERS = ("stdio-handshake", "stdio-modern", "http-handshake", "http-modern")
 
 
-def entry(era: str, **settings: Any) -> dict[str, Any]:
-    """A stdio server of that era, for a config."""
-    start, *args = command(str(SERVER), era)
-    return {"command": start, "args": args, **settings}
+def entry(era: str, *, real: bool = False) -> dict[str, Any]:
+    """A stdio server of that era, for a config; forked unless it is `real`, as one that is killed must be."""
+    start, *args = [sys.executable, str(SERVER), era] if real else command(str(SERVER), era)
+    return {"command": start, "args": args}
 
 
 @asynccontextmanager
-async def asking_server(kind: str) -> AsyncIterator[dict[str, Any]]:
+async def asking_server(kind: str, *, real: bool = False) -> AsyncIterator[dict[str, Any]]:
     """One of SERVERS, as an entry for a config; it runs already where MCPX does not start it."""
     transport, _, era = kind.partition("-")
     if transport == "stdio":
-        yield entry(era)
+        yield entry(era, real=real)
     else:
         async with http_server(era) as running:
             yield running
