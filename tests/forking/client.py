@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 CONSOLE_SCRIPT = str(Path(sys.executable).with_name("mcpx"))
 START_S = 60.0  # it imports everything, beside seven others on a busy machine
 FORKING = sys.platform == "linux" and os.environ.get("MCPX_TESTS_FORK") != "0"
+HARMLESS = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # which many machines set
 INT = 4  # bytes of a number on the socket
 COMMAND_BYTES = 8_000
 """Room for the command line that `ps` shows of a forked process."""
@@ -188,7 +189,7 @@ def _python_arguments(args: list[str], env: Mapping[str, str] | None) -> list[st
 
 
 def _of_python(environ: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in environ.items() if key.startswith("PYTHON")}
+    return {key: value for key, value in environ.items() if key.startswith("PYTHON") and key not in HARMLESS}
 
 
 def _encoded(environ: Mapping[str, str]) -> dict[bytes, bytes]:

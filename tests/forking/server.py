@@ -172,12 +172,13 @@ def become(request: Request, *, path: str) -> None:
     os.environ.clear()
     os.environb.update(request.environ)
     show(b"\0".join([os.fsencode(sys.executable), *map(os.fsencode, request.arguments), b""]), "arg")
-    show(b"".join(b"%b=%b\0" % pair for pair in request.environ.items()), "env")
+    if not request.tied:  # else the process that was started has it, and is the one to be found by it
+        show(b"".join(b"%b=%b\0" % pair for pair in request.environ.items()), "env")
     sys.orig_argv = [sys.executable, *request.arguments]
     sys.stdin = sys.__stdin__ = open_stream(0, "r", "strict")
     sys.stdout = sys.__stdout__ = open_stream(1, "w", "strict")
     sys.stderr = sys.__stderr__ = open_stream(2, "w", "backslashreplace")
-    launch_by_fork(path)
+    start_by_fork(path)
 
 
 def open_stream(fd: int, mode: str, errors: str) -> io.TextIOWrapper:
@@ -197,19 +198,21 @@ def show(text: bytes, region: str) -> None:
     ctypes.memmove(begin, text[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)
 
 
-def launch_by_fork(path: str) -> None:
-    """Let a daemon that this process starts be forked off too."""
+def start_by_fork(path: str) -> None:
+    """Let the daemon and the demo servers that this process may start be forked off too."""
     from tests.forking import client  # noqa: PLC0415
 
     client.SERVER.path, client.SERVER.environ = path, {**os.environ}
 
-    class Launching(client.Python):
+    class Popen(client.Python):
         def __init__(self, args: Any, *given: Any, **options: Any) -> None:
-            is_daemon = not given and list(args[:4]) == [sys.executable, "-P", "-m", "mcpx"]
-            self._real, self._control = not is_daemon, None
+            is_module = list(args[:3]) == [sys.executable, "-P", "-m"]
+            if is_module and args[3].startswith("mcpx.demo."):
+                args = client.command(*args[1:])
+            self._real, self._control = not (is_module and args[3] == "mcpx"), None
             super(client.Python, self).__init__(args, *given, **options)
 
-    subprocess.Popen = Launching  # type: ignore[misc]
+    subprocess.Popen = Popen  # type: ignore[misc]
 
 
 def run(arguments: list[str]) -> NoReturn:
