@@ -58,6 +58,7 @@ OTHERS = (  # what MCPX, its demo servers and the servers of the tests import on
     "uvicorn.protocols.http.h11_impl",
     "anyio._backends._asyncio",
 )
+PLAIN_LOCALES = {"C", "POSIX", "C.UTF-8", "C.utf8"}  # Python lets any byte through its streams there
 
 
 class Request(NamedTuple):
@@ -175,8 +176,10 @@ def become(request: Request, *, path: str) -> None:
     if not request.tied:  # else the process that was started has it, and is the one to be found by it
         show(b"".join(b"%b=%b\0" % pair for pair in request.environ.items()), "env")
     sys.orig_argv = [sys.executable, *request.arguments]
-    sys.stdin = sys.__stdin__ = open_stream(0, "r", "strict")
-    sys.stdout = sys.__stdout__ = open_stream(1, "w", "strict")
+    names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    errors = "surrogateescape" if next(filter(None, names), "C") in PLAIN_LOCALES else "strict"
+    sys.stdin = sys.__stdin__ = open_stream(0, "r", errors)
+    sys.stdout = sys.__stdout__ = open_stream(1, "w", errors)
     sys.stderr = sys.__stderr__ = open_stream(2, "w", "backslashreplace")
     start_by_fork(path)
 
