@@ -10,6 +10,8 @@ import tempfile
 
 import pytest
 
+from tests.forking import client
+
 STATE = tempfile.TemporaryDirectory(prefix="mcpx-tests-")
 os.environ["MCPX_STATE_DIR"] = STATE.name
 
@@ -17,3 +19,13 @@ os.environ["MCPX_STATE_DIR"] = STATE.name
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the fork server while the tests are collected, where there will be many of them."""
+    if hasattr(session.config, "workerinput"):
+        client.SERVER.address()
+
+
+def pytest_unconfigure() -> None:
+    client.stop()

@@ -1,7 +1,8 @@
 """One run: every part in turn, then the tables. Started by scripts/bench.
 
-A part that cannot be measured is told with the reason, the others go on, and the exit code is 1. Progress
-goes to stderr, the tables or the JSON to stdout. The whole default run takes a few minutes at most.
+A part that cannot be measured, or a peer that is not installed, is told with the reason, the others go on,
+and the exit code is 1. Progress goes to stderr, the tables or the JSON to stdout. The whole default run takes
+a few minutes at most.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _measure(
     payloads = {"text": work / "text", "json": work / "json"}
     for path, text in zip(payloads.values(), (large, as_json), strict=True):
         path.write_text(text)
-    all_four = targets(work, payloads)
+    wished = targets(work, payloads)
+    there = [target for target in wished if target.installed]
+    problems = [f"{each.name}: not installed, run scripts/bench" for each in wished if not each.installed]
     figures: dict = {"large_bytes": len(large.encode())}
     found: dict[str, list[str]] = {}
 
@@ -97,17 +100,16 @@ def _measure(
             found.update(children(catalogue, work))
         return found
 
-    gateways = [target for target in all_four if target.name != DIRECT]
+    gateways = [target for target in there if target.name != DIRECT]
     few = min(rounds, 3)  # where a round is dear
     parts: dict[str, Callable[[], dict]] = {
-        "calls": lambda: measure_calls(all_four, rounds=rounds, seconds=seconds),
+        "calls": lambda: measure_calls(there, rounds=rounds, seconds=seconds),
         "idle": lambda: measure_idle(gateways),
-        "large": lambda: measure_large(all_four, large, rounds=min(rounds, 5)),
-        "toon": lambda: measure_toon(all_four, as_json, rounds=min(rounds, 5)),
+        "large": lambda: measure_large(there, large, rounds=min(rounds, 5)),
+        "toon": lambda: measure_toon(there, as_json, rounds=min(rounds, 5)),
         "start": lambda: measure_start(servers(), work, rounds=few),
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
     }
-    problems = []
     for part in wanted:
         _say(f"measuring {part} ...")
         try:

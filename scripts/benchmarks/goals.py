@@ -41,7 +41,8 @@ def goals(figures: dict) -> list[Goal]:
     if calls := figures.get("calls"):
         ours = calls[MCPX]
         for peer, most, least in ((COMPRESSOR, 1.0, 1.5), (FASTMCP, 0.3, 12.0)):
-            theirs = calls[peer]
+            if (theirs := calls.get(peer)) is None:
+                continue
             found += [
                 Goal(f"exec, 1 in flight, p50, to {peer}", ratio(ours["p50_ms"], theirs["p50_ms"]), most),
                 Goal(

@@ -32,9 +32,14 @@ class Target:
     tools: set[str]
     env: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def installed(self) -> bool:
+        """Whether its program is there."""
+        return Path(self.command[0]).exists()
+
 
 def targets(work: Path, payloads: dict[str, Path]) -> list[Target]:
-    """All four, before a child that offers these payloads."""
+    """All four, before a child that offers these payloads; a peer may not be installed."""
     child = [*CHILD, *(word for name, path in payloads.items() for word in ("--payload", f"{name}={path}"))]
     invoke = f"{SERVER}_invoke_tool"
     return [

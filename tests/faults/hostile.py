@@ -24,8 +24,9 @@ the row, that no server of the row and no zombie is left, that the log grew by n
 that fails does not disturb the next one. The daemon is shared among rows with the same `settings` (of the
 whole configuration); a row can have one of its own with `on.own_mcpx(...)`, which is judged alike.
 
-`scripts/faults --hostile --only WORDS` plays rows by name, with the promised times judged as well; the suite
-plays them with generous ones, and leaves out those with `in_suite=False`, which take longer than two seconds.
+`scripts/faults --hostile --only WORDS` plays rows by name, with the promised times judged as well. The suite
+plays them with generous ones, in brief where only a duration or a size costs (`on.brief`), and leaves out
+those with `in_suite=False`: the long ones, and those whose kind another row of the suite shows.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.streams.stapled
 import anyio.to_thread
 
 from tests.faults import traces
@@ -49,6 +49,7 @@ from tests.faults.hostile_client import ANSWER_S, Answer, Client, HttpClient
 from tests.faults.hostile_judge import CALLS, FRESH_S, judge_memory, judged
 from tests.faults.hostile_mcpx import HERE, House, Mcpx, Memory
 from tests.faults.hostile_seen import LINES, HostileFaults, HostileSeen, Row
+from tests.forking.processes import open_python
 
 __all__ = [
     "MANY_CALLS",
@@ -74,9 +75,11 @@ QUICK: dict[str, Any] = {
 class Hostile:
     """One row being played."""
 
-    def __init__(self, seen: HostileSeen, mcpx: Mcpx) -> None:
+    def __init__(self, seen: HostileSeen, mcpx: Mcpx, *, brief: bool = False) -> None:
         self.seen = seen
         self.check = seen.check
+        self.brief = brief
+        """Whether less of it is enough: of what only takes time."""
         self.mcpx = mcpx
         self.mark = mcpx.mark
         self._https: list[anyio.abc.Process] = []
@@ -210,11 +213,9 @@ class Hostile:
         environment = {**os.environ, "MCPX_STATE_DIR": str(folder / "state"), traces.MARK: self.mark}
         command = [sys.executable, "-P", "-m", "mcpx", "serve", str(config)]
         with (folder / "log").open("ab") as log:
-            process = await anyio.open_process(command, stderr=log, env=environment)
-        assert process.stdin is not None
-        assert process.stdout is not None
+            process = await open_python(command, stderr=log, env=environment)
         try:
-            client = Client(anyio.streams.stapled.StapledByteStream(process.stdin, process.stdout))
+            client = Client(process.streams)
             await client.hello()
             memory = Memory(process.pid)
             yield client, process.pid
@@ -224,7 +225,7 @@ class Hostile:
                 judge_memory(self.seen, memory.risen_mb(), memory_mb)
         finally:
             with anyio.CancelScope(shield=True):  # bounded: SIGKILL
-                await process.stdin.aclose()
+                await process.streams.aclose()
                 with anyio.move_on_after(FRESH_S):
                     await process.wait()
                 with suppress(ProcessLookupError):
@@ -241,7 +242,7 @@ class Hostile:
         """
         mcpx = await anyio.to_thread.run_sync(lambda: Mcpx(prepare=prepare, **settings))
         try:
-            inner = Hostile(self.seen, mcpx)
+            inner = Hostile(self.seen, mcpx, brief=self.brief)
             async with judged(inner, LINES):
                 yield inner
         finally:
@@ -288,12 +289,14 @@ class Hostile:
             await process.aclose()
 
 
-async def perform_hostile(fault: str, row: Row, house: House, *, calls: int = CALLS) -> HostileSeen:
+async def perform_hostile(
+    fault: str, row: Row, house: House, *, calls: int = CALLS, brief: bool = False
+) -> HostileSeen:
     """Play one row. Whatever goes wrong is a problem of it, and the next row gets another MCPX."""
     seen = HostileSeen(fault, memory_bound_mb=row.memory_mb)
     try:
         mcpx = await anyio.to_thread.run_sync(house.open, row.settings)
-        on = Hostile(seen, mcpx)
+        on = Hostile(seen, mcpx, brief=brief)
         async with judged(on, row.log_lines, calls=calls):
             with anyio.fail_after(ROW_S):
                 await row.play(on)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -24,6 +25,7 @@ from typing import Any
 
 from mcpx.daemon.paths import DaemonPaths, connect, daemon_paths
 from tests.faults import traces
+from tests.forking.client import Python
 
 HERE = Path(__file__).parent
 START_S = 30.0  # for a daemon to start on a loaded machine, and its neighbour
@@ -124,19 +126,20 @@ class Mcpx:
 
     # --- its life
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> Python:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("MCPX_", "XDG_"))}
-        command = [sys.executable, "-P", "-m", "mcpx", "daemon", "run", "--config", self.config]
-        usual = ["/bin/sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "mcpx", *command]
         with self.log.open("ab") as log:
-            return subprocess.Popen(
-                usual,
+            started = Python(
+                [sys.executable, "-P", "-m", "mcpx", "daemon", "run", "--config", self.config],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=kept | {"MCPX_STATE_DIR": str(self.state), "MCPX_LOG_FORMAT": "json"},
                 start_new_session=True,
             )
+        _, most = resource.prlimit(started.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(started.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, most))
+        return started
 
     def _place(self) -> DaemonPaths:
         before = os.environ.get("MCPX_STATE_DIR")

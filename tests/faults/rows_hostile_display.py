@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
 import sys
 
 import anyio.to_thread
 
 from tests.faults.hostile import Hostile, HostileFaults
+from tests.forking.client import Python, run
 
 faults = HostileFaults()
 PLAIN = {"type": "object"}
@@ -29,7 +29,7 @@ async def large(on: Hostile, result: str, *, within_s: float = 30.0) -> None:
         on.answered(await client.exec("s", "echo", within_s=within_s))
 
 
-@faults.row("60 MB of structured content in small lists", memory_mb=500)
+@faults.row("60 MB of structured content in small lists", in_suite=False, memory_mb=500)
 async def large_structure(on: Hostile) -> None:
     await large(
         on,
@@ -52,8 +52,9 @@ async def large_text(on: Hostile) -> None:
 async def empty_blocks(on: Hostile) -> None:
     code = """
         def on_tools_call(request_id, params):
-            raw(request_id, b'{"content":[' + b'{},' * 4_000_000 + b'{}]}')
+            raw(request_id, b'{"content":[' + b'{},' * %d + b'{}]}')
     """
+    code %= 1_000_000 if on.brief else 4_000_000
     await on.add(s=on.stdio(code=code))
     async with on.client() as client:
         answer = await client.exec("s", "echo", within_s=30.0)
@@ -175,7 +176,7 @@ def _on_terminal(on: Hostile, words: list[str]) -> str:
     """What a command of MCPX writes to a terminal."""
     command, environment = _command(on, words)
     ours, theirs = pty.openpty()
-    with subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as running:
+    with Python(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as running:
         os.close(theirs)
         parts = []
         try:
@@ -190,7 +191,7 @@ def _on_terminal(on: Hostile, words: list[str]) -> str:
 
 def _in_pipe(on: Hostile, words: list[str]) -> str:
     command, environment = _command(on, words)
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=COMMAND_S, check=False)
+    done = run(command, env=environment, capture_output=True, timeout=COMMAND_S)
     return done.stdout.decode(errors="replace")
 
 

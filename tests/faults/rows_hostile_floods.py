@@ -12,13 +12,13 @@ ASKED = 500
 
 
 async def flood(on: Hostile, line: str, *, stderr: bool = False) -> None:
-    """Two seconds of the same line, as fast as MCPX takes it, and then the answer to the call."""
+    """Two seconds (in brief 0.3) of one line, as fast as MCPX takes it, and then the answer to the call."""
     code = f"""
         import time
         many = {line!r}.encode() + b"\\n"
         many *= max(1, 65536 // len(many))
         def on_tools_call(request_id, params):
-            until = time.monotonic() + 2
+            until = time.monotonic() + {0.3 if on.brief else 2.0}
             while time.monotonic() < until:
                 os.write(2, many) if {stderr} else write(many)
             say(request_id, "done")

@@ -23,7 +23,7 @@ async def endless_where(
     async with on.client() as client:
         answer = await client.exec("s", "act")
         on.saw(answer.in_words)
-    await anyio.sleep(seconds)
+    await anyio.sleep(0.3 * seconds if on.brief else seconds)
     return answer.in_words
 
 
@@ -119,7 +119,7 @@ async def chunked_answer(on: Hostile, kind: str, around: bytes) -> None:
     async def take(server, request, writer):
         if request.asks != "tools/call":
             return False
-        content = [{{"type": "text", "text": "x" * 400_000}}]
+        content = [{{"type": "text", "text": "x" * {100_000 if on.brief else 400_000}}}]
         answer = {{"jsonrpc": "2.0", "id": request.message["id"], "result": {{"content": content}}}}
         body = {around!r} % json.dumps(answer).encode()
         body += b" " * (len(body) % 2)
@@ -195,12 +195,13 @@ async def logs_over_http(on: Hostile) -> None:
             return False
         await server.stream(writer)
         note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
-        for _ in range(20_000):
+        for _ in range(%d):
             await server.event(writer, note)
         await server.event(writer, server.answer(request))
         writer.close()
         return True
     """
+    code %= 5_000 if on.brief else 20_000
     await on.add(s=await on.http(code, entry={"call_timeout": 30.0}))
     async with on.client() as client:
         on.answered(await client.exec("s", "act", within_s=35.0), "act is done")

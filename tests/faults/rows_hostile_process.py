@@ -23,6 +23,7 @@ from mcpx.daemon.environment import CHILD_MARK
 from mcpx.upstream.transport.process_table import boot_id, pid_namespace, start_time
 from tests.faults import traces
 from tests.faults.hostile import Hostile, HostileFaults
+from tests.forking.client import run
 
 faults = HostileFaults()
 MARK = "0123456789abcdef0123456789abcdef"
@@ -175,19 +176,17 @@ def plant_token(state: Path) -> None:
 async def refuses(on: Hostile, state: Path, *command: str, words: str) -> None:
     """MCPX does not start in that state folder, and says why."""
 
-    def run() -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "MCPX_STATE_DIR": str(state), traces.MARK: on.mark}
-        return subprocess.run(
+    def refused() -> subprocess.CompletedProcess[str]:
+        return run(
             [sys.executable, "-P", "-m", "mcpx", *command],
-            env=environment,
+            env={**os.environ, "MCPX_STATE_DIR": str(state), traces.MARK: on.mark},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=RUN_S,
-            check=False,
         )
 
-    done = await anyio.to_thread.run_sync(run)
+    done = await anyio.to_thread.run_sync(refused)
     on.check(done.returncode == 1, f"{command[:3]} in a foreign folder: exit code {done.returncode}")
     on.check(words in done.stderr, f"it does not say {words!r}: {done.stderr[-300:]}")
 

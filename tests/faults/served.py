@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.abc
 import msgspec
 
 from tests.faults import traces
+from tests.forking.processes import PythonProcess, open_python
 
 ANSWER_S = 30.0  # for any answer, a restart of the server and a loaded machine included
 END_S = 20.0
@@ -45,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Served:
     """A running MCPX and its client."""
 
-    def __init__(self, process: anyio.abc.Process, log: Path) -> None:
+    def __init__(self, process: PythonProcess, log: Path) -> None:
         self.process = process
         self.pid = process.pid
         self.log = log
@@ -133,9 +132,7 @@ async def open_served(
     environment = os.environ | {"MCPX_STATE_DIR": str(folder / "state")}
     log = folder / "mcpx.log"
     with log.open("ab") as stderr:
-        process = await anyio.open_process(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
-        )
+        process = await open_python(command, stderr=stderr, env=environment)
     served = Served(process, log)
     async with process, anyio.create_task_group() as tasks:
         tasks.start_soon(served.hear)

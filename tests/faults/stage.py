@@ -56,6 +56,10 @@ class Seen:
     """The same for `recovery_s`."""
     problems: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.brief = False
+        """Whether less of it is enough: of what only takes time."""
+
     def late(self) -> list[str]:
         """Where it took longer than is promised."""
         found = []

@@ -30,9 +30,10 @@ class Faults(dict[str, Play]):
         return register
 
 
-async def perform(fault: str, play: Play) -> Seen:
+async def perform(fault: str, play: Play, *, brief: bool = False) -> Seen:
     """Play one row. Whatever goes wrong is a problem of it."""
     seen = Seen(fault)
+    seen.brief = brief
     try:
         with anyio.fail_after(ROW_S):
             await play(seen)

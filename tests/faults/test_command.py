@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.hostile import HostileSeen
+from tests.faults.report import hostile_markdown
 from tests.faults.rows import ROWS
 from tests.faults.rows_hostile import HOSTILE_ROWS
+from tests.forking.client import run
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is left over is read from /proc")
@@ -18,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is left ov
 
 def faults(*arguments):
     command = [sys.executable, "-m", "tests.faults", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    return run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50)
 
 
 def test_a_row_as_json():
@@ -45,7 +48,7 @@ def test_a_hostile_row_as_json_and_as_a_table():
     assert (row["caller_saw"], row["left"], row["memory_bound_mb"]) == ("the answer", 0, 32.0)
     assert row["neighbour_calls"] >= 100
     assert done.returncode == int(bool(row["problems"]))  # a loaded machine may be late, and then it says so
-    assert "| the answer |" in faults("--only", "nothing out of the ordinary", "--markdown").stdout
+    assert "| the answer |" in hostile_markdown([HostileSeen(**row)])
 
 
 def test_deaths_as_json():

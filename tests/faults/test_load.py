@@ -21,17 +21,17 @@ pytestmark = [
 FLAT = Growth(memory_mb=(70.0, 71.0), memory_slope_kb=0.0, descriptors=(20, 20))
 
 
-async def test_a_soak_of_twenty_seconds():
-    load = await soak(20.0)
+async def test_a_short_soak_with_many_kills():
+    load = await soak(4.0, every=0.25)
     assert load.problems == [], msgspec.json.encode(load)
-    assert load.kills >= 10
-    assert load.answered > 100 * load.kills
+    assert load.kills >= 8
+    assert load.answered > 20 * load.kills
 
 
 async def test_deaths_again_and_again():
-    kills = await kill_again_and_again(100)
+    kills = await kill_again_and_again(30)
     assert kills.load.problems == [], msgspec.json.encode(kills)
-    assert kills.load.failed["server_died, unknown"] >= 100
+    assert kills.load.failed["server_died, unknown"] >= 30
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("fault", ROWS)
 async def test_it_is_survived(fault):
-    seen = await perform(fault, ROWS[fault])
+    seen = await perform(fault, ROWS[fault], brief=True)
     assert not seen.problems, show(seen)
     assert seen.caller_saw
     assert seen.ended

@@ -78,6 +78,8 @@ def gateway(
     entries: dict[str, Any] = {name: server.entry() for name, server in five.items()}
     if "time" in five:
         entries["recorded"] = servers.recorded(five["time"], folder / "recording.jsonl").entry()
-    config = gateways.write_config(folder, entries)
+    config = gateways.write_config(folder, entries, startup_wait=20)
     with portal.wrap_async_context_manager(gateways.open_gateway(door, config)) as opened:
-        yield Held(portal, opened, folder)
+        held = Held(portal, opened, folder)
+        held.descriptions()  # waits for the servers
+        yield held

@@ -23,6 +23,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, Implementation
 
+from tests.forking.client import command
+from tests.forking.processes import open_python
 from tests.live.mcpx_log import Log, captured
 from tests.live.processes import child_of, end
 
@@ -104,12 +106,11 @@ def open_gateway(
 
 @asynccontextmanager
 async def _over_stdio(config: Path, options: dict[str, Any]) -> AsyncIterator[Gateway]:
-    command = StdioServerParameters(
-        command=sys.executable, args=_arguments(config), env=_environment(config), cwd=ROOT
-    )
+    start, *args = command(*_arguments(config))
+    parameters = StdioServerParameters(command=start, args=args, env=_environment(config), cwd=ROOT)
     async with (
         captured() as (log, stderr),
-        Client(stdio_client(command, errlog=stderr), **options) as client,  # type: ignore[arg-type]
+        Client(stdio_client(parameters, errlog=stderr), **options) as client,  # type: ignore[arg-type]
     ):
         stderr.close()
         yield Gateway(client, log, child_of(os.getpid(), str(config)))
@@ -124,10 +125,9 @@ async def _over_http(config: Path, options: dict[str, Any]) -> AsyncIterator[Gat
 @asynccontextmanager
 async def http_door(config: Path) -> AsyncIterator[HttpDoor]:
     """MCPX on a free port."""
-    command = [sys.executable, *_arguments(config), "--transport", "http", "--port", "0"]
     async with captured() as (log, stderr):
-        process = await anyio.open_process(
-            command,
+        process = await open_python(
+            [sys.executable, *_arguments(config), "--transport", "http", "--port", "0"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,

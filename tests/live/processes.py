@@ -14,8 +14,11 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
+from tests.forking import client
+from tests.forking.processes import open_python
 from tests.live.mcpx_log import PATIENCE_S, lines_of_a_pipe
 
+FORKED = str(client.HERE / "forked.py")
 END_S = 5.0  # for a process that was asked to end
 
 
@@ -23,7 +26,10 @@ END_S = 5.0  # for a process that was asked to end
 async def serving(
     command: Sequence[str], *, ready: str, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[str]:
-    """Run a command until the context is left; gives the line of its stderr that holds the word `ready`."""
+    """Run a command until the context is left; gives the line of its stderr that holds the word `ready`.
+
+    One that is Python is forked off the fork server.
+    """
     told = anyio.Event()
     lines: list[str] = []
 
@@ -33,7 +39,7 @@ async def serving(
             told.set()
 
     async with lines_of_a_pipe(take) as stderr:
-        process = await anyio.open_process(
+        process = await open_python(
             [*command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -60,6 +66,7 @@ async def end(process: anyio.abc.Process, *, patience: float = END_S) -> int:
         if scope.cancelled_caught:
             process.kill()
             await process.wait()
+        await process.aclose()
     assert process.returncode is not None
     return process.returncode
 
@@ -72,8 +79,8 @@ def free_port() -> int:
 
 
 def child_of(ancestor: int, word: str) -> int:
-    """The one process below `ancestor` whose command line holds `word`."""
-    found = [pid for pid, command in _descendants(ancestor) if word in command]
+    """The one process below `ancestor` whose command line holds `word`; not who only stands for another."""
+    found = [pid for pid, command in _descendants(ancestor) if word in command and FORKED not in command]
     assert len(found) == 1, f"{len(found)} processes below {ancestor} hold {word!r}"
     return found[0]
 

@@ -151,7 +151,7 @@ def make_memory(file: Path) -> Path:
 
 def recorded(server: LiveServer, recording: Path) -> LiveServer:
     """That server under the recorder, which writes every line it is sent to `recording`."""
-    args = [str(HERE / "recorder.py"), str(recording), server.command, *server.args]
+    args = ["-S", "-E", str(HERE / "recorder.py"), str(recording), server.command, *server.args]
     return msgspec.structs.replace(server, command=sys.executable, args=args)
 
 

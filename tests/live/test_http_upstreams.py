@@ -14,7 +14,7 @@ from tests.live.gateways import open_gateway, write_config
 from tests.live.held import Held
 from tests.live.processes import free_port, serving
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("live")]
 
 SECRET = "a-secret-of-this-test"
 KINDS = {"streaming": ("streamableHttp", "http", "mcp"), "events": ("sse", "sse", "sse")}
@@ -47,7 +47,7 @@ def upstreams(portal):
 def over_http(request, portal, upstreams, tmp_path_factory):
     """All of them behind MCPX."""
     folder = tmp_path_factory.mktemp("over-http")
-    config = write_config(folder, upstreams)
+    config = write_config(folder, upstreams, startup_wait=20)
     with portal.wrap_async_context_manager(open_gateway(request.param, config)) as gateway:
         held = Held(portal, gateway, folder)
         held.descriptions()  # waits for the servers

@@ -82,7 +82,13 @@ async def through(
         yield gateway
 
 
-def questions(person: AnsweringClient, *, modern: bool) -> list[Any]:
+@pytest.fixture(scope="module")
+def known() -> dict[str, Any]:
+    """What the server did directly, by what was asked of it: the same at every door, so it is asked once."""
+    return {}
+
+
+def questions(person: Person, *, modern: bool) -> list[Any]:
     """What it was asked, without what its era does not have."""
     left_out = {"elicitationId"} if modern else set()
     return [{key: value for key, value in each.items() if key not in left_out} for each in person.asked]
@@ -99,11 +105,14 @@ async def simulated(person: AnsweringClient) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
-async def test_questions_and_what_becomes_of_the_answers(door, action, everything, tmp_path):
-    one, two = Visitor(action), Visitor(action)
+async def test_questions_and_what_becomes_of_the_answers(door, action, everything, tmp_path, known):
+    two = Visitor(action)
     with anyio.fail_after(55):
-        async with directly(everything, **one.options()) as direct:
-            theirs = [await direct.call_tool(tool, arguments) for tool, arguments in CALLS]
+        if action not in known:
+            one = Visitor(action)
+            async with directly(everything, **one.options()) as direct:
+                known[action] = one, [await direct.call_tool(tool, arguments) for tool, arguments in CALLS]
+        one, theirs = known[action]
         async with through(door, everything, tmp_path, two) as gateway:
             mine = [await gateway.exec("everything", tool, arguments) for tool, arguments in CALLS]
     modern = door.endswith("auto")
@@ -115,54 +124,63 @@ async def test_questions_and_what_becomes_of_the_answers(door, action, everythin
     assert len(asked) == 3  # roots/list has no parameters, and the server keeps what it brought
 
 
-async def test_an_elicitation_that_is_needed_first(door, everything, tmp_path):
+async def test_an_elicitation_that_is_needed_first(door, everything, tmp_path, known):
     call = {**URL, "errorPath": True}
     with anyio.fail_after(55):
-        async with directly(everything, **Visitor("accept").options()) as direct:
-            with pytest.raises(MCPError) as caught:
-                await direct.call_tool("trigger-url-elicitation", call)
+        if "refusal" not in known:
+            async with directly(everything, **Visitor("accept").options()) as direct:
+                with pytest.raises(MCPError) as caught:
+                    await direct.call_tool("trigger-url-elicitation", call)
+            known["refusal"] = caught.value.error
         async with through(door, everything, tmp_path, Visitor("accept")) as gateway:
             mine = await gateway.exec("everything", "trigger-url-elicitation", call)
     assert mine.is_error
-    said, direct_said = mine.structured_content["upstream"], caught.value.error
+    said, direct_said = mine.structured_content["upstream"], known["refusal"]
     assert (said["code"], said["message"]) == (-32042, direct_said.message)
     drop = lambda data: [{**each, "elicitationId": None} for each in data["elicitations"]]  # noqa: E731 - random
     assert drop(said["data"]) == drop(direct_said.data)
 
 
-async def test_each_step_of_a_long_operation(door, everything, tmp_path):
+async def test_each_step_of_a_long_operation(door, everything, tmp_path, known):
     call = {"duration": 0.5, "steps": 5}
-    notified: dict[str, list[Any]] = {"direct": [], "mcpx": []}
+    told: list[Any] = []
 
-    def listener(who: str) -> Any:
+    def listener(steps: list[Any]) -> Any:
         async def step(progress: float, total: float | None, message: str | None) -> None:
-            notified[who].append((progress, total, message))
+            steps.append((progress, total, message))
 
         return step
 
     with anyio.fail_after(55):
-        async with directly(everything) as direct:
-            theirs = await direct.call_tool(
-                "trigger-long-running-operation", call, progress_callback=listener("direct")
-            )
-        async with through(door, everything, tmp_path, AnsweringClient("p")) as gateway:
+        if "steps" not in known:
+            steps: list[Any] = []
+            async with directly(everything) as direct:
+                result = await direct.call_tool(
+                    "trigger-long-running-operation", call, progress_callback=listener(steps)
+                )
+            known["steps"] = result, steps
+        theirs, their_steps = known["steps"]
+        async with through(door, everything, tmp_path, Person("p")) as gateway:
             named = {"server_name": "everything", "tool_name": "trigger-long-running-operation"}
             mine = await gateway.client.call_tool(
-                "exec", {**named, "arguments": call}, progress_callback=listener("mcpx")
+                "exec", {**named, "arguments": call}, progress_callback=listener(told)
             )
     assert_carried(mine, theirs)
-    assert notified["mcpx"] == notified["direct"]
-    assert len(notified["mcpx"]) == 5
+    assert told == their_steps
+    assert len(told) == 5
 
 
-async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp_path):
+async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp_path, known):
     """The server's messages are of a random level each; each level has its own words."""
-    one, two = AnsweringClient("one"), AnsweringClient("two")
+    two = Person("two")
     with anyio.fail_after(55):
-        async with directly(everything, mode="legacy", **one.options()) as direct:
-            await set_level(direct, "debug")
-            await direct.call_tool("toggle-simulated-logging", {})
-            theirs = await simulated(one)
+        if "logged" not in known:
+            one = Person("one")
+            async with directly(everything, mode="legacy", **one.options()) as direct:
+                await set_level(direct, "debug")
+                await direct.call_tool("toggle-simulated-logging", {})
+                known["logged"] = await simulated(one)
+        theirs = known["logged"]
         async with through(door, everything, tmp_path, two, "debug") as gateway:
             await gateway.exec("everything", "toggle-simulated-logging", {})
             mine = await simulated(two)

@@ -12,6 +12,7 @@ import anyio
 import mcp_types
 import pytest
 
+from tests.forking.client import command
 from tests.live import servers
 from tests.live.gateways import DOORS, open_gateway, write_config
 from tests.live.processes import child_of
@@ -150,8 +151,8 @@ async def test_tools_that_changed_at_a_restart_are_announced_and_served(door, co
         tools.write_text(json.dumps(["stays", "comes"]), "utf-8")
         kill(gateway)
         await changed()
-        listing = (await gateway.descriptions())["inspect"]
-        assert "comes()" in listing
+        while "comes()" not in (listing := (await gateway.descriptions())["inspect"]):
+            await changed()  # that was the first listing, announced late
         assert "goes()" not in listing
         inspected = (await gateway.inspect("tiny")).structured_content
         assert [tool["name"] for tool in inspected["tools"]] == ["stays", "comes"]
@@ -161,11 +162,8 @@ async def test_tools_that_changed_at_a_restart_are_announced_and_served(door, co
 
 
 async def test_tools_that_change_while_the_server_runs_are_announced_too(tmp_path):
-    entry = {
-        "command": sys.executable,
-        "args": ["-m", "mcpx.demo.changing"],
-        "cwd": str(servers.HERE.parents[1]),
-    }
+    start, *args = command("-m", "mcpx.demo.changing")
+    entry = {"command": start, "args": args, "cwd": str(servers.HERE.parents[1])}
     config = write_config(tmp_path / "mcpx", {"tiny": entry})
     async with hearing_of_changes("stdio-legacy", config) as (gateway, changed):
         assert not (await gateway.exec("tiny", "add_tool", {"name": "newcomer"})).is_error

@@ -22,7 +22,7 @@ def config(tmp_path):
     """`config(**settings)`: a configuration file with one tiny server."""
     names = tmp_path / "tools.json"
     names.write_text('["one"]', "utf-8")
-    entry = {"command": sys.executable, "args": [str(servers.HERE / "from_file.py"), str(names)]}
+    entry = {"command": sys.executable, "args": ["-S", str(servers.HERE / "from_file.py"), str(names)]}
     return lambda **settings: write_config(tmp_path / "mcpx", {"tiny": entry}, **settings)
 
 

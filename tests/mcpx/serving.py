@@ -1,7 +1,8 @@
 """A real `mcpx` process: its lines in and out, its log, how it ends, and what it leaves behind.
 
 `serving` starts one and ends it, whatever the test did. `run_cli` runs a command to its end. Every process
-gets a state folder of its own, and logs JSON, so that a test can wait for an event of the log.
+gets a state folder of its own, and logs JSON, so that a test can wait for an event of the log. All are forked
+off a process that has imported MCPX (`tests.forking.client`), unless a test says `real`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import Process
-from anyio.streams.buffered import BufferedByteReceiveStream
+
+from tests.forking.client import Python, run
 
 PATIENCE_S = 20.0  # starting costs a second on an idle machine
 LEGACY = "2025-06-18"
@@ -36,16 +37,18 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return kept | {"MCPX_STATE_DIR": str(folder / "state"), "MCPX_LOG_FORMAT": "json"} | more
 
 
-def run_cli(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run_cli(
+    folder: Path, *arguments: str, real: bool = False, **more: str
+) -> subprocess.CompletedProcess[str]:
     """`python -m mcpx ARGUMENTS` to its end, without input."""
-    return subprocess.run(
+    return run(
         [sys.executable, "-m", "mcpx", *arguments],
         env=environment(folder, **more),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=50,
-        check=False,
+        real=real,
     )
 
 
@@ -78,7 +81,7 @@ def end_group(group: int) -> None:
 class Served:
     """A running process of MCPX with a client on its standard streams."""
 
-    def __init__(self, process: Process, stdout: int) -> None:
+    def __init__(self, process: Python, stdout: int) -> None:
         self.process = process
         self.log: list[dict[str, Any]] = []
         self.other_stderr: list[str] = []
@@ -98,16 +101,20 @@ class Served:
 
     async def follow_log(self) -> None:
         assert self.process.stderr is not None
-        lines = BufferedByteReceiveStream(self.process.stderr)
-        with suppress(anyio.IncompleteRead, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            while True:
-                line = (await lines.receive_until(b"\n", 1 << 20)).decode(errors="replace")
+        fd, rest = self.process.stderr.fileno(), b""
+        while True:
+            await anyio.wait_readable(fd)
+            if not (chunk := os.read(fd, 65536)):
+                break
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                text = line.decode(errors="replace")
                 try:
-                    self.log.append(json.loads(line))
+                    self.log.append(json.loads(text))
                 except ValueError:
-                    self.other_stderr.append(line)
-                news, self._news = self._news, anyio.Event()
-                news.set()
+                    self.other_stderr.append(text)
+            news, self._news = self._news, anyio.Event()
+            news.set()
         self._log_over.set()
 
     async def whole_log(self) -> list[dict[str, Any]]:
@@ -137,7 +144,10 @@ class Served:
 
     async def send_bytes(self, data: bytes) -> None:
         assert self.process.stdin is not None
-        await self.process.stdin.send(data)
+        fd = self.process.stdin.fileno()
+        while data:
+            await anyio.wait_writable(fd)
+            data = data[os.write(fd, data) :]
 
     async def send(self, method: str, params: Any = None, **more: Any) -> None:
         message = {
@@ -204,7 +214,7 @@ class Served:
 
     async def close_input(self) -> None:
         assert self.process.stdin is not None
-        await self.process.stdin.aclose()
+        self.process.stdin.close()
 
     def close_output(self) -> None:
         """The client reads no more, ever."""
@@ -223,37 +233,46 @@ class Served:
     async def exit_code(self, *, within: float = PATIENCE_S) -> int:
         """Wait for its end."""
         with anyio.fail_after(within):
-            await self.process.wait()
-        assert self.process.returncode is not None
-        return self.process.returncode
+            return await self.process.ended()
 
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *arguments: str, command: Callable[[], list[str]] | None = None, **more: str
+    folder: Path,
+    *arguments: str,
+    command: Callable[[], list[str]] | None = None,
+    real: bool = False,
+    **more: str,
 ) -> AsyncIterator[Served]:
     """`python -m mcpx ARGUMENTS` (or `python COMMAND ARGUMENTS`), killed at the end if it still runs."""
     start = command() if command else ["-m", "mcpx"]
     # a pipe of our own for its output: one end of it can be closed, as a client that dies does
     reading, writing = os.pipe()
     try:
-        process = await anyio.open_process(
+        process = Python(
             [sys.executable, *start, *arguments],
+            stdin=subprocess.PIPE,
             stdout=writing,
+            stderr=subprocess.PIPE,
+            bufsize=0,
             env=environment(folder, **more),
             start_new_session=True,
+            real=real,
         )
     finally:
         os.close(writing)
+    assert process.stdin is not None
+    os.set_blocking(process.stdin.fileno(), False)
     served = Served(process, reading)
-    async with process, anyio.create_task_group() as tasks:
-        tasks.start_soon(served.follow_log)
-        try:
-            yield served
-        finally:
-            if process.returncode is None:
-                end_group(process.pid)
-            with anyio.CancelScope(shield=True), anyio.move_on_after(PATIENCE_S):
-                await process.wait()
-            served.close_output()
-            tasks.cancel_scope.cancel()
+    with process:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(served.follow_log)
+            try:
+                yield served
+            finally:
+                if process.poll() is None:
+                    end_group(process.pid)
+                with anyio.CancelScope(shield=True), anyio.move_on_after(PATIENCE_S):
+                    await process.ended()
+                served.close_output()
+                tasks.cancel_scope.cancel()

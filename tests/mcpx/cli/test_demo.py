@@ -22,8 +22,8 @@ import pytest
 from rich.cells import cell_len
 
 from tests import tokens
+from tests.forking.client import CONSOLE_SCRIPT, Python, run
 
-MCPX = Path(sys.executable).with_name("mcpx")
 TIMEOUT_S = 45
 SECTIONS = (
     "1. Three servers, one gateway",
@@ -52,23 +52,22 @@ def environment(home, **more):
     return {"PATH": os.environ["PATH"], "HOME": str(home), **more}
 
 
-def demo(home, *arguments, command=(str(MCPX),), **more):
-    return subprocess.run(
+def demo(home, *arguments, command=(CONSOLE_SCRIPT,), **more):
+    return run(
         [*command, "demo", *arguments],
         cwd=home,
         env=environment(home, **more),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=TIMEOUT_S,
-        check=False,
     )
 
 
 @contextmanager
 def demo_at_work(home):
     """The running command, its output as a pipe; killed with all its servers if the test leaves it behind."""
-    with subprocess.Popen(
-        [str(MCPX), "demo"],
+    with Python(
+        [CONSOLE_SCRIPT, "demo"],
         cwd=home,
         env=environment(home),
         stdin=subprocess.DEVNULL,
@@ -158,7 +157,6 @@ def test_the_recovery_is_a_kill_noticed_and_a_new_process_that_answers(home):
     assert facts["order"]["id"] == 1003
 
 
-@pytest.mark.skipif(not tokens.available(), reason="node or the tokenizer package is not installed")
 def test_the_savings_it_claims_are_what_a_tokenizer_finds(home):
     """Estimates may be off, but what is claimed may not be more than 5 points above the truth."""
     scenes = json.loads(demo(home, "--json").stdout)["scenes"]
@@ -188,8 +186,8 @@ def test_a_terminal_without_the_letters_gets_question_marks_and_no_failure(home)
 
 def test_a_terminal_gets_colours(home):
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [str(MCPX), "demo"], cwd=home, env=environment(home, TERM="xterm"), stdin=theirs, stdout=theirs
+    with Python(
+        [CONSOLE_SCRIPT, "demo"], cwd=home, env=environment(home, TERM="xterm"), stdin=theirs, stdout=theirs
     ) as process:
         os.close(theirs)
         out = read_terminal(ours, deadline=time.monotonic() + TIMEOUT_S)

@@ -90,7 +90,8 @@ async def test_the_limit_of_descriptors_is_raised_and_children_keep_theirs(house
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
     house.write({"s": entry(ears)}, startup_wait=20)
     try:
-        async with serving(house.folder, "daemon", "run", "--config", house.config) as daemon:
+        run = ("daemon", "run", "--config", house.config)
+        async with serving(house.folder, *run, real=True) as daemon:  # with the limits of this process
             await daemon.logged("upstream.ready")
             child = (await ears.hear("started"))["pid"]
             assert limit(daemon.process.pid) == min(hard, 65536)

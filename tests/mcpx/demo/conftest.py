@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+
+from tests.forking.client import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +24,8 @@ def connect(era: str) -> Callable[..., Client]:
     """`connect("tools", *arguments)`: a client, not yet entered, of that demo server."""
 
     def build(server: str, *arguments: str, **options: Any) -> Client:
-        command = StdioServerParameters(
-            command=sys.executable, args=["-m", f"mcpx.demo.{server}", *arguments]
-        )
-        return Client(command, mode=era, cache=None, read_timeout_seconds=20, **options)
+        start, *args = command("-m", f"mcpx.demo.{server}", *arguments)
+        parameters = StdioServerParameters(command=start, args=args)
+        return Client(parameters, mode=era, cache=None, read_timeout_seconds=20, **options)
 
     return build

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mcpx.rendering.descriptions import describe_tools
 from mcpx.rendering.tokens import estimate
 from tests import tokens
-from tests.mcpx.rendering.snapshots import corpus, need_corpus
+from tests.mcpx.rendering.snapshots import corpus
 
 
 def real(texts):
@@ -79,6 +79,5 @@ SCRIPTS = {
 @pytest.mark.corpus
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_no_script_is_underestimated_or_more_than_doubled(script):
-    need_corpus()
     text = SCRIPTS[script]
     assert real([text])[0] <= estimate(text) <= 2.3 * real([text])[0]

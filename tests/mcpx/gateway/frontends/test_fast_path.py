@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from contextlib import asynccontextmanager
 
 import anyio
@@ -18,13 +17,11 @@ from mcpx.gateway.frontends.fast_path import FastPath
 from mcpx.gateway.server import GatewayServer
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
+from tests.forking.client import command
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 INFO = "io.modelcontextprotocol/clientInfo"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
-SERVERS = {
-    name: {"command": sys.executable, "args": ["-m", f"mcpx.demo.{name}"]} for name in ("tools", "knowledge")
-}
 CALLS = [
     ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": {"limit": 3}}),
     ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": '{"limit": 3}'}),
@@ -46,6 +43,12 @@ CALLS = [
     ("resources", {"server_name": "knowledge"}),
     ("else", {}),
 ]
+
+
+def config_of(*names):
+    commands = {name: command("-m", f"mcpx.demo.{name}") for name in names}
+    servers = {name: {"command": start, "args": args} for name, (start, *args) in commands.items()}
+    return parse(json.dumps({"mcpServers": servers}), where="test")
 
 
 class RawClient:
@@ -145,7 +148,7 @@ async def answers(hub, *, fast, modern, name):
 @pytest.mark.parametrize("name", ["somebody", "claude-code"])
 async def test_both_paths_give_the_same_answers(modern, name):
     with anyio.fail_after(50):
-        async with open_hub(parse(json.dumps({"mcpServers": SERVERS}), where="test")) as hub:
+        async with open_hub(config_of("tools", "knowledge")) as hub:
             assert await hub.settled(20)
             slow = await answers(hub, fast=False, modern=modern, name=name)
             calls_before = hub.upstreams["tools"].counters.calls
@@ -159,7 +162,7 @@ async def test_both_paths_give_the_same_answers(modern, name):
 async def test_progress_and_cancellation_take_the_fast_path_too():
     with anyio.fail_after(50):
         async with (
-            open_hub(parse(json.dumps({"mcpServers": {"tools": SERVERS["tools"]}}), where="test")) as hub,
+            open_hub(config_of("tools")) as hub,
             served(hub, fast=True) as client,
         ):
             assert await hub.settled(20)

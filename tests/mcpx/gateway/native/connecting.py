@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -36,6 +35,7 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
 from supervisors import ChildSpec
+from tests.forking.client import command
 from tests.mcpx.scripted import QUICK, Ears, Watch, open_watched
 
 SERVER = Path(__file__).with_name("era_server.py")
@@ -50,19 +50,21 @@ def arguments(era: str, ears: Ears, folder: Path | None = None) -> list[str]:
 
 def entry(era: str, ears: Ears, folder: Path | None = None, **settings: Any) -> dict[str, Any]:
     """The server as MCPX's configuration has it; `era` is `handshake` or `both`."""
-    return {"command": sys.executable, "args": arguments(era, ears, folder), "restart": QUICK, **settings}
+    start, *args = command(*arguments(era, ears, folder))
+    return {"command": start, "args": args, "restart": QUICK, **settings}
 
 
 @asynccontextmanager
 async def direct(mode: str, ears: Ears, **options: Any) -> AsyncIterator[Client]:
     """A client of the server itself."""
     era = "handshake" if mode == "handshake" else "both"
-    command = StdioServerParameters(
-        command=sys.executable, args=arguments(era, ears), env={**os.environ}, cwd=str(SERVER.parents[4])
+    start, *args = command(*arguments(era, ears))
+    parameters = StdioServerParameters(
+        command=start, args=args, env={**os.environ}, cwd=str(SERVER.parents[4])
     )
     with anyio.fail_after(60):
         async with Client(
-            stdio_client(command), mode=MODES[mode], read_timeout_seconds=ANSWER_S, **options
+            stdio_client(parameters), mode=MODES[mode], read_timeout_seconds=ANSWER_S, **options
         ) as client:
             yield client
 

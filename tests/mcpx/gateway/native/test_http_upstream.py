@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
-from tests.mcpx.gateway.native.connecting import entry, open_gateway
-from tests.mcpx.gateway.native.listeners import barrier, open_listener
+from tests.forking.client import Python
+from tests.mcpx.gateway.native.behind import arguments, behind
+from tests.mcpx.gateway.native.listeners import barrier, listening
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of
 
 pytestmark = pytest.mark.anyio
@@ -20,20 +22,15 @@ URI = "mcpx://a/note:///full"
 @asynccontextmanager
 async def over_http(era, ears):
     """The era server on a free port; its entry for the configuration."""
-    given = entry(era, ears)
-    process = await anyio.open_process(
-        [given["command"], given["args"][0], f"{era}-http", *given["args"][1 + 1 :]],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=None,
-    )
-    try:
-        port = (await ears.hear("listening"))["port"]
-        yield {"url": f"http://127.0.0.1:{port}/mcp", "restart": QUICK}
-    finally:
-        process.terminate()
-        with anyio.CancelScope(shield=True), anyio.fail_after(PATIENCE_S):
-            await process.wait()
+    nowhere = subprocess.DEVNULL
+    with Python([sys.executable, *arguments(f"{era}-http", ears)], stdin=nowhere, stdout=nowhere) as process:
+        try:
+            port = (await ears.hear("listening"))["port"]
+            yield {"url": f"http://127.0.0.1:{port}/mcp", "restart": QUICK}
+        finally:
+            process.terminate()
+            with anyio.CancelScope(shield=True), anyio.fail_after(PATIENCE_S):
+                await process.ended()
 
 
 async def test_updates_and_changed_lists_come_through(era, mode, ears):

@@ -8,7 +8,6 @@ not.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,6 +32,8 @@ from mcp_types import (
     TextContent,
 )
 
+from tests.forking.client import command
+from tests.forking.processes import open_python
 from tests.live.processes import end
 
 SERVER = Path(__file__).with_name("asking_server.py")
@@ -50,17 +51,18 @@ PATIENCE_S = 20.0
 SERVERS = ("stdio-handshake", "stdio-modern", "http-handshake", "http-modern")
 
 
-def entry(era: str, **settings: Any) -> dict[str, Any]:
-    """A stdio server of that era, for a config."""
-    return {"command": sys.executable, "args": [str(SERVER), era], **settings}
+def entry(era: str, *, real: bool = False) -> dict[str, Any]:
+    """A stdio server of that era, for a config; forked unless it is `real`, as one that is killed must be."""
+    start, *args = [sys.executable, str(SERVER), era] if real else command(str(SERVER), era)
+    return {"command": start, "args": args}
 
 
 @asynccontextmanager
-async def asking_server(kind: str) -> AsyncIterator[dict[str, Any]]:
+async def asking_server(kind: str, *, real: bool = False) -> AsyncIterator[dict[str, Any]]:
     """One of SERVERS, as an entry for a config; it runs already where MCPX does not start it."""
     transport, _, era = kind.partition("-")
     if transport == "stdio":
-        yield entry(era)
+        yield entry(era, real=real)
     else:
         async with http_server(era) as running:
             yield running
@@ -69,7 +71,7 @@ async def asking_server(kind: str) -> AsyncIterator[dict[str, Any]]:
 @asynccontextmanager
 async def http_server(era: str) -> AsyncIterator[dict[str, Any]]:
     """An HTTP server of that era, running; its entry for a config."""
-    process = await anyio.open_process([sys.executable, str(SERVER), era, "0"], stdout=subprocess.PIPE)
+    process = await open_python([sys.executable, str(SERVER), era, "0"], stderr=None)
     try:
         assert process.stdout is not None
         with anyio.fail_after(PATIENCE_S):

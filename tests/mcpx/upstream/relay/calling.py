@@ -97,12 +97,12 @@ class CallSite:
 
 
 @asynccontextmanager
-async def open_call_site(
-    folder: Path, kind: str = "stdio-handshake", **settings: Any
-) -> AsyncIterator[CallSite]:
-    """A hub with the asking server of that kind (`answering.SERVERS`)."""
+async def desk(
+    folder: Path, kind: str = "stdio-handshake", *, real: bool = False, **settings: Any
+) -> AsyncIterator[Desk]:
+    """A hub with the asking server of that kind (`people.SERVERS`)."""
     async with (
-        asking_server(kind) as server,
+        asking_server(kind, real=real) as server,
         open_hub(config_of({"s": {**server, **settings}}), state=folder) as hub,
     ):
         assert await hub.settled(PATIENCE_S)

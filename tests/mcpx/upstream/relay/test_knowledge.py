@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,15 @@ import anyio
 import pytest
 
 from mcpx.demo.knowledge import BUNDLED
+from tests.forking.client import command
 from tests.live import gateways
 
 pytestmark = pytest.mark.anyio
 
 
 def knowledge(*arguments: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-m", "mcpx.demo.knowledge", *arguments]}
+    start, *args = command("-m", "mcpx.demo.knowledge", *arguments)
+    return {"command": start, "args": args}
 
 
 @pytest.fixture(params=gateways.DOORS)
