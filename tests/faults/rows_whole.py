@@ -117,7 +117,7 @@ async def clients_come_and_go(seen: Seen) -> None:
     await _nothing_left(seen, mark)
 
 
-def serves(place: Meeting) -> bool:
+def serves(place: DaemonPaths) -> bool:
     """Whether the daemon is there, and its server ready: then it opens no more files."""
     joined = connect(place)
     if joined is None:
@@ -128,7 +128,7 @@ def serves(place: Meeting) -> bool:
         return bool(json.loads(lines.readline())["servers"][0]["state"] == "ready")
 
 
-def crowd(place: Meeting, count: int) -> None:
+def crowd(place: DaemonPaths, count: int) -> None:
     for number in range(count):
         joined = connect(place)
         if joined is not None:

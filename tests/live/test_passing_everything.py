@@ -88,7 +88,7 @@ def known() -> dict[str, Any]:
     return {}
 
 
-def questions(person: Person, *, modern: bool) -> list[Any]:
+def questions(person: AnsweringClient, *, modern: bool) -> list[Any]:
     """What it was asked, without what its era does not have."""
     left_out = {"elicitationId"} if modern else set()
     return [{key: value for key, value in each.items() if key not in left_out} for each in person.asked]
@@ -160,7 +160,7 @@ async def test_each_step_of_a_long_operation(door, everything, tmp_path, known):
                 )
             known["steps"] = result, steps
         theirs, their_steps = known["steps"]
-        async with through(door, everything, tmp_path, Person("p")) as gateway:
+        async with through(door, everything, tmp_path, AnsweringClient("p")) as gateway:
             named = {"server_name": "everything", "tool_name": "trigger-long-running-operation"}
             mine = await gateway.client.call_tool(
                 "exec", {**named, "arguments": call}, progress_callback=listener(told)
@@ -172,10 +172,10 @@ async def test_each_step_of_a_long_operation(door, everything, tmp_path, known):
 
 async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp_path, known):
     """The server's messages are of a random level each; each level has its own words."""
-    two = Person("two")
+    two = AnsweringClient("two")
     with anyio.fail_after(55):
         if "logged" not in known:
-            one = Person("one")
+            one = AnsweringClient("one")
             async with directly(everything, mode="legacy", **one.options()) as direct:
                 await set_level(direct, "debug")
                 await direct.call_tool("toggle-simulated-logging", {})

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from tests.forking.client import Python
-from tests.mcpx.gateway.native.behind import arguments, behind
-from tests.mcpx.gateway.native.listeners import barrier, listening
+from tests.mcpx.gateway.native.connecting import arguments, open_gateway
+from tests.mcpx.gateway.native.listeners import barrier, open_listener
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of
 
 pytestmark = pytest.mark.anyio

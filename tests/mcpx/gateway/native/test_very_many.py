@@ -12,7 +12,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.gateway.native.pagination import PAGE_ENTRIES
-from mcpx.upstream.offers.auto_describe import AT_A_TIME
+from mcpx.upstream.offers.auto_describe import MAX_CONCURRENT_READS
 from mcpx.upstream.offers.pages import MAX_PAGES
 from tests.mcpx.gateway.native.connecting import open_gateway
 from tests.mcpx.scripted import QUICK, config_of
@@ -75,7 +75,7 @@ async def test_five_hundred_descriptions_cost_nobody_anything(ears):
         assert ready < took / 2, (ready, took)
         reads = [event["uri"] for event in ears.of("read")]
         assert sorted(reads) == sorted(f"doc:///{n}" for n in range(500))
-        assert max(event["under_way"] for event in ears.of("read")) <= AT_A_TIME
+        assert max(event["under_way"] for event in ears.of("read")) <= MAX_CONCURRENT_READS
 
         listings = mcpx.hub.upstreams["a"].counters.listings
         await mcpx.watch.text("again", server="a")

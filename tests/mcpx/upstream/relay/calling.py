@@ -97,10 +97,10 @@ class CallSite:
 
 
 @asynccontextmanager
-async def desk(
+async def open_call_site(
     folder: Path, kind: str = "stdio-handshake", *, real: bool = False, **settings: Any
-) -> AsyncIterator[Desk]:
-    """A hub with the asking server of that kind (`people.SERVERS`)."""
+) -> AsyncIterator[CallSite]:
+    """A hub with the asking server of that kind (`answering.SERVERS`)."""
     async with (
         asking_server(kind, real=real) as server,
         open_hub(config_of({"s": {**server, **settings}}), state=folder) as hub,

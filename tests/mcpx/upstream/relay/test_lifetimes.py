@@ -77,8 +77,8 @@ async def test_a_client_that_goes_away_frees_its_call_and_its_question(tmp_path)
 
 
 async def test_a_server_that_dies_takes_its_question_along(tmp_path):
-    async with desk(tmp_path, real=True) as at:
-        ann = Puppet()
+    async with open_call_site(tmp_path, real=True) as at:
+        ann = FakeCaller()
         reply = at.call(ann, "ask", **ONE)
         with anyio.fail_after(PATIENCE_S):
             await ann.was_asked.wait()
@@ -188,8 +188,8 @@ async def test_a_client_that_cancels_the_repeated_request_cancels_the_call(tmp_p
 
 
 async def test_a_held_call_whose_server_died_says_so_when_its_client_comes_back(tmp_path):
-    async with desk(tmp_path, real=True) as at:
-        ann = Puppet(modern=True)
+    async with open_call_site(tmp_path, real=True) as at:
+        ann = FakeCaller(modern=True)
         state = await held(at, ann, **ONE)
         assert at.upstream.pid is not None
         os.kill(at.upstream.pid, signal.SIGKILL)
