@@ -2,10 +2,10 @@
 
 The SDK's clients end the whole session when one exchange breaks, and wait for as long as a server likes.
 `HttpGuard`, the transport of the `httpx2` client that the SDK is given, answers every request: with the
-server's response, or with a JSON-RPC error in its place, after it has told the request's `Exchange` why. To
-the link (`LinkObserver`) it reports what that means for the session: nobody listens (the server takes nothing
-new, but may finish what it has); the session is unknown (404) or not allowed (401, 403), so it is lost; any
-other failure is a reason to probe it.
+server's response, or with a JSON-RPC error in its place, after reporting the reason to the request's
+`Exchange`. To the link (`LinkObserver`) it reports what that means for the session: the port is closed (the
+server takes nothing new, but may finish what it has); the session is unknown (404) or not allowed (401, 403),
+so it is lost; any other failure is a reason to probe it.
 
 Requests go out through a second client (`http_network`), in which redirects are followed and an
 authentication flow is over before the guard judges the outcome. Messages are bounded by `limit` bytes, and
@@ -91,7 +91,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
     @property
     def _link(self) -> LinkObserver:
         if self.observer is None:
-            raise RuntimeError("nobody observes this session")
+            raise RuntimeError("no observer is set")
         return self.observer
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -257,7 +257,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             return await self._standalone.open(self._link, partial(self._send, request))
         exchange = exchange or Exchange()
         response = None if exchange.over else await exchange.within_deadline(self._send(request))
-        if response is None:  # nobody waits for what the resumed stream would bring
+        if response is None:  # the call that would resume its stream is over
             return httpx2.Response(httpx2.codes.GONE)
         if not is_event_stream(response):
             return await http_network.bare_response(response)
