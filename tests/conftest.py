@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,26 @@ os.environ["MCPX_STATE_DIR"] = STATE.name
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+SHARING = tuple(
+    f"tests/live/test_{name}.py"
+    for name in ("catalogue", "exec", "http_upstreams", "native_everything", "resources", "wrong_calls")
+)
+"""Files whose tests share gateways of the session: all of them are one worker's, or it starts them anew."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """As `--dist=loadfile` has it, with the files of SHARING as one."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - where there is xdist
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "tests/live" if file in SHARING else file
+
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mcpx.rendering.toon import decode
 from tests.live import servers
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("live")]
+pytestmark = pytest.mark.live
 
 AT_LEAST = {"everything": 12, "filesystem": 14, "memory": 9, "git": 12, "time": 2}
 HANDSHAKE_ERA = "2025-11-25"

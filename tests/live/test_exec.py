@@ -11,7 +11,7 @@ from tests.live import servers
 from tests.live.carried import assert_carried, blocks
 from tests.live.directly import at_one_moment
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("live")]
+pytestmark = pytest.mark.live
 
 HERE = "<the server's folder>"  # stands for a folder that is known only when the test runs
 NODES = {"entities", "relations"}

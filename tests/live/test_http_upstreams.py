@@ -14,7 +14,7 @@ from tests.live.gateways import open_gateway, write_config
 from tests.live.held import Held
 from tests.live.processes import free_port, serving
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("live")]
+pytestmark = pytest.mark.live
 
 SECRET = "a-secret-of-this-test"
 KINDS = {"streaming": ("streamableHttp", "http", "mcp"), "events": ("sse", "sse", "sse")}

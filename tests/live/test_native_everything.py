@@ -34,7 +34,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tests.live import gateways, servers
 from tests.live.directly import TRIES
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("live")]
+pytestmark = pytest.mark.live
 
 URI = "mcpx://everything/"
 OURS = {"ttlMs", "cacheScope", "resultType"}

@@ -8,7 +8,7 @@ from tests.live import servers
 from tests.live.carried import blocks
 from tests.live.directly import at_one_moment
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("live")]
+pytestmark = pytest.mark.live
 
 TEXTS = ["demo://resource/static/document/architecture.md", "demo://resource/dynamic/text/1"]
 BLOB = "demo://resource/dynamic/blob/1"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.live import servers
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("live")]
+pytestmark = pytest.mark.live
 
 GOOD = {"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo"}
 
