@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
-JSON = dict[str, Any]
+from mcpx.catalog.model import JSON
 
 SAMPLING: Final = "sampling/createMessage"
 ELICITATION: Final = "elicitation/create"

@@ -17,10 +17,11 @@ from mcp.shared.dispatcher import CallOptions
 from mcp_types import LOG_LEVEL_META_KEY, ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
 from mcpx.gateway.clients.identity import client_of, connection_of, request_outbound, session_client
 from mcpx.gateway.clients.outbox import NotificationOutbox, size_of
-from mcpx.upstream.context import JSON, NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
+from mcpx.upstream.context import NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
 from mcpx.upstream.relay.clients import LOG, ConnectedClients
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher

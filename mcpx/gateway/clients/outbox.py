@@ -15,8 +15,8 @@ import msgspec
 import structlog
 from mcp.server.connection import Connection
 
+from mcpx.catalog.model import JSON
 from mcpx.observe.contained import contain
-from mcpx.upstream.context import JSON
 from mcpx.upstream.relay.clients import ConnectedClients
 
 log = structlog.get_logger()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from mcpx.catalog.model import JSON
 from mcpx.observe.contained import contain
-from mcpx.upstream.context import JSON, CallerHandle, most_verbose, wants
+from mcpx.upstream.context import CallerHandle, most_verbose, wants
 from supervisors import Signal
 
 LOG: Final = "notifications/message"

@@ -19,7 +19,8 @@ from mcp import MCPError
 from mcp.shared.dispatcher import DispatchContext, coerce_request_id
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
-from mcpx.upstream.context import ELICITATION, JSON, QUESTIONS, CallerHandle, OnStep
+from mcpx.catalog.model import JSON
+from mcpx.upstream.context import ELICITATION, QUESTIONS, CallerHandle, OnStep
 from mcpx.upstream.relay.attribution import Attributed, Attribution, RunningCall, Unattributed
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.suspended import SuspendedCalls

@@ -11,8 +11,9 @@ from __future__ import annotations
 import msgspec
 import structlog
 
+from mcpx.catalog.model import JSON
 from mcpx.observe.server_log import ServerLog
-from mcpx.upstream.context import JSON, LEVELS, wants
+from mcpx.upstream.context import LEVELS, wants
 from mcpx.upstream.relay.attribution import Attributed, Attribution, CallsInFlight
 from mcpx.upstream.relay.clients import LOG, ConnectedClients
 from mcpx.upstream.relay.server_requests import ELICITATION_COMPLETE, ServerRequestRouter

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, Code
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.context import ELICITATION, JSON, InputAnswers
+from mcpx.upstream.context import ELICITATION, InputAnswers
 from mcpx.upstream.relay.attribution import RunningCall
 from mcpx.upstream.requests import Request, tool_of
 
