@@ -70,7 +70,7 @@ async def attached(on: Hostile) -> AsyncIterator[tuple[Client, Memory]]:
 async def pipelined(on: Hostile) -> None:
     await on.add(s=on.stdio())
     async with on.client() as deaf:
-        many, within_s = (10_000, 1.5) if on.brief else (100_000, 4.0)
+        many, within_s = (40_000, 3.0) if on.brief else (100_000, 4.0)
         requests = b"".join(exec_line(number, "s", "echo") for number in range(many))
         on.check(not await deaf.send_bytes(requests, within_s=within_s), "all of them were read")
         on.saw(NOTHING)

