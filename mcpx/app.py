@@ -82,10 +82,10 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
         return await _run(config, frontends, patience=PATIENCE)
 
 
-async def serve_daemon(config: Config, place: DaemonPaths, *, patience: Patience = PATIENCE) -> int:
+async def serve_daemon(config: Config, paths: DaemonPaths, *, patience: Patience = PATIENCE) -> int:
     """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
 
-    The caller holds the seat of `place`.
+    The caller holds the lock of `paths`.
 
     Raises:
         DaemonError: The socket cannot be listened on.
@@ -95,15 +95,15 @@ async def serve_daemon(config: Config, place: DaemonPaths, *, patience: Patience
     raise_limit()
     with ExitStack() as stack:
         http = stack.enter_context(_http(config)) if config.http_served else None
-        listener = stack.enter_context(listen_on_socket(place))
-        stack.callback(place.socket.unlink, missing_ok=True)
+        listener = stack.enter_context(listen_on_socket(paths))
+        stack.callback(paths.socket.unlink, missing_ok=True)
 
         def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
-            socket = SocketFrontend(hub, GatewayServer(hub, clients), listener, place)
+            socket = SocketFrontend(hub, GatewayServer(hub, clients), listener, paths)
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
-                ChildSpec(name="log", run=LogRotation(place.log, MAX_LOG_BYTES).run),
+                ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
                 ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
                 *(http(hub, clients) if http is not None else ()),
             ]

@@ -58,8 +58,8 @@ def exec_tool(
       mcpx exec files read_text_file path=/tmp/a.txt head=5
       mcpx exec files read_text_file '{"path": "/tmp/a.txt", "head": 5}'
     """  # noqa: D301 - click's own mark, not an escape
-    asked = {"mcpx": "exec", "server": server, "tool": tool, "arguments": read_arguments(arguments)}
-    shaped = _ask(config_path, asked)["shaped"]
+    control_request = {"mcpx": "exec", "server": server, "tool": tool, "arguments": read_arguments(arguments)}
+    shaped = _ask(config_path, control_request)["shaped"]
     _show(shaped, as_json=as_json)
     sys.exit(1 if shaped["isError"] else 0)
 
@@ -120,18 +120,20 @@ def _value(text: str) -> Any:
         return text
 
 
-def _ask(config_path: str | None, asked: JSON) -> JSON:
+def _ask(config_path: str | None, control_request: JSON) -> JSON:
     """The answer of the daemon, or of servers started for this alone."""
     from mcpx.daemon.control_client import request
     from mcpx.daemon.paths import DaemonError, daemon_paths
 
     with suppress(DaemonError):  # then no daemon can be there
-        told = request(daemon_paths(config_path), asked, within=None)  # a call has deadlines of its own
-        if told is not None:
-            return told
+        answer = request(
+            daemon_paths(config_path), control_request, within=None
+        )  # a call has deadlines of its own
+        if answer is not None:
+            return answer
     from mcpx.cli.own_process import perform_alone
 
-    return perform_alone(config_path, asked)
+    return perform_alone(config_path, control_request)
 
 
 def _show(shaped: JSON, *, as_json: bool) -> None:

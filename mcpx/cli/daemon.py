@@ -34,14 +34,14 @@ def run(config_path: str | None) -> None:
     from mcpx.observe.log import configure
 
     configure()
-    place = _place(config_path)
-    loaded = load(place.config)
-    lock = acquire_lock(place)  # before the SDK is imported: of many, all but one end quickly
-    place.stopped.unlink(missing_ok=True)
+    paths = _paths(config_path)
+    loaded = load(paths.config)
+    lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
+    paths.stopped.unlink(missing_ok=True)
     try:
         from mcpx.app import serve_daemon
 
-        sys.exit(anyio.run(partial(serve_daemon, loaded, place)))
+        sys.exit(anyio.run(partial(serve_daemon, loaded, paths)))
     finally:
         os.close(lock)
 
@@ -51,25 +51,25 @@ def run(config_path: str | None) -> None:
 def start(config_path: str | None) -> None:
     """Start the daemon in the background, and wait until it answers."""
     from mcpx.config import load
-    from mcpx.daemon import lifecycle as lifetime
+    from mcpx.daemon import lifecycle
     from mcpx.daemon.paths import lock_owner_pid
 
-    place = _place(config_path)
-    load(place.config)  # a mistake in it is told here, not in the daemon's log
-    told = "started" if lifetime.start(place) else "a daemon runs already:"
-    click.echo(f"{told} pid {lock_owner_pid(place)}, serving {place.config}")
-    click.echo(f"socket {place.socket}\nlog {place.log}", err=True)
+    paths = _paths(config_path)
+    load(paths.config)  # a mistake in it is reported here, not in the daemon's log
+    done = "started" if lifecycle.start(paths) else "a daemon runs already:"
+    click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
+    click.echo(f"socket {paths.socket}\nlog {paths.log}", err=True)
 
 
 @daemon.command(short_help="End it.")
 @with_config
 def stop(config_path: str | None) -> None:
     """End the daemon in order. Clients that are attached start it again with their next request."""
-    from mcpx.daemon import lifecycle as lifetime
+    from mcpx.daemon import lifecycle
 
-    place = _place(config_path)
-    pid = lifetime.stop(place, marked=True)
-    click.echo(f"no daemon serves {place.config}" if pid is None else f"stopped pid {pid}")
+    paths = _paths(config_path)
+    pid = lifecycle.stop(paths, marked=True)
+    click.echo(f"no daemon serves {paths.config}" if pid is None else f"stopped pid {pid}")
 
 
 @daemon.command(short_help="End it, and start it again.")
@@ -80,16 +80,16 @@ def restart(config_path: str | None) -> None:
     Attached clients stay connected. A configuration that cannot be used is refused, and nothing is stopped.
     """
     from mcpx.config import load
-    from mcpx.daemon import lifecycle as lifetime
+    from mcpx.daemon import lifecycle
     from mcpx.daemon.paths import lock_owner_pid
 
-    place = _place(config_path)
-    load(place.config)
-    with lifetime.startup_lock(place) as lock:
-        old = lifetime.stop(place, marked=False)
-        lifetime.start(place, lock=lock)
+    paths = _paths(config_path)
+    load(paths.config)
+    with lifecycle.startup_lock(paths) as lock:
+        old = lifecycle.stop(paths, marked=False)
+        lifecycle.start(paths, lock=lock)
     before = "none ran" if old is None else f"was {old}"
-    click.echo(f"restarted: pid {lock_owner_pid(place)} ({before}), serving {place.config}")
+    click.echo(f"restarted: pid {lock_owner_pid(paths)} ({before}), serving {paths.config}")
 
 
 @daemon.command(short_help="Whether it runs, and where.")
@@ -104,19 +104,19 @@ def status(config_path: str | None) -> None:
     from mcpx.daemon.control_client import request
     from mcpx.errors import MCPXError
 
-    place = _place(config_path)
-    told = request(place, {"mcpx": "status"})
-    if told is None:
-        click.echo(f"no daemon serves {place.config}")
+    paths = _paths(config_path)
+    answer = request(paths, {"mcpx": "status"})
+    if answer is None:
+        click.echo(f"no daemon serves {paths.config}")
     else:
-        about = told["daemon"]
+        about = answer["daemon"]
         up = f"up {about['uptime_s']:.0f} s, clients: {about['clients']}"
-        click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {place.config}")
-    click.echo(f"socket {place.socket}\nlog {place.log}")
-    if told is not None:
+        click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {paths.config}")
+    click.echo(f"socket {paths.socket}\nlog {paths.log}")
+    if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know
-            click.echo(f"PATH {(request(place, {'mcpx': 'environment'}) or {}).get('path', '')}")
-    sys.exit(1 if told is None else 0)
+            click.echo(f"PATH {(request(paths, {'mcpx': 'environment'}) or {}).get('path', '')}")
+    sys.exit(1 if answer is None else 0)
 
 
 @daemon.command(short_help="What it has logged.")
@@ -127,7 +127,7 @@ def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FB
     """Print the end of the daemon's log."""
     from mcpx.cli.tail import show
 
-    show(_place(config_path).log, lines=lines, follow=follow)
+    show(_paths(config_path).log, lines=lines, follow=follow)
 
 
 @daemon.command(short_help="Have systemd or launchd run it.")
@@ -137,24 +137,24 @@ def install(config_path: str | None) -> None:
     from pathlib import Path
 
     from mcpx.config import load
-    from mcpx.daemon import service as units
+    from mcpx.daemon import service
 
-    place = _place(config_path)
-    load(place.config)
-    for line in units.install(Path(place.config)):
+    paths = _paths(config_path)
+    load(paths.config)
+    for line in service.install(Path(paths.config)):
         click.echo(line)
 
 
 @daemon.command(short_help="Take it from systemd or launchd.")
 def uninstall() -> None:
     """Remove what install has written, and end what it started."""
-    from mcpx.daemon import service as units
+    from mcpx.daemon import service
 
-    for line in units.uninstall():
+    for line in service.uninstall():
         click.echo(line)
 
 
-def _place(config_path: str | None) -> DaemonPaths:
+def _paths(config_path: str | None) -> DaemonPaths:
     from mcpx.daemon.paths import daemon_paths
 
     return daemon_paths(config_path)

@@ -19,7 +19,7 @@ from mcpx.observe.log import configure
 from mcpx.text import one_line
 
 
-def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, Any]:
+def perform_alone(config_path: str | None, control_request: dict[str, Any]) -> dict[str, Any]:
     """Start the servers of a configuration (or the one that is needed), perform a request, and end them.
 
     Raises:
@@ -29,7 +29,7 @@ def perform_alone(config_path: str | None, asked: dict[str, Any]) -> dict[str, A
     """
     configure("error")  # the command itself prints what fails
     check_state_folder()
-    request = msgspec.convert(asked, ControlRequest)
+    request = msgspec.convert(control_request, ControlRequest)
     return anyio.run(_perform, _only(load(config_path), request.server), request)
 
 

@@ -77,11 +77,11 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     show(path, lines=lines, follow=follow)
 
 
-def _ask(config_path: str | None, asked: dict[str, Any], within: float = 10.0) -> dict[str, Any]:
+def _ask(config_path: str | None, control_request: dict[str, Any], within: float = 10.0) -> dict[str, Any]:
     from mcpx.daemon.control_client import request_or_fail
     from mcpx.daemon.paths import daemon_paths
 
-    return request_or_fail(daemon_paths(config_path), asked, within=within)
+    return request_or_fail(daemon_paths(config_path), control_request, within=within)
 
 
 def _show(status: dict[str, Any], *, as_json: bool) -> None:

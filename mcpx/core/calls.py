@@ -21,7 +21,7 @@ from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import InputRequired, Shaped
+from mcpx.rendering.results import InputRequired, ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import NO_CONTEXT, Complete, GetPrompt, OnProgress, RequestContext
@@ -34,7 +34,7 @@ MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
 
 
 class Inspect(msgspec.Struct, frozen=True):
-    """What a server offers, or one of its tools; the answer is a `Shaped`."""
+    """What a server offers, or one of its tools; the answer is a `ToolResult`."""
 
     server_name: str
     tool_name: str | None = None
@@ -173,9 +173,9 @@ class ToolCalls:
 
     # --- for the command line and programs: each raises CallError where it fails
 
-    async def inspect(self, server_name: str, tool_name: str | None = None) -> Shaped:
+    async def inspect(self, server_name: str, tool_name: str | None = None) -> ToolResult:
         """All tools of a server, or one tool whole; from the cache."""
-        shaped: Shaped = await self._reply_to(Inspect(server_name, tool_name))
+        shaped: ToolResult = await self._reply_to(Inspect(server_name, tool_name))
         return shaped
 
     async def exec(
@@ -198,13 +198,15 @@ class ToolCalls:
         result = await self.run(Exec(server_name, tool_name, encoded, context), render)
         return cast("ExecutionResult", result)  # there is no caller that could get input requests
 
-    async def read(self, server_name: str, uri: str, *, client: ClientId | None = None) -> Shaped:
+    async def read(self, server_name: str, uri: str, *, client: ClientId | None = None) -> ToolResult:
         """Read a resource."""
 
-        def render(raw: msgspec.Raw) -> Shaped:
+        def render(raw: msgspec.Raw) -> ToolResult:
             return self._results.resource(raw, uri=uri, server=server_name)
 
-        return cast("Shaped", await self.run(Read(server_name, uri, RequestContext(client=client)), render))
+        return cast(
+            "ToolResult", await self.run(Read(server_name, uri, RequestContext(client=client)), render)
+        )
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +218,7 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The upstream's result, unaltered: `{content, structuredContent?, isError?}`.
 
     Of one that is too large to be read, the essentials (`mcpx.rendering.large_results`)."""
-    shaped: Shaped
+    shaped: ToolResult
 
     @property
     def is_error(self) -> bool:

@@ -23,7 +23,7 @@ from mcpx.config import Config
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
 from mcpx.rendering.inspection_fit import LARGEST_TEXT, clean_plain, fitting_for_model, fitting_for_programs
-from mcpx.rendering.results import Shaped
+from mcpx.rendering.results import ToolResult
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
 from mcpx.rendering.typescript import LARGEST, SchemaConverter, outweighs, too_large
@@ -56,7 +56,7 @@ class Inspector:
         else:
             self._checker.look(tool, done)
 
-    def inspect(self, server_name: str, tool_name: str | None = None) -> Shaped:
+    def inspect(self, server_name: str, tool_name: str | None = None) -> ToolResult:
         """The answer.
 
         Raises:
@@ -70,7 +70,7 @@ class Inspector:
             raise unknown_tool(info, tool_name, self._registry.list_servers())
         return self._one(info, tool)
 
-    def _one(self, info: ServerInfo, tool: ToolInfo) -> Shaped:
+    def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         state = {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
         unchecked = present(unchecked=self._checker.unchecked(tool))
         plain = {"server": info.name, **state, **clean_plain(tool), **unchecked}
@@ -79,7 +79,7 @@ class Inspector:
             shown["output_schema"] = self._schema(tool.output_schema)
         return self._shaped(shown, plain)
 
-    def _server(self, info: ServerInfo) -> Shaped:
+    def _server(self, info: ServerInfo) -> ToolResult:
         about = _about(info)
         kept = info.catalogue.__dict__ if info.catalogue else {}
         if "inspected" not in kept or kept["inspected"][0] is not self._settings:
@@ -126,8 +126,10 @@ class Inspector:
         head = paragraphs(text[: limit + 1])
         return head if len(text) <= limit else head[:limit] + "..."
 
-    def _shaped(self, shown: JSON, plain: JSON) -> Shaped:
-        return Shaped(content=[{"type": "text", "text": self._results.text(shown)}], structured_content=plain)
+    def _shaped(self, shown: JSON, plain: JSON) -> ToolResult:
+        return ToolResult(
+            content=[{"type": "text", "text": self._results.text(shown)}], structured_content=plain
+        )
 
 
 def _named(unchecked: list[str]) -> JSON:

@@ -13,7 +13,7 @@ from mcpx.catalog.model import JSON
 from mcpx.config import Config
 from mcpx.rendering.large_results import is_large
 from mcpx.rendering.results import (
-    Shaped,
+    ToolResult,
     read_resource_result,
     read_result,
     read_tool_result,
@@ -29,7 +29,7 @@ class ResultRenderer:
     def __init__(self, settings: Config) -> None:
         self.settings = settings
 
-    def tool(self, raw: msgspec.Raw, *, server: str, large: bool | None = None) -> tuple[JSON, Shaped]:
+    def tool(self, raw: msgspec.Raw, *, server: str, large: bool | None = None) -> tuple[JSON, ToolResult]:
         """The result of a `tools/call`: decoded, and rendered.
 
         `large` says whether it is passed on without being read (`mcpx.rendering.large_results`), if known.
@@ -51,7 +51,7 @@ class ResultRenderer:
         )
         return result, shaped
 
-    def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> Shaped:
+    def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> ToolResult:
         """The result of a `resources/read` of `uri`. Raises as `tool` does."""
         return shape_resource(read_resource_result(raw, server=server), uri=uri, server=server)
 

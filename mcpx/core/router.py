@@ -103,7 +103,7 @@ class RouterActor(Actor[Message]):
         info = upstream.info()
         if info.catalogue is not None:
             return unknown_tool(info, tool_name, self._registry.list_servers())
-        text = info.refuse("has not told its tools yet")
+        text = info.refuse("has not listed its tools yet")
         return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=info.why())
 
     def _submit_when_checked(self, message: Exec, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:

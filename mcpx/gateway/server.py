@@ -27,7 +27,7 @@ from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_str
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
-from mcpx.rendering.results import Shaped
+from mcpx.rendering.results import ToolResult
 from mcpx.text import cut, shown_name
 from mcpx.text.nearest import nearest
 from mcpx.upstream.context import ClientId
@@ -111,9 +111,9 @@ class GatewayServer(Server[Any]):
             result = await self._run(ctx, params.name, arguments)
         except CallError as error:
             return tools.failure(error, structured=wanted)
-        return tools.result(result, structured=wanted) if isinstance(result, Shaped) else result
+        return tools.result(result, structured=wanted) if isinstance(result, ToolResult) else result
 
-    async def _run(self, ctx: Context, name: str, arguments: JSON) -> Shaped | JSON:
+    async def _run(self, ctx: Context, name: str, arguments: JSON) -> ToolResult | JSON:
         """The result; or input requests to the client, which are a result of their own kind."""
         server, results = arguments["server_name"], self._hub.results
         if name == tools.INSPECT:

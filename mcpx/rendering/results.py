@@ -28,7 +28,7 @@ _MAX_METHODS: Final = 8  # named in an error
 _MEDIA: Final = {"image": "image", "audio": "audio"}  # major MIME type -> content block type
 
 
-class Shaped(msgspec.Struct, frozen=True, kw_only=True):
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """A result ready for downstream: protocol content blocks, and the same as an object for programs.
 
     `structured_content` is `None` where there is no plain value to give; `meta` is the upstream's `_meta`.
@@ -109,7 +109,7 @@ def _questions(result: JSON, server: str) -> CallError:
 
 def shape_tool_result(
     raw: JSON, *, toon: bool, toon_min_size: int, is_large: bool = False, server: str = ""
-) -> Shaped:
+) -> ToolResult:
     """Shape the raw result of a `tools/call`: `{content, structuredContent?, isError?, _meta?}`.
 
     An upstream error passes through as it is. Otherwise a text block that is JSON becomes TOON where that
@@ -134,7 +134,7 @@ def shape_tool_result(
         min_size = toon_min_size if toon else None
         shown = [_shortened(block, source, min_size) for block, source in zip(blocks, sources, strict=True)]
         value = _value_of(sources) if given is None else given
-    return Shaped(
+    return ToolResult(
         content=shown,
         structured_content=_as_object(value),
         is_error=bool(raw.get("isError")),
@@ -142,7 +142,7 @@ def shape_tool_result(
     )
 
 
-def shape_resource(raw: JSON, *, uri: str, server: str = "") -> Shaped:
+def shape_resource(raw: JSON, *, uri: str, server: str = "") -> ToolResult:
     """Shape the raw result of a `resources/read` of `uri`: `{contents: [...], _meta?}`.
 
     For the model: text as it came, an image or audio as a block of that type, other binary as an embedded
@@ -153,7 +153,7 @@ def shape_resource(raw: JSON, *, uri: str, server: str = "") -> Shaped:
     """
     value = resource_value(raw, uri=uri, server=server)
     blocks = [_resource_block(item, uri) for item in raw["contents"]]
-    return Shaped(
+    return ToolResult(
         content=blocks or [{"type": "text", "text": f"The resource {uri} is empty: it has no contents."}],
         structured_content=_as_object(value),
         meta=raw.get("_meta"),

@@ -19,7 +19,7 @@ from mcpx.demo.tour.report import Excerpt, Share, Step, StepFailed, Tokens
 from mcpx.gateway.tools import definitions
 from mcpx.rendering.descriptions import describe, describe_tools
 from mcpx.rendering.descriptions.ladder import counted
-from mcpx.rendering.results import Shaped
+from mcpx.rendering.results import ToolResult
 from mcpx.rendering.tokens import estimate
 
 START_TIMEOUT_S: Final = 25.0  # a slow machine imports for seconds
@@ -258,7 +258,7 @@ def _beginning(caption: str, text: str, lines: int) -> Excerpt:
     return Excerpt(caption, "\n".join(kept))
 
 
-def _text(result: Shaped) -> str:
+def _text(result: ToolResult) -> str:
     return "\n".join(block["text"] for block in result.content if block.get("type") == "text")
 
 

@@ -36,7 +36,7 @@ from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import Shaped
+from mcpx.rendering.results import ToolResult
 from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
@@ -180,7 +180,7 @@ def _resources(hub: Hub, server: str | None) -> JSON:
     return {name: [item.to_dict() for item in items] for name, items in found.items()}
 
 
-def _shaped(shaped: Shaped) -> JSON:
+def _shaped(shaped: ToolResult) -> JSON:
     shown = {
         "content": shaped.content,
         "structuredContent": shaped.structured_content,

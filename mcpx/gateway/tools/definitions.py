@@ -12,7 +12,7 @@ import mcp_types
 from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, failure_text
 from mcpx.rendering.descriptions import Descriptions
-from mcpx.rendering.results import Shaped
+from mcpx.rendering.results import ToolResult
 
 INSPECT: Final = "inspect"
 EXEC: Final = "exec"
@@ -63,7 +63,7 @@ def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
     ]
 
 
-def result(shaped: Shaped, *, structured: bool) -> JSON:
+def result(shaped: ToolResult, *, structured: bool) -> JSON:
     """A result as the protocol has it, of either era; the SDK drops what the client's revision lacks."""
     made: JSON = {"content": shaped.content, "isError": shaped.is_error, "resultType": "complete"}
     if structured and shaped.structured_content is not None:
@@ -76,7 +76,7 @@ def result(shaped: Shaped, *, structured: bool) -> JSON:
 def failure(error: CallError, *, structured: bool) -> JSON:
     """An error as a result: one readable text with code and outcome, and the same for programs."""
     text = failure_text(str(error), error.code, error.outcome)
-    shaped = Shaped(
+    shaped = ToolResult(
         content=[{"type": "text", "text": text}], structured_content=error.to_dict(), is_error=True
     )
     return result(shaped, structured=structured)
@@ -89,6 +89,6 @@ def wrong_parameters(tool: str, problem: str, *, structured: bool) -> JSON:
     text = f"{problem}. {tool} takes {takes}" + (f" and optionally {', '.join(optional)}" if optional else "")
     body = {"error": text, "code": "invalid_arguments", "outcome": "not_sent", "tool": tool}
     return result(
-        Shaped(content=[{"type": "text", "text": text}], structured_content=body, is_error=True),
+        ToolResult(content=[{"type": "text", "text": text}], structured_content=body, is_error=True),
         structured=structured,
     )

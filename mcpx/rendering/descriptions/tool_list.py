@@ -76,8 +76,8 @@ def _head(server: ServerInfo, instructions: int) -> str:
     head = f"## {shown_server(server.name)}"
     if not server.ready:
         head += f" ({server.describe_state(cause=False)})"
-    told = one_line(server.instructions or "", instructions) if instructions else ""
-    return f"{head}: {told}" if told else head
+    text = one_line(server.instructions or "", instructions) if instructions else ""
+    return f"{head}: {text}" if text else head
 
 
 def _nothing(server: ServerInfo) -> list[str]:

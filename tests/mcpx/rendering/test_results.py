@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.results import (
     InputRequired,
-    Shaped,
+    ToolResult,
     read_result,
     resource_value,
     shape_resource,
@@ -35,11 +35,11 @@ def text_block(value: Any, **extra: Any) -> dict[str, Any]:
     return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value), **extra}
 
 
-def shaped(raw: dict[str, Any], *, toon: bool = True, toon_min_size: int = 0) -> Shaped:
+def shaped(raw: dict[str, Any], *, toon: bool = True, toon_min_size: int = 0) -> ToolResult:
     return shape_tool_result(raw, toon=toon, toon_min_size=toon_min_size)
 
 
-def read(*contents: Any) -> Shaped:
+def read(*contents: Any) -> ToolResult:
     return shape_resource({"contents": list(contents)}, uri=URI, server="library")
 
 
@@ -170,7 +170,7 @@ def test_structured_content_alone_is_compact_json_where_toon_is_no_gain(own, opt
 
 
 def test_an_empty_result_stays_empty():
-    assert shaped({"content": []}) == Shaped(content=[])
+    assert shaped({"content": []}) == ToolResult(content=[])
 
 
 # Tool results: errors and metadata
