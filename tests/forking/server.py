@@ -102,17 +102,21 @@ class Server:
 
     def next(self) -> Request:
         while True:
-            for key, _ in self._selector.select():
-                if (request := key.data()) is not None:
-                    return request  # type: ignore[no-any-return]
+            (key, _), *_ = self._selector.select()  # one at a time: each may take others out
+            if (request := key.data()) is not None:
+                return request  # type: ignore[no-any-return]
 
     def _accept(self) -> Request | None:
         connection, _ = self._listener.accept()
-        head, streams, _, _ = socket.recv_fds(connection, 4, 3)
-        data, size = b"", int.from_bytes(head, "big")
-        while len(data) < size and (chunk := connection.recv(size - len(data))):
-            data += chunk
-        if not head or len(data) < size:  # the caller has ended in between
+        data, size, streams = b"", 1, []
+        with suppress(OSError):  # the caller has ended in between
+            head, streams, _, _ = socket.recv_fds(connection, 4, 3)
+            size = int.from_bytes(head, "big") or 1
+            while len(data) < size and (chunk := connection.recv(size - len(data))):
+                data += chunk
+        if len(data) < size:
+            for fd in streams:
+                os.close(fd)
             connection.close()
             return None
         request = Request(*marshal.loads(data), streams, connection)

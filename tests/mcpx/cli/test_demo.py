@@ -191,7 +191,7 @@ def test_a_terminal_gets_colours(home):
     ) as process:
         os.close(theirs)
         out = read_terminal(ours, deadline=time.monotonic() + TIMEOUT_S)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=10) == 0, out
     os.close(ours)
     assert b"\x1b[1;36m8. The tokens of this session" in out
 
