@@ -46,12 +46,12 @@ def serve(
             f"--no-auth on {address} lets everybody who reaches that address run every tool;"
             " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
         )
-    from mcpx import app as daemon
+    from mcpx import app
 
     if transport == "http":
-        run = partial(daemon.serve_http, loaded, host=host, port=port, auth=not no_auth)
+        run = partial(app.serve_http, loaded, host=host, port=port, auth=not no_auth)
     else:
         if host or port is not None or no_auth or yes_everybody:
             raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
-        run = partial(daemon.serve_stdio, loaded)
+        run = partial(app.serve_stdio, loaded)
     sys.exit(anyio.run(run))

@@ -20,7 +20,6 @@ from typing import Final
 
 import msgspec
 
-import mcpx
 from mcpx.observe.contained import contain
 from mcpx.validation.protocol import DEADLINE_S, LENGTH_BYTES, Job, Verdict, decode_verdict, encode_job
 from mcpx.wire.channel import Channel
@@ -35,7 +34,7 @@ RETRY_DELAY_S: Final = 10.0  # after a process could not be started
 REAP_POLL_S: Final = 0.01  # a killed process is gone within a turn or two
 REAP_TIMEOUT_S: Final = 2.0  # at the end; only an unkillable process outlasts it
 MAX_VERDICT_BYTES: Final = 1 << 20  # a good one has 10 problems and a type
-_HOME: Final = str(Path(mcpx.__file__).parent.parent)
+_HOME: Final = str(Path(__file__).parents[2])
 _MAIN: Final = "import sys; sys.path.append(sys.argv[1]); from mcpx.validation.worker import main; main()"
 """Not `-m`, to find this very package wherever it is; not multiprocessing, which runs the main module."""
 

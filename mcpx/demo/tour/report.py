@@ -13,8 +13,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from mcpx import __version__
 from mcpx.text import escaped
+from mcpx.version import __version__
 
 MAX_WIDTH: Final = 100  # longer lines are hard to read
 PIPE_WIDTH: Final = 80
