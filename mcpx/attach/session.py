@@ -257,11 +257,8 @@ class Session:
             elif message.id is not None and message.method is not None:
                 self._pending.setdefault(message.id, PendingRequest(message.method, message.params))
         streams = {key: request for key, request in self._pending.items() if request.method == LISTEN}
-        responses += [
-            refusals.unavailable(key, request, cause)
-            for key, request in self._pending.items()
-            if key not in streams
-        ]
+        lost = {key: request for key, request in self._pending.items() if key not in streams}
+        responses += [refusals.unavailable(key, request, cause) for key, request in lost.items()]
         self._pending = streams
         return responses
 

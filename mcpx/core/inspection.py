@@ -22,11 +22,11 @@ from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.config import Config
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
-from mcpx.rendering.inspection_fit import LARGEST_TEXT, clean_plain, fitting_for_model, fitting_for_programs
+from mcpx.rendering.inspection_fit import MAX_TEXT_CHARS, clean_plain, fitting_for_model, fitting_for_programs
 from mcpx.rendering.results import ToolResult
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
-from mcpx.rendering.typescript import LARGEST, SchemaConverter, outweighs, too_large
+from mcpx.rendering.typescript import MAX_CONVERTED_CHARS, SchemaConverter, outweighs, too_large
 from mcpx.text import paragraphs, shown_name, visible
 from mcpx.validation.checker import ArgumentChecker
 
@@ -117,9 +117,9 @@ class Inspector:
 
     def _schema(self, schema: JSON) -> str | JSON:
         if not self._settings.schema_compression_enabled:
-            return too_large(schema) if outweighs(schema, LARGEST) else schema
+            return too_large(schema) if outweighs(schema, MAX_CONVERTED_CHARS) else schema
         text = SchemaConverter.convert(schema, max_description_len=self._settings.max_description_len)
-        return too_large(schema) if len(text) > LARGEST else text
+        return too_large(schema) if len(text) > MAX_CONVERTED_CHARS else text
 
     def _cut(self, text: str) -> str:
         limit = self._settings.max_description_len
@@ -150,7 +150,7 @@ def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
 def _about(info: ServerInfo) -> JSON:
     about: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
     if info.instructions:
-        about["instructions"] = paragraphs(info.instructions[:LARGEST_TEXT])
+        about["instructions"] = paragraphs(info.instructions[:MAX_TEXT_CHARS])
     if info.left_out:
         about["left_out"] = [
             {name: visible(said) if isinstance(said, str) else said for name, said in each.to_dict().items()}

@@ -52,7 +52,12 @@ class ResultRenderer:
         return result, shaped
 
     def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> ToolResult:
-        """The result of a `resources/read` of `uri`. Raises as `tool` does."""
+        """The result of a `resources/read` of `uri`.
+
+        Raises:
+            CallError: As from `tool`.
+            InputRequired: As from `tool`.
+        """
         return shape_resource(read_resource_result(raw, server=server), uri=uri, server=server)
 
     def text(self, value: JSON) -> str:

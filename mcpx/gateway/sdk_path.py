@@ -78,7 +78,11 @@ def _context(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> Reque
 
 
 def _answers(ctx: Context) -> InputAnswers | None:
-    """What the client brings to a request that it repeats. Raises MCPError."""
+    """What the client brings to a request that it repeats.
+
+    Raises:
+        MCPError: It cannot be read.
+    """
     params = ctx.params or {}
     responses, state = params.get("inputResponses"), params.get("requestState")
     if responses is None and state is None:

@@ -22,7 +22,7 @@ from mcpx.text import is_clean, paragraphs, shown_name
 MODEL_TOKENS: Final = 16_000  # hosts cut a result at 25,000, or refuse it
 PROGRAM_BYTES: Final = 1_000_000
 MAX_SCHEMA_CHARS: Final = 524_288  # characters of one schema for programs
-LARGEST_TEXT: Final = 65_536  # characters of one description, whole
+MAX_TEXT_CHARS: Final = 65_536  # characters of one description, whole
 _SUMMARY_LEN: Final = 100
 _ESCAPED_CONTROL: Final = "\\u00"  # as JSON has it
 _MIN_WHOLE_TOKENS: Final = 12  # tokens of a tool that is shown whole, with the names of its fields
@@ -88,7 +88,7 @@ def clean_plain(tool: ToolInfo) -> JSON:
             plain[field] = {"$comment": "too large to be shown"}
     for field in ("title", "description"):
         if field in plain:
-            plain[field] = paragraphs(plain[field][:LARGEST_TEXT])
+            plain[field] = paragraphs(plain[field][:MAX_TEXT_CHARS])
     texts = {field: value for field, value in plain.items() if isinstance(value, dict)}
     encoded = msgspec.json.encode(texts).decode()
     if is_clean(encoded) and _ESCAPED_CONTROL not in encoded:

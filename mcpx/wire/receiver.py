@@ -31,7 +31,7 @@ D = TypeVar("D", bound=Dispatcher[TransportContext])
 OnMalformed = Callable[[bytes, str], None]
 """Called with the first bytes of a line that was skipped, and what is wrong with it. Must not raise."""
 
-SHOWN_BYTES: Final = 200  # of a malformed line, or of a method, in the log
+MAX_SHOWN_BYTES: Final = 200  # of a malformed line, or of a method, in the log
 
 
 class Receiver(Generic[D]):
@@ -141,7 +141,7 @@ class Receiver(Generic[D]):
                     return
                 self.incoming.take_request(message.id, message.method, message.params)
             except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
-                contain(error, "request", method=message.method[:SHOWN_BYTES])
+                contain(error, "request", method=message.method[:MAX_SHOWN_BYTES])
                 self._channel.write(*envelope.failure(message.id, FAILED))
 
     def _take_notification(self, method: str, params: msgspec.Raw, line: bytes) -> None:
@@ -173,7 +173,7 @@ class Receiver(Generic[D]):
         if own.id is not None:
             self._channel.write(*envelope.failure(own.id, TOO_LARGE))
         problem = f"a request or notification over {self._request_limit} bytes"
-        self._on_malformed(line[:SHOWN_BYTES], problem)
+        self._on_malformed(line[:MAX_SHOWN_BYTES], problem)
         return True
 
     # --- what is no message
@@ -203,7 +203,7 @@ class Receiver(Generic[D]):
         is_request = self._refuses and malformed.is_request(problem)
         if is_request or not self._outgoing.fail_answered(problem.head, problem.tail, problem.error):
             self._refuse(problem)
-        self._on_malformed(problem.head[:SHOWN_BYTES], problem.text)
+        self._on_malformed(problem.head[:MAX_SHOWN_BYTES], problem.text)
 
     def _refuse(self, problem: MalformedLine) -> None:
         """Answer what may have been a request, if this side is the server."""

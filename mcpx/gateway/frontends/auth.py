@@ -51,7 +51,12 @@ def load_token(path: Path | None = None) -> str:
 
 
 def _read(path: Path) -> str | None:
-    """The token; None where there is none yet. Raises OSError and TokenError."""
+    """The token; None where there is none yet.
+
+    Raises:
+        OSError: The file cannot be read.
+        TokenError: It cannot be trusted, or holds no token.
+    """
     try:
         opened = os.open(path, _READ)
     except FileNotFoundError:

@@ -40,7 +40,11 @@ class BindError(MCPXError):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on which clients can connect from now on. Raises BindError that says what to do."""
+    """A socket on which clients can connect from now on.
+
+    Raises:
+        BindError: The address cannot be listened on; its text says what to do.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # the protocol is named, for asyncio turns Nagle's delay off only where it is: 40 ms an answer
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

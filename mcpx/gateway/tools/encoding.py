@@ -77,7 +77,12 @@ class ResultEncoder:
         return self._encoded(tools.result(shaped, structured=structured))
 
     def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> list[Bytes]:
-        """The result of the resources tool. Raises as `tool` does."""
+        """The result of the resources tool.
+
+        Raises:
+            CallError: As from `tool`.
+            InputRequired: As from `tool`.
+        """
         if large_results.is_large(raw, self._results.settings.toon_compression_max_size):
             pieces = large_results.resource_pieces(
                 raw, uri=uri, structured=self._structured, stamp=self._stamp, server=server

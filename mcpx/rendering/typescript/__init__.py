@@ -13,7 +13,7 @@ The notation is TypeScript's, with these additions, all on one line:
 * Double quotes mean JSON: a subschema that has no TypeScript form (`not`, `if`, `contains`, a remote `$ref`,
   an unknown `type`, nesting beyond reason) stands as its compact JSON Schema. Where that would tear a
   local `$ref` from its target, the whole schema does; so does one with more than a thousand schemas in it, or
-  of more than `LARGEST` characters. One of more than two megabytes is named and not shown.
+  of more than `MAX_CONVERTED_CHARS` characters. One of more than two megabytes is named and not shown.
 
 `unknown` is written only where the schema accepts anything: `{}`, `true`, an array without `items`, a name
 that is required but has no schema. What JSON Schema leaves open by default (more properties, tuples longer or
@@ -30,21 +30,25 @@ from typing import Any, Final
 from mcpx.rendering.typescript.literal import comment, compact_json, encodable, key, outweighs
 from mcpx.rendering.typescript.render import RootOnlyError, render
 
-__all__ = ["LARGEST", "SchemaConverter", "outweighs", "too_large"]
+__all__ = ["MAX_CONVERTED_CHARS", "SchemaConverter", "outweighs", "too_large"]
 
-LARGEST: Final = 131_072  # characters of JSON Schema that are converted; real ones have a few thousand
-_LARGEST_JSON: Final = 2_097_152  # characters of JSON Schema that are shown at all
-_NAMES_SHOWN: Final = 50
+MAX_CONVERTED_CHARS: Final = (
+    131_072  # characters of JSON Schema that are converted; real ones have a few thousand
+)
+_MAX_SHOWN_CHARS: Final = 2_097_152  # characters of JSON Schema that are shown at all
+_MAX_NAMES_SHOWN: Final = 50
 _NAMES_LEN: Final = 4000
 
 
 def too_large(schema: Any) -> str:
     """Name the properties of a schema that is too large to be shown."""
     named = schema.get("properties") if isinstance(schema, dict) else None
-    known = ", ".join(key(name) for name in islice(named, _NAMES_SHOWN)) if isinstance(named, dict) else ""
+    known = (
+        ", ".join(key(name) for name in islice(named, _MAX_NAMES_SHOWN)) if isinstance(named, dict) else ""
+    )
     text = "the schema is too large to be shown"
     if 0 < len(known) <= _NAMES_LEN:
-        text += f"; its properties: {known}" + (", ..." if len(named or ()) > _NAMES_SHOWN else "")
+        text += f"; its properties: {known}" + (", ..." if len(named or ()) > _MAX_NAMES_SHOWN else "")
     return encodable(f"object {comment(text)}")
 
 
@@ -58,10 +62,10 @@ class SchemaConverter:
         Each description is cut at `max_description_len` characters with `...`; 0 leaves descriptions out.
         The root's own description stands behind the type, unless it repeats `tool_description`.
         """
-        if outweighs(schema, _LARGEST_JSON):
+        if outweighs(schema, _MAX_SHOWN_CHARS):
             return too_large(schema)
         try:
-            if outweighs(schema, LARGEST):
+            if outweighs(schema, MAX_CONVERTED_CHARS):
                 raise RootOnlyError  # noqa: TRY301 - one way out for all that is shown as JSON
             text = render(schema, max(0, max_description_len), tool_description)
         except (RootOnlyError, RecursionError):  # the second: defaults nested too deep, or a deep caller
