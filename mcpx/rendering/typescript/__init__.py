@@ -32,9 +32,7 @@ from mcpx.rendering.typescript.render import RootOnlyError, render
 
 __all__ = ["MAX_CONVERTED_CHARS", "SchemaConverter", "outweighs", "too_large"]
 
-MAX_CONVERTED_CHARS: Final = (
-    131_072  # characters of JSON Schema that are converted; real ones have a few thousand
-)
+MAX_CONVERTED_CHARS: Final = 131_072  # of JSON Schema; real ones have a few thousand
 _MAX_SHOWN_CHARS: Final = 2_097_152  # characters of JSON Schema that are shown at all
 _MAX_NAMES_SHOWN: Final = 50
 _NAMES_LEN: Final = 4000
