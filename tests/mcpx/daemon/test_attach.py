@@ -218,12 +218,12 @@ async def test_thousands_that_connect_and_vanish_leave_nothing(house):
     pid = house.pid
     assert pid is not None
     assert house.run("inspect", "s").returncode == 0  # the server is up: its pipes are there
-    files = open_files(pid)
+    files = open_files(pid)  # perhaps with those of the command that has just ended
     await crowd(house, 1000)  # what is made once is made
-    await until(lambda: open_files(pid) == files)
+    await until(lambda: open_files(pid) <= files)
     memory = resident(pid)
     await crowd(house, 3000)
-    await until(lambda: open_files(pid) == files)
+    await until(lambda: open_files(pid) <= files)
     assert resident(pid) - memory < 2_000_000, "bytes of 3,000 clients that are gone"
     assert house.status()["daemon"]["clients"] == 0
 
