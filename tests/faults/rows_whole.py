@@ -26,6 +26,7 @@ faults = Faults()
 VANISHING = Path(__file__).with_name("vanishing_client.py")
 CROWD = 10_000
 CROWD_IN_BRIEF = 2_000
+STILL = 3  # looks in a row without a change
 WORDS = (b"", b'{"jsonrpc":"2.0"', b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
 MEGABYTE = 1 << 20
 MAY_GROW = 200  # bytes a client
@@ -102,11 +103,11 @@ async def clients_come_and_go(seen: Seen) -> None:
                     await anyio.sleep(LOOK_S)
             many = CROWD_IN_BRIEF if seen.brief else CROWD
             crowd(place, many // 10)  # what is made once is made
-            await at_rest(daemon.pid, 0)
+            await at_rest(daemon.pid)
             files, memory = traces.descriptors(daemon.pid), traces.memory(daemon.pid)
             begun = time.monotonic()
             crowd(place, many)
-            await at_rest(daemon.pid, files)
+            await has_closed(daemon.pid, files)
             seen.error_s = time.monotonic() - begun
             grown = traces.memory(daemon.pid) - memory
             seen.caller_saw, seen.ended = "-", f"memory + {grown / MEGABYTE:.1f} MB"
@@ -136,12 +137,20 @@ def crowd(place: DaemonPaths, count: int) -> None:
                 joined.sendall(WORDS[number % len(WORDS)])
 
 
-async def at_rest(pid: int, files: int) -> None:
-    """Wait until the daemon has seen the last of them off: no more descriptors, or no change any more."""
+async def at_rest(pid: int) -> None:
+    """Wait until the number of the daemon's descriptors changes no more: it has seen the last of them off."""
+    before, same = -1, 0
     with anyio.move_on_after(SOON_S):
-        before = -1
-        while (now := traces.descriptors(pid)) > files and now != before:
-            before = now
+        while same < STILL:
+            await anyio.sleep(10 * LOOK_S)
+            now = traces.descriptors(pid)
+            before, same = now, same + 1 if now == before else 0
+
+
+async def has_closed(pid: int, files: int) -> None:
+    """Wait until the daemon has no more descriptors than that; what is left in the end, the row will see."""
+    with anyio.move_on_after(4 * SOON_S):
+        while traces.descriptors(pid) > files:  # noqa: ASYNC110 - the kernel tells nobody
             await anyio.sleep(10 * LOOK_S)
 
 
