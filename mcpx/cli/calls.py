@@ -126,9 +126,8 @@ def _ask(config_path: str | None, control_request: JSON) -> JSON:
     from mcpx.daemon.paths import DaemonError, daemon_paths
 
     with suppress(DaemonError):  # then no daemon can be there
-        answer = request(
-            daemon_paths(config_path), control_request, within=None
-        )  # a call has deadlines of its own
+        # a call has deadlines of its own
+        answer = request(daemon_paths(config_path), control_request, within=None)
         if answer is not None:
             return answer
     from mcpx.cli.own_process import perform_alone

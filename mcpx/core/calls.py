@@ -78,16 +78,18 @@ def tool_of(message: Message) -> str | None:
     return message.tool_name if isinstance(message, Exec | Inspect) else None
 
 
-def as_call_error(error: BaseException, request: Request) -> CallError:
-    """An exception that the handling of a result raised, as the error for the requester.
+def as_call_error(
+    error: BaseException, message: Message, where: str = "answer", outcome: Outcome = Outcome.UNKNOWN
+) -> CallError:
+    """An exception that the handling of a message or of its result raised, as the error for the requester.
 
-    One that is not a CallError is a fault of MCPX: it is logged, and the call may have taken effect.
+    One that is not a CallError is a fault of MCPX: it is logged with `where` it was met, and the call has
+    that `outcome`.
     """
     if isinstance(error, CallError):
         return error
-    contain(error, "answer", server=request.server_name)
-    tool = request.tool_name if isinstance(request, Exec) else None
-    return internal_error(error, server=request.server_name, tool=tool, outcome=Outcome.UNKNOWN)
+    contain(error, where, server=message.server_name)
+    return internal_error(error, server=message.server_name, tool=tool_of(message), outcome=outcome)
 
 
 class ToolCalls:

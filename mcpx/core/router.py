@@ -13,11 +13,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.core.calls import Exec, Forward, Inspect, Message, Read, tool_of
+from mcpx.core.calls import Exec, Forward, Inspect, Message, Read, as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
-from mcpx.errors import CallError, Code, Outcome, internal_error
-from mcpx.observe.contained import contain
+from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
@@ -57,24 +56,15 @@ class RouterActor(Actor[Message]):
                     _session_for(upstream, context.client).submit(replace(request, context=context), reply)
                 case Inspect(server, tool):
                     self._inspector.look(server, tool, lambda: self._inspect(message, reply))
-        except CallError as error:  # the request is wrong, not the router
-            reply.reject(error)
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
-            self._fail(message, reply, error)
-
-    def _fail(self, message: Message, reply: Reply[Any], error: Exception) -> None:
-        contain(error, "router", server=message.server_name)
-        server, tool = message.server_name, tool_of(message)
-        reply.reject(internal_error(error, server=server, tool=tool, outcome=Outcome.NOT_SENT))
+            _refuse(message, reply, error)
 
     def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
         """Answer, now or when the schema has been looked at."""
         try:
             reply.resolve(self._inspector.inspect(message.server_name, message.tool_name))
-        except CallError as error:
-            reply.reject(error)
         except Exception as error:  # noqa: BLE001 - as in `handle`
-            self._fail(message, reply, error)
+            _refuse(message, reply, error)
 
     # --- calls
 
@@ -119,14 +109,17 @@ class RouterActor(Actor[Message]):
             try:
                 upstream = self._registry.upstream(message.server_name)
                 _session_for(upstream, call.context.client).submit(call, reply)
-            except CallError as error:
-                reply.reject(error)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
-                self._fail(message, reply, error)
+                _refuse(message, reply, error)
 
         cancel = self._checker.judge(tool, call.arguments, judged)
         if cancel is not None:
             reply.on_abandon = cancel
+
+
+def _refuse(message: Message, reply: Reply[Any], error: Exception) -> None:
+    """Answer a message that was not sent: what was wrong with it, or with MCPX."""
+    reply.reject(as_call_error(error, message, "router", Outcome.NOT_SENT))
 
 
 def _is_safe(tool: ToolInfo) -> bool:

@@ -1,6 +1,6 @@
 """Errors for unknown names: they suggest the nearest names and list those that exist.
 
-Owns the three errors for unknown servers, tools and resources. Called by the router and the executor;
+Owns the three errors for unknown servers, tools and resources. Called by the router and the registry;
 pure. Promises bounded texts: at most three suggestions, at most twenty names and a count.
 
 The errors' `details` are `{"did_you_mean": [...], "available": [...], "available_total": n}`, and for a tool
@@ -17,7 +17,7 @@ from typing import Any, Final
 from mcpx.catalog.model import ServerInfo
 from mcpx.errors import URI_LEN, CallError, Code
 from mcpx.text import cut, one_line, quoted, shown_name, shown_uri
-from mcpx.text.nearest import nearest
+from mcpx.text.nearest import MAX_KNOWN, nearest
 
 Shown = Callable[[str], str]
 
@@ -25,7 +25,6 @@ _MAX_AVAILABLE: Final = 20
 _MAX_SERVERS_WITH_IT: Final = 5
 _NAME_LEN: Final = 120
 _STATE_LEN: Final = 200
-_MAX_KNOWN: Final = 1000  # names that are looked at: many wrong ones may come at once
 
 
 def unknown_server(name: str, servers: Sequence[ServerInfo]) -> CallError:
@@ -79,7 +78,7 @@ def unknown_resource(server: ServerInfo, uri: str, problem: str = "") -> CallErr
 
 def _nearest_uris(uri: str, known: Sequence[str]) -> list[str]:
     """The nearest URIs, compared without the folder that all have in common: it makes them all alike."""
-    known = known[:_MAX_KNOWN]
+    known = known[:MAX_KNOWN]
     folder = commonprefix([uri, *known]).rpartition("/")[0]  # noqa: RUF071 -- cut back to a whole folder here
     ends = {other.removeprefix(folder): other for other in known}
     return [ends[end] for end in nearest(uri.removeprefix(folder), ends)]
@@ -87,7 +86,7 @@ def _nearest_uris(uri: str, known: Sequence[str]) -> list[str]:
 
 def _by_name(server: ServerInfo, name: str) -> list[str]:
     """The URIs of the resources whose names are nearest."""
-    uris = {resource.name: uri for uri, resource in islice(server.resources.items(), _MAX_KNOWN)}
+    uris = {resource.name: uri for uri, resource in islice(server.resources.items(), MAX_KNOWN)}
     return [uris[found] for found in nearest(name, uris)]
 
 

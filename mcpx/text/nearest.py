@@ -17,7 +17,7 @@ _LIKENESS: Final = 0.6  # the share of the letters of both names that must be co
 _LIKENESS_OF_TYPO: Final = 0.8
 _SAME_WORDS: Final = 4  # the score of names with the same words in another order
 _SHORTEST_PART: Final = 3  # letters; a shorter part is found in everything
-_MAX_KNOWN: Final = 1000  # names looked at, at half a microsecond each: many wrong names may come at once
+MAX_KNOWN: Final = 1000  # names looked at, at half a microsecond each: many wrong names may come at once
 _MAX_COMPARED: Final = 100  # of them letter by letter, at up to 30 us each
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
@@ -33,7 +33,7 @@ def nearest(name: str, known: Iterable[str], *, most: int = 3, typos_only: bool 
     for somebody else, such as the keys of another client's configuration.
     """
     wanted = _letters(name[:LETTERS_COMPARED])
-    others = [(other, _letters(other[:LETTERS_COMPARED])) for other in islice(known, _MAX_KNOWN)]
+    others = [(other, _letters(other[:LETTERS_COMPARED])) for other in islice(known, MAX_KNOWN)]
     matches = ((_match(wanted, letters), other) for other, letters in others)
     good = _best(matches, most, _SAME_WORDS if typos_only else _LIKENESS)
     if len(good) < most:
