@@ -19,6 +19,7 @@ MAX_PROBLEMS: Final = 10  # in one message; a model mends a few at a time
 MAX_PATH_CHARS: Final = 200
 MAX_PROBLEM_CHARS: Final = 400
 MAX_SCHEMA_CHARS: Final = 6000  # inspect shows the whole
+MAX_DESCRIBED_CHARS: Final = 300  # of a schema with the descriptions of its parameters
 MAX_CONVERTED_VALUES: Final = (
     500  # values in a schema that is made a type on the event loop: some milliseconds
 )
@@ -57,8 +58,11 @@ def unreadable_arguments(server: str, tool: str, problem: str) -> CallError:
 
 
 def schema_text(schema: Any) -> str:
-    """Return a schema as a TypeScript type, cut where it is long."""
-    return cut_middle(SchemaConverter.convert(schema), MAX_SCHEMA_CHARS)
+    """Return a schema as a TypeScript type: a long one without descriptions, a very long one cut."""
+    described = SchemaConverter.convert(schema)
+    if len(described) <= MAX_DESCRIBED_CHARS:
+        return described
+    return cut_middle(SchemaConverter.convert(schema, max_description_len=0), MAX_SCHEMA_CHARS)
 
 
 def _in_brief(problem: Problem) -> Problem:
