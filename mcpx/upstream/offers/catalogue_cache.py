@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 import structlog
 from mcp import MCPError
+from msgspec.structs import replace
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
@@ -125,6 +126,16 @@ class CatalogueCache:
             self.described.set()
 
     def _replace(self, catalogue: Catalogue) -> None:
+        """Take the catalogue; of lists that are equal the old ones, whatever order the server has now."""
         changed = diff(self.current, catalogue)
+        if self.current is not None:
+            kept = {
+                name: getattr(self.current, name)
+                for name, differs in (("tools", changed.tools), ("prompts", changed.prompts))
+                if not differs
+            }
+            if not changed.resources:
+                kept |= {"resources": self.current.resources, "templates": self.current.templates}
+            catalogue = replace(catalogue, **kept)
         self.current = catalogue
         self._on_change(changed)

@@ -26,13 +26,19 @@ TEXTS = [
 ]
 
 
+PATHS = {"properties": {"path": {"type": "string"}, "mode": {"type": "string"}}, "type": "object"}
+SEHTAP = {"type": "object", "properties": dict(reversed(PATHS["properties"].items()))}
+OFFERED = [*TOOLS, {"name": "open", "inputSchema": PATHS, "description": "Opens it."}]
+SHUFFLED = [{"name": "open", "inputSchema": SEHTAP, "description": "Opens it."}, *TOOLS[::-1]]
+
+
 class Case:
     """Two servers whose offers are in files, so that they can be missing, or in another order."""
 
     def __init__(self, folder) -> None:
         self.here, self.tools = folder / "here", folder / "tools"
         self.here.touch()
-        self.list(TOOLS)
+        self.list(OFFERED)
         kept = entry(resources=TEXTS, tools=str(self.tools), wants=str(self.here))
         self.servers = {"s": kept, "other": entry(), "off": {**entry(), "disabled": True}}
 
@@ -78,7 +84,7 @@ async def test_through_a_crash_a_failing_start_and_a_recovery(case):
         assert await line.listed() == before
         await watch.becomes(State.WAITING)
         assert await line.listed() == before
-        case.list(TOOLS[::-1])
+        case.list(SHUFFLED)
         case.here.touch()
         await watch.becomes(State.READY)
         assert await line.listed() == before
@@ -92,7 +98,7 @@ async def test_through_a_restart_and_reloads_that_change_no_offer(case):
         before = await line.listed()
         await watch.hub.reload(config_of(case.servers))
         assert await line.listed() == before
-        case.list(TOOLS[::-1])
+        case.list(OFFERED[::-1])
         await watch.hub.restart("s")
         assert await line.listed() == before
         moved = dict(reversed(case.servers.items()))
@@ -106,7 +112,7 @@ async def test_through_a_restart_and_reloads_that_change_no_offer(case):
 async def test_with_another_order_of_start_and_of_lists(case):
     before = await begin(case, max_starting=1)
     case.servers = dict(reversed(case.servers.items()))
-    case.list(TOOLS[::-1])
+    case.list(OFFERED[::-1])
     assert await begin(case, max_starting=1) == before
 
 
@@ -141,7 +147,7 @@ async def test_clients_of_both_eras_are_given_the_instructions(case):
         async with Line(watch.hub).connected(server) as line:
             discovered = await line.ask("server/discover", {"_meta": ENVELOPE})
         assert discovered["instructions"] == server.instructions
-        assert "Servers (tools): off (disabled), other (13), s (13)." in discovered["instructions"]
+        assert "Servers (tools): off (disabled), other (13), s (14)." in discovered["instructions"]
 
 
 @pytest.mark.parametrize(("name", "aside"), [("claude-code", True), ("someone", False)])

@@ -34,7 +34,8 @@ def test_a_policy_that_is_not_auto_goes_for_every_client(name):
 
 def test_structured_content_is_for_clients_that_do_not_show_it():
     assert not wants_structured_content("auto", "Claude Code")
-    assert wants_structured_content("auto", "codex-mcp-client")
+    assert not wants_structured_content("auto", "codex-mcp-client")
+    assert wants_structured_content("auto", "Visual Studio Code")
 
 
 def test_every_row_has_a_source_and_is_reached():
