@@ -33,13 +33,14 @@ def instructions(servers: Sequence[ServerInfo]) -> str:
     if not servers:
         return f"{_CALLS}{_NO_SERVERS}{_REST}"
     servers = sorted(servers, key=lambda server: server.name)
-    counted = f"{_CALLS}Servers (tools): {', '.join(map(_with_count, servers))}"
-    if len(counted) <= _SHORT_CHARS:
-        return counted + _REST
     room = INSTRUCTIONS_CHARS - len(_REST)
-    grouped = f"{_CALLS}Servers by tools: {_grouped(servers)}"
-    if len(grouped) <= room:
-        return grouped + _REST
+    if sum(len(server.name) + 1 for server in servers) < room:
+        counted = f"{_CALLS}Servers (tools): {', '.join(map(_with_count, servers))}"
+        if len(counted) <= _SHORT_CHARS:
+            return counted + _REST
+        grouped = f"{_CALLS}Servers by tools: {_grouped(servers)}"
+        if len(grouped) <= room:
+            return grouped + _REST
     head = f"{_CALLS}Servers: "
     return head + names(servers, chars=room - len(head))[0] + _REST
 
@@ -59,8 +60,9 @@ def search_hint(servers: Sequence[ServerInfo], *, chars: int) -> str:
     hint = ""
     for server in servers:
         longer = f"{hint} {shown_server(server.name)}".lstrip()
-        if len(longer) <= chars:
-            hint = longer
+        if len(longer) > chars:
+            break
+        hint = longer
     return hint
 
 
