@@ -35,10 +35,10 @@ def instructions(servers: Sequence[ServerInfo]) -> str:
     servers = sorted(servers, key=lambda server: server.name)
     room = INSTRUCTIONS_CHARS - len(_REST)
     if sum(len(server.name) + 1 for server in servers) < room:
-        counted = f"{_CALLS}Servers (tools): {', '.join(map(_with_count, servers))}"
+        counted = f"{_CALLS}Servers (tool count): {', '.join(map(_with_count, servers))}"
         if len(counted) <= _SHORT_CHARS:
             return counted + _REST
-        grouped = f"{_CALLS}Servers by tools: {_grouped(servers)}"
+        grouped = f"{_CALLS}Servers by tool count: {_grouped(servers)}"
         if len(grouped) <= room:
             return grouped + _REST
     head = f"{_CALLS}Servers: "
