@@ -14,7 +14,7 @@ from mcpx.rendering.tokens import estimate
 from mcpx.text import shown_server
 
 INSTRUCTIONS_CHARS: Final = 2000
-_SHORT_CHARS: Final = 1000  # up to which the instructions are shown by every client that shows them
+_SHORT_CHARS: Final = 1000  # up to which every client shows the instructions that shows them
 _CALLS: Final = "inspect(query) finds tools, exec(server_name, tool_name, arguments) runs one. "
 _REST: Final = (
     ". inspect(server_name) lists a server's tools; inspect(server_name, tool_name) shows one whole, which is"
@@ -96,11 +96,11 @@ def _with_count(server: ServerInfo) -> str:
 
 
 def _grouped(servers: Sequence[ServerInfo]) -> str:
-    """`35 ppt; 12 git,github; disabled off`: those with the most tools first."""
+    """`35 ppt;12 git,github;disabled off`: those with the most tools first."""
     groups: dict[tuple[int, str], list[str]] = {}
     for server in servers:
         groups.setdefault(_group(server), []).append(shown_server(server.name))
-    return "; ".join(f"{said} {','.join(of)}" for (_, said), of in sorted(groups.items()))
+    return ";".join(f"{said} {','.join(of)}" for (_, said), of in sorted(groups.items()))
 
 
 def _group(server: ServerInfo) -> tuple[int, str]:
