@@ -24,7 +24,7 @@ from mcpx.catalog.model import JSON, ResourceInfo, ServerInfo, TemplateInfo, Too
 from mcpx.catalog.search import ServerHits, search
 from mcpx.catalog.search_index import Entry
 from mcpx.rendering.descriptions.ladder import counted
-from mcpx.rendering.descriptions.tool_list import first_sentence, signature
+from mcpx.rendering.signatures import first_sentence, signature
 from mcpx.rendering.tokens import estimate
 from mcpx.text import cut, one_line, quoted, shown_name, shown_server, shown_uri, visible
 
@@ -144,7 +144,10 @@ def _by_worth(blocks: Sequence[_Block]) -> list[tuple[_Block, int]]:
 
 def _line(entry: Entry) -> str:
     text = first_sentence(entry.description or entry.title or "", _SUMMARY_LEN)
-    shown = cut(signature(entry), _SIGNATURE_LEN) if isinstance(entry, ToolInfo) else _name(entry)
+    if isinstance(entry, ToolInfo):
+        shown = signature(entry, typed=True, limit=_SIGNATURE_LEN)
+    else:
+        shown = _name(entry)
     return f"{shown}: {text}" if text else shown
 
 
@@ -180,7 +183,7 @@ def _to_dict(entry: Entry, *, whole: bool) -> JSON:
     elif isinstance(entry, TemplateInfo):
         fields["uri_template"] = entry.uri_template
     if whole and isinstance(entry, ToolInfo):
-        fields["signature"] = signature(entry)
+        fields["signature"] = signature(entry, typed=True)
     text = first_sentence(entry.description or entry.title or "", _SUMMARY_LEN) if whole else ""
     return fields | ({"description": text} if text else {})
 
