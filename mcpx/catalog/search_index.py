@@ -36,12 +36,13 @@ class ServerIndex:
         """By word: the number of an entry, what the word is worth in it (BM25), the next number, ..."""
         self.names: dict[str, list[int]] = defaultdict(list)
         """The numbers of the entries by name, as the words of the name."""
-        self.name = words(server)
+        self._name = words(server)
+        self.name = " ".join(self._name)
         self.topic: Counter[str] = Counter()
         """How much the server as a whole is about a word: the number of entries that begin with it."""
         about = words(f"{catalogue.server_title or ''} {(catalogue.instructions or '')[:MAX_TOPIC_LEN]}")
-        self.topic.update(_with_groups({*about, *self.name}))
-        self.topic.update(dict.fromkeys(_with_groups(self.name), _TOPIC_NAME - 1))
+        self.topic.update(_with_groups({*about, *self._name}))
+        self.topic.update(dict.fromkeys(_with_groups(self._name), _TOPIC_NAME - 1))
         self._unread = enumerate(self.entries)
         self._shared: dict[float, float] = {}
         self.whole = False
@@ -67,7 +68,7 @@ class ServerIndex:
         for weight, found in zip((_NAME, *(weight for weight, _ in fields[1:])), (name, *texts), strict=True):
             for word in found:
                 weights[word] += weight
-        for word in self.name:
+        for word in self._name:
             weights[word] += _SERVER
         held_back = _K1 * (1 - _B + _B * sum(weights.values()) / _USUAL_LEN)
         for word, weight in list(weights.items()):
@@ -79,14 +80,20 @@ class ServerIndex:
         return sum(len(text) for _, text in fields)
 
 
-def index_of(server: ServerInfo) -> ServerIndex | None:
-    """The index of the server's last catalogue, as far as it was read; None before it has listed."""
-    if server.catalogue is None:
-        return None
-    kept: dict[str, ServerIndex] = server.catalogue.__dict__
+def index_of(server: str, catalogue: Catalogue) -> ServerIndex:
+    """The index that is kept with a catalogue, as far as it has been read."""
+    kept: dict[str, ServerIndex] = catalogue.__dict__
     if "search" not in kept:
-        kept["search"] = ServerIndex(server.name, server.catalogue)
+        kept["search"] = ServerIndex(server, catalogue)
     return kept["search"]
+
+
+def read_index(server: ServerInfo) -> ServerIndex:
+    """The whole index of a server that has listed; what has not been read of it is read now."""
+    index = index_of(server.name, server.catalogue or Catalogue(generation=0))
+    if not index.whole:
+        index.read()
+    return index
 
 
 def _with_groups(found: Iterable[str]) -> set[str]:

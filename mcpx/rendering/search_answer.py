@@ -27,7 +27,7 @@ from mcpx.rendering.search_block import MAX_ENTRIES, Block
 from mcpx.rendering.tokens import estimate
 from mcpx.text import cut, quoted, shown_server
 
-ANSWER_TOKENS: Final = 415  # by the estimate, which is on the high side: 400 of a real tokenizer
+ANSWER_TOKENS: Final = 408  # by the estimate, which is on the high side: 400 of a real tokenizer
 MAX_SERVERS: Final = 4  # with lines of their own
 MAX_OTHERS: Final = 12  # servers of which only names are shown
 _WHOLE: Final = (3, 1, 1, 1)  # entries of each server that are shown whole, before any name
