@@ -46,6 +46,12 @@ class Inspect(msgspec.Struct, frozen=True):
     query: str = ""
 
 
+class ListResources(msgspec.Struct, frozen=True):
+    """List the resources of one server, or of all (""); the answer is a `ToolResult`."""
+
+    server_name: str = ""
+
+
 class Exec(msgspec.Struct, frozen=True, gc=False):
     """Run a tool; the answer is the upstream's raw result.
 
@@ -79,7 +85,7 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 
 
 Request = Exec | Read | Forward
-Message = Inspect | Request
+Message = Inspect | ListResources | Request
 """What the router takes."""
 
 
@@ -214,6 +220,11 @@ class ToolCalls:
         """All servers, the tools of one, some of them whole, or what fits a query; from the cache."""
         names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
         shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
+        return shaped
+
+    async def list_resources(self, server_name: str = "") -> ToolResult:
+        """The resources of a server, or of all; from the cache."""
+        shaped: ToolResult = await self._reply_to(ListResources(server_name))
         return shaped
 
     async def exec(

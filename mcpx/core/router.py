@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.core.calls import Exec, Forward, Inspect, Message, Read, as_call_error
+from mcpx.core.calls import Exec, Forward, Inspect, ListResources, Message, Read, as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
 from mcpx.errors import CallError, Code, Outcome
@@ -54,6 +54,8 @@ class RouterActor(Actor[Message]):
                 case Forward(server, request, context):
                     upstream = self._registry.upstream(server)
                     _session_for(upstream, context.client).submit(replace(request, context=context), reply)
+                case ListResources(server):
+                    reply.resolve(self._inspector.resources(server))
                 case Inspect():
                     self._inspector.look(message, lambda: self._inspect(message, reply))
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs

@@ -121,7 +121,12 @@ class GatewayServer(Server[Any]):
             tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
             return await self._hub.calls.inspect(text(arguments, "server_name"), tool_names, query=query)
         if name == tools.RESOURCES:
-            server, uri = parameters.read_resources(arguments)
+            server, uri = text(arguments, "server_name"), text(arguments, "uri")
+            if not uri:
+                return await self._hub.calls.list_resources(server)
+            server = server or self._hub.registry.server_with(uri)
+            if not server:
+                raise WrongParameter("server_name is missing")
             return await sdk_path.run(
                 self._hub, ctx, Read(server, uri), lambda raw: results.resource(raw, uri=uri, server=server)
             )

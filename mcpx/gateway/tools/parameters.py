@@ -55,18 +55,6 @@ def read_exec(given: JSON) -> ExecParameters:
     )
 
 
-def read_resources(given: JSON) -> tuple[str, str]:
-    """The server and the URI of a call of resources; "" is a URI that was not given.
-
-    Raises:
-        WrongParameter: The server is missing, or one of them is no string.
-    """
-    server, uri = text(given, "server_name"), text(given, "uri")
-    if not server:
-        raise WrongParameter("server_name is missing")
-    return server, uri
-
-
 def tool_names(given: JSON) -> tuple[str, ...]:
     """The names in the `tool_name` of inspect: one, an array, or an array or list in a string.
 
