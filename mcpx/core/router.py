@@ -23,7 +23,7 @@ from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import CallTool, ReadResource
 from mcpx.validation.arguments import read_raw_arguments
-from mcpx.validation.checker import ArgumentChecker
+from mcpx.validation.checker import ArgumentChecker, Encoded
 from supervisors import Actor, ActorRef, Reply
 
 MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
@@ -101,16 +101,17 @@ class RouterActor(Actor[Message]):
     def _submit_when_checked(self, message: Exec, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
         """Submit the call when its arguments have been checked in another process, or cannot be."""
 
-        def judged(wrong: CallError | None) -> None:
+        def judged(verdict: CallError | Encoded) -> None:
             if reply.settled:
                 return
             reply.on_abandon = None
-            if wrong is not None:
-                reply.reject(wrong)
+            if isinstance(verdict, CallError):
+                reply.reject(verdict)
                 return
             try:
                 upstream = self._registry.upstream(message.server_name)
-                _session_for(upstream, call.context.client).submit(call, reply)
+                fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
+                _session_for(upstream, call.context.client).submit(fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 
