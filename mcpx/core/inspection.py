@@ -8,6 +8,7 @@ with the original JSON Schemas. Momentary state is said here, and never in a des
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -19,22 +20,22 @@ from mcpx.core.results import ResultRenderer
 from mcpx.core.tool_names import resolve_tool
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.rendering.descriptions import describe_resources
+from mcpx.rendering.inspection.about import about
 from mcpx.rendering.inspection.forms import ToolForms
 from mcpx.rendering.inspection.listing import LISTING_TOKENS, tools_listing
-from mcpx.rendering.inspection.plain import MAX_TEXT_CHARS, clean_plain, plain_listing
+from mcpx.rendering.inspection.plain import clean_plain, plain_listing
 from mcpx.rendering.inspection.servers import servers_listing
 from mcpx.rendering.results import ToolResult
 from mcpx.rendering.search_answer import search_answer
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
-from mcpx.text import paragraphs, shown_name, visible
+from mcpx.text import shown_name
 from mcpx.validation.checker import ArgumentChecker
 from mcpx.validation.example import example_arguments
 
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
 MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
-_MAX_LEFT_OUT: Final = 20
-_CHARS_PER_TOKEN: Final = 3
+_MAX_RESOURCES: Final = 1_000  # of one server, for programs
 
 Found = tuple[ServerInfo, ToolInfo]
 
@@ -80,7 +81,7 @@ class Inspector:
         if len(found) == 1 and not problems:
             return self._one(*found[0])
         if found:
-            return self._several(found, problems)
+            return self._several(found, problems, not_shown=len(request.tool_names) - MAX_TOOLS)
         if request.query:
             return self._search(request)
         if request.server_name:
@@ -164,7 +165,9 @@ class Inspector:
             text = self._results.text({**shown, "example": call})
         return _result(text, {**head, **plain, **unchecked})
 
-    def _several(self, found: Sequence[Found], problems: Sequence[CallError]) -> ToolResult:
+    def _several(
+        self, found: Sequence[Found], problems: Sequence[CallError], *, not_shown: int
+    ) -> ToolResult:
         """Several tools: whole as long as there is room, then as signatures; and what was not found."""
         shown: list[JSON] = []
         plain: list[JSON] = []
@@ -185,6 +188,8 @@ class Inspector:
             notes["shortened"] = f"To see these whole, ask for fewer at once: {', '.join(brief)}"
         if problems:
             notes["not_found"] = [_not_found(error) for error in problems[:MAX_TOOLS]]
+        if not_shown > 0:
+            notes["not_shown"] = not_shown
         return _result(self._results.text({"tools": shown, **notes}), {"tools": plain, **notes})
 
     def _whole(self, tool: ToolInfo, plain: JSON, room: int) -> JSON:
@@ -192,8 +197,8 @@ class Inspector:
 
     def _server(self, info: ServerInfo) -> ToolResult:
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
-        about = {**_about(info), **_named(list(known))}
-        room = LISTING_TOKENS - estimate(self._results.text(about))
+        head = {**about(info), **_named(list(known))}
+        room = LISTING_TOKENS - estimate(self._results.text(head))
         forms = self._settled_forms()
         kept = info.catalogue.__dict__ if info.catalogue else {}
         if "inspected" not in kept or kept["inspected"][:2] != (id(forms), room):
@@ -201,8 +206,8 @@ class Inspector:
             listed = tools_listing(tools, forms, room=room, render=self._results.text)
             kept["inspected"] = (id(forms), room, listed, plain_listing(tools))
         _, _, listed, plain = kept["inspected"]
-        programs = {**_about(info, cut=False), **plain, **_marked(plain, known)}
-        return _result(self._results.text({**about, **listed}), programs)
+        programs = {**about(info, cut=False), **plain, **_marked(plain, known)}
+        return _result(self._results.text({**head, **listed}), programs)
 
     def _settled_forms(self) -> ToolForms:
         """The forms by the settings in force; what was rendered by others is rendered again."""
@@ -245,34 +250,13 @@ def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
     return {"tools": [tool | present(unchecked=unchecked.get(tool["name"])) for tool in plain["tools"]]}
 
 
-def _about(info: ServerInfo, *, cut: bool = True) -> JSON:
-    """`{server, state, instructions?, left_out?}`; for the model, long instructions are `cut`."""
-    about: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
-    if info.instructions:
-        text = paragraphs(info.instructions[:MAX_TEXT_CHARS])
-        about["instructions"] = _at_sentence(text) if cut else text
-    if info.left_out:
-        about["left_out"] = [
-            {name: visible(said) if isinstance(said, str) else said for name, said in each.to_dict().items()}
-            for each in (info.left_out[:_MAX_LEFT_OUT] if cut else info.left_out)
-        ]
-    return about
-
-
-def _at_sentence(text: str) -> str:
-    """The first sentences of a long text, a quarter of what a listing may take."""
-    if estimate(text) <= LISTING_TOKENS // 4:
-        return text
-    head = text[: LISTING_TOKENS // 4 * _CHARS_PER_TOKEN]
-    while estimate(head) > LISTING_TOKENS // 4:
-        head = head[: len(head) // 2]
-    end = max(head.rfind(mark) for mark in (". ", ".\n", "\n\n", "\u3002"))
-    return f"{head[: end + 1].rstrip() if end > 0 else head} ..."
-
-
 def _resources(info: ServerInfo) -> JSON:
-    """`{resources?, templates?}` of a server, for programs."""
+    """`{resources?, templates?, not_shown?}` of a server, for programs."""
     templates = info.catalogue.templates if info.catalogue else ()
-    resources = [resource.to_dict() for resource in info.resources.values()]
-    listed = {"resources": resources, "templates": [template.to_protocol() for template in templates]}
+    resources = [resource.to_dict() for resource in islice(info.resources.values(), _MAX_RESOURCES)]
+    listed = {
+        "resources": resources,
+        "templates": [template.to_protocol() for template in templates[:_MAX_RESOURCES]],
+        "not_shown": len(info.resources) + len(templates) - len(resources) - len(templates[:_MAX_RESOURCES]),
+    }
     return {name: entries for name, entries in listed.items() if entries}
