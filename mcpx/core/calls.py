@@ -17,7 +17,7 @@ import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
-from mcpx.catalog.model import JSON, State
+from mcpx.catalog.model import JSON
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.results import ResultRenderer
 from mcpx.core.tool_names import resolve_tool
@@ -195,7 +195,7 @@ class ToolCalls:
     async def resolve(self, server_name: str, tool_name: str) -> tuple[str, str]:
         """The server and the tool that are meant, as `resolve_tool` says; "" is a name that was not given.
 
-        Waits for the first listing of that server; where a name is missing, of all that are starting.
+        Waits for the first listing of that server, or of all that have not failed where it is not known.
 
         Raises:
             CallError: `invalid_arguments`: a name is missing, and the other one does not do.
@@ -205,10 +205,10 @@ class ToolCalls:
             await upstream.await_catalogue()
             if upstream.catalogue is not None and tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
-        elif not (server_name and tool_name):
+        elif not (server_name and tool_name) or tool_name in self._upstreams:
             with anyio.move_on_after(self._results.settings.startup_wait):
                 for each in list(self._upstreams.values()):
-                    if each.info().state is State.STARTING:
+                    if each.catalogue is None and each.info().cause is None:
                         await each.await_catalogue()
         servers = [each.info() for each in self._upstreams.values()]
         return resolve_tool(servers, server_name, tool_name)
