@@ -26,7 +26,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
 
 @click.command(short_help="What the servers offer.")
 @click.argument("server", required=False)
-@click.argument("tools", metavar="[TOOL]...", nargs=-1)
+@click.argument("tools", nargs=-1)
 @click.option("--query", default="", help="Search the tools of all servers, or of SERVER.")
 @_config
 @_json
