@@ -26,6 +26,13 @@ _SIGNATURE_LEN: Final = 1_000
 _CHARS_PER_TOKEN: Final = 4
 _SHORTER: Final = ((80, 4_000, True), (0, 4_000, True), (0, 1_000, False), (0, 500, False))
 """Characters of a parameter's description and of the tool's own, and whether with the output schema."""
+_SHOWN_OTHERWISE: Final = frozenset({"annotations", "output_schema"})
+_HINTS: Final = {
+    "readOnlyHint": "read-only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open world",
+}
 _TOO_LONG: Final = "Too long for one answer: descriptions are cut or left out, and the rest where it says so"
 _MAX_WORDLESS_DEPTH: Final = 64  # levels of a JSON Schema of which descriptions are cut
 
@@ -54,8 +61,11 @@ class ToolForms:
         return _with_cut_type(shown, room, render)
 
     def _entry(self, tool: ToolInfo, plain: JSON, words: int, *, output: bool) -> JSON:
-        shown = {name: value for name, value in plain.items() if name != "output_schema"}
+        shown = {name: value for name, value in plain.items() if name not in _SHOWN_OTHERWISE}
+        if _letters(plain.get("title", "")) == _letters(tool.name):
+            del shown["title"]
         shown |= {"name": visible(tool.name), "input_schema": self._schema(tool.input_schema, words)}
+        shown |= _hints(plain.get("annotations"))
         if output and tool.output_schema is not None:
             shown["output_schema"] = self._schema(tool.output_schema, words)
         return shown
@@ -107,6 +117,17 @@ class ToolForms:
             return schema if words >= self.settings.max_description_len else _with_short_words(schema, words)
         text = SchemaConverter.convert(schema, max_description_len=words)
         return too_large(schema) if len(text) > MAX_CONVERTED_CHARS else text
+
+
+def _hints(annotations: Any) -> JSON:
+    """What the server says of the tool's effects: `{hints: "read-only"}`, nothing where it says nothing."""
+    given = annotations if isinstance(annotations, dict) else {}
+    hints = [shown for name, shown in _HINTS.items() if given.get(name) is True]
+    return {"hints": ", ".join(hints)} if hints else {}
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).lower()
 
 
 def _with_cut_type(shown: JSON, room: int, render: Render) -> JSON:

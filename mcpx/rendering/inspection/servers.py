@@ -7,18 +7,21 @@ descriptions must not change with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from mcpx.catalog.model import JSON, ServerInfo
 from mcpx.rendering.descriptions.ladder import counted
-from mcpx.rendering.signatures import first_sentence
+from mcpx.rendering.signatures import first_sentence, in_order
 from mcpx.rendering.tokens import estimate
 from mcpx.text import cut, one_line, shown_name, shown_server
 
 _ABOUT_LEN: Final = 100
 _STATE_LEN: Final = 160
 _NAME_LEN: Final = 120
+_SEARCHED_CHARS: Final = 2_000  # of the instructions
+_HEADING: Final = re.compile(r"^\s*#.*$", re.MULTILINE)
 _MAX_TOOLS_NAMED: Final = 3  # of a server that says nothing of itself
 _HINT: Final = (
     "inspect(server_name) lists a server's tools with their parameters; inspect(query) searches all servers"
@@ -65,14 +68,12 @@ def _names(servers: Sequence[ServerInfo], room: int) -> str:
 
 
 def _about(server: ServerInfo) -> str:
-    """What a server is for: from its instructions, else its title, else the names of its first tools."""
-    title = server.catalogue.server_title if server.catalogue else None
-    said = first_sentence(server.instructions or "", _ABOUT_LEN)
-    if not said and title and title.lower() != server.name.lower():
-        said = one_line(title, _ABOUT_LEN)
-    if said or not server.tools:
+    """What a server is for: the first sentence of its instructions, else the names of its first tools."""
+    head = (server.instructions or "")[:_SEARCHED_CHARS]
+    if said := first_sentence(_HEADING.sub("", head), _ABOUT_LEN):
         return said
-    names = [cut(shown_name(name), _NAME_LEN) for name in list(server.tools)[:_MAX_TOOLS_NAMED]]
+    named = in_order(server.tools.values())[:_MAX_TOOLS_NAMED]
+    names = [cut(shown_name(tool.name), _NAME_LEN) for tool in named]
     return ", ".join([*names, *["..."] * (len(server.tools) > len(names))])
 
 

@@ -76,12 +76,13 @@ def test_without_names_the_servers_are_listed_with_their_states():
     head, *lines = text.splitlines()
     assert head.startswith("3 servers, 7 tools. inspect(server_name) lists")
     assert lines == [
-        "git (2 tools): Git",
+        "git (2 tools): Git for repositories on this machine",
         "files (5 tools): tool_0, tool_1, tool_2, ...",
         "late (waiting, retry in 4 s: it was killed)",
     ]
     git, files, late = plain["servers"]
-    assert (git["name"], git["state"], git["tools"], git["about"]) == ("git", "ready", 2, "Git")
+    assert (git["name"], git["state"], git["tools"]) == ("git", "ready", 2)
+    assert git["about"] == "Git for repositories on this machine"
     assert (files["resources"], files["templates"]) == (1, 1)
     assert (late["state"], late["cause"], late["retry_in_s"]) == ("waiting", "it was killed", 4)
 
