@@ -118,6 +118,10 @@ class Hub:
         """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
         return await self.fleet.settled(seconds)
 
+    async def described(self, seconds: float) -> None:
+        """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
+        await self.fleet.described(seconds)
+
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Have `observer` called with the name of a server whose catalogue changed, and the difference.
 
