@@ -32,7 +32,7 @@ from mcpx.catalog.words import words
 MAX_QUERY_LEN: Final = 1000  # characters of a question that are looked at
 MAX_QUERY_WORDS: Final = 40
 MAX_PARTS: Final = 12  # of a question
-MAX_SCORED: Final = 2000  # entries that are found by common words
+MAX_SCORED: Final = 1000  # entries that are found by common words
 
 _TOPIC: Final = 2.0  # what the server as a whole counts beside its best entry
 _NAMED_IN_PART: Final = 1e3  # more than any question can score
@@ -65,8 +65,8 @@ class ServerHits:
 
     def best(self, limit: int) -> list[Hit]:
         """The entries that match, best first, at most `limit`."""
-        chosen = nsmallest(limit, self._scores.items(), key=lambda pair: (-pair[1], pair[0]))
-        return [Hit(self._corpus.entry(number), score) for number, score in chosen]
+        chosen = nsmallest(limit, [(-score, number) for number, score in self._scores.items()])
+        return [Hit(self._corpus.entry(number), -score) for score, number in chosen]
 
 
 def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = None) -> list[ServerHits]:
@@ -113,15 +113,15 @@ def _combined(by_word: Mapping[str, Scores], parts: Sequence[Sequence[str]]) -> 
 
 def _sum(several: Iterable[Scores]) -> Scores:
     """The sums by number. Where rare words have found enough, common ones add to that, and find no more."""
-    total: Scores = {}
-    for scores in sorted(several, key=len):
+    first, *others = sorted(several, key=len) or [{}]
+    total = dict(first)
+    for scores in others:
         if len(total) < MAX_SCORED:
             for number, value in scores.items():
                 total[number] = total.get(number, 0.0) + value
         else:
-            for number in total:
-                if number in scores:
-                    total[number] += scores[number]
+            for number in total.keys() & scores.keys():
+                total[number] += scores[number]
     return total
 
 
