@@ -76,12 +76,13 @@ def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = 
     """
     listed = [one for one in servers if server_name in (None, one.name) and one.catalogue is not None]
     corpus = corpus_of(tuple(read_index(server) for server in listed))
-    parts = _parts(query)
+    said = _parts(query)
+    parts = [[*part, *corpus.compounds(part)] for part in said]
     wanted = list(dict.fromkeys(word for part in parts for word in part))[:MAX_QUERY_WORDS]
     scores = {word: corpus.scores(word) for word in wanted}
     entries = _combined({word: found for word, (found, _) in scores.items()}, parts)
     topics = _combined({word: found for word, (_, found) in scores.items()}, parts)
-    _put_exact_first(corpus, entries, _names(query, parts))
+    _put_exact_first(corpus, entries, _names(query, said))
     found = [
         ServerHits(listed[at], max(own.values()) + _TOPIC * topics.get(at, 0.0), corpus, own)
         for at, own in sorted(corpus.by_server(entries).items())

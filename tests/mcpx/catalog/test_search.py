@@ -68,6 +68,14 @@ def test_japanese_is_found_by_pairs_of_letters():
     assert names("天気")[0] == "weather.forecast"
 
 
+def test_two_words_find_the_one_that_they_make():
+    assert names("file system", [GIT, WEATHER, server("filesystem", tool("x"))]) == ["filesystem.x"]
+    zones = server("time", tool("convert", "Converts between timezones"))
+    assert names("time zone", [GIT, zones]) == ["time.convert"]
+    exact = server("web", tool("web_page"), tool("webpage_page", "web page webpage"))
+    assert names("web page", [exact])[0] == "web.web_page"
+
+
 def test_one_server_can_be_searched():
     assert names("file commit", only="git") == ["git.git_commit", "git.git_log"]
 
