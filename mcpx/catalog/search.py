@@ -38,7 +38,7 @@ _TOPIC: Final = 2.0  # what the server as a whole counts beside its best entry
 _NAMED_IN_PART: Final = 1e3  # more than any question can score
 _NAMED: Final = 1e6
 _PARTS: Final = re.compile(r"[\n,;+]|\b(?:or|and)\b")
-_IDENTIFIER: Final = re.compile(r"\w+(?:[-_./:]+\w+)+|[a-z]+(?:[A-Z][a-z]+)+")
+_IDENTIFIER: Final = re.compile(r"[^\W_]+(?:[-_./:]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z]+)+")
 
 
 class Hit(NamedTuple):
@@ -82,7 +82,7 @@ def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = 
     scores = {word: corpus.scores(word) for word in wanted}
     entries = _combined({word: found for word, (found, _) in scores.items()}, parts)
     topics = _combined({word: found for word, (_, found) in scores.items()}, parts)
-    _put_exact_first(corpus, entries, _names(query, said))
+    _put_exact_first(corpus, entries, query, _names(query, said))
     found = [
         ServerHits(listed[at], max(own.values()) + _TOPIC * topics.get(at, 0.0), corpus, own)
         for at, own in sorted(corpus.by_server(entries).items())
@@ -131,19 +131,23 @@ def _names(query: str, parts: Sequence[Sequence[str]]) -> dict[str, float]:
     query = query[:MAX_QUERY_LEN].strip()
     identifiers = map(words, _IDENTIFIER.findall(query))
     names = {" ".join(part): _NAMED_IN_PART for part in (*parts, *identifiers) if len(part) > 1}
-    whole = [word for part in parts for word in part]
-    if whole:
-        names[" ".join(whole)] = _NAMED if _IDENTIFIER.fullmatch(query) else _NAMED_IN_PART
-    return names
+    whole = " ".join(word for part in parts for word in part)
+    return names | {whole: _NAMED if _IDENTIFIER.fullmatch(query) else _NAMED_IN_PART}
 
 
-def _put_exact_first(corpus: Corpus, scores: Scores, names: Mapping[str, float]) -> None:
-    """Where the question is a name, of an entry or of the server with it, that entry beats all others."""
+def _put_exact_first(corpus: Corpus, scores: Scores, query: str, names: Mapping[str, float]) -> None:
+    """Where the question is a name, of an entry or of the server with it, that entry beats all others.
+
+    The very name counts twice what one of the same words does.
+    """
+    asked = query[:MAX_QUERY_LEN].strip().casefold()
     for server, index in enumerate(corpus.indices):
-        known = [(name, name) for name in names.keys() & index.names.keys()]
         own = f"{index.name} "
-        known += [(name, name.removeprefix(own)) for name in names if name.startswith(own)]
-        for asked, name in known:
+        known = {name: names[name] for name in names.keys() & index.names.keys()}
+        known |= {name.removeprefix(own): names[name] for name in names if name.startswith(own)}
+        for name, worth in known.items():
             for entry in index.names.get(name, ()):
-                number = corpus.number(server, entry)
-                scores[number] = scores.get(number, 0.0) + names[asked]
+                very = asked.endswith(index.entries[entry].name.casefold())
+                if name or very:  # a name may consist of words that are not looked for
+                    number = corpus.number(server, entry)
+                    scores[number] = scores.get(number, 0.0) + worth * (1 + very)
