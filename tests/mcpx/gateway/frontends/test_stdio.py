@@ -185,7 +185,7 @@ async def test_a_call_of_the_three_tools_that_is_wrong_is_a_result_that_says_so(
     async with serving(tmp_path, "serve", config) as mcpx:
         await mcpx.initialize()
         wrong = [
-            (await mcpx.call("inspect"), "server_name is missing"),
+            (await mcpx.call("exec", tool_name="no such"), "server_name is missing"),
             (await mcpx.call("exec", server_name="s"), "tool_name is missing"),
             (await mcpx.call("resources", server_name=3, uri="x"), "server_name must be a string"),
             (await mcpx.call("inspect", server_name="z"), "Servers: s"),
