@@ -49,7 +49,7 @@ class Hit(NamedTuple):
 
     @property
     def named(self) -> bool:
-        """Whether the whole question is the name of this entry, in several words."""
+        """Whether the whole question is the name of this entry, written as a name of several words."""
         return self.score >= _NAMED
 
 
@@ -78,12 +78,13 @@ def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = 
     corpus = corpus_of(tuple(read_index(server) for server in listed))
     parts = _parts(query)
     wanted = list(dict.fromkeys(word for part in parts for word in part))[:MAX_QUERY_WORDS]
-    entries = _combined({word: corpus.entry_scores(word) for word in wanted}, parts)
-    topics = _combined({word: corpus.topic_scores(word) for word in wanted}, parts)
+    scores = {word: corpus.scores(word) for word in wanted}
+    entries = _combined({word: found for word, (found, _) in scores.items()}, parts)
+    topics = _combined({word: found for word, (_, found) in scores.items()}, parts)
     _put_exact_first(corpus, entries, _names(query, parts))
     found = [
-        ServerHits(listed[at], max(scores.values()) + _TOPIC * topics.get(at, 0.0), corpus, scores)
-        for at, scores in sorted(corpus.by_server(entries).items())
+        ServerHits(listed[at], max(own.values()) + _TOPIC * topics.get(at, 0.0), corpus, own)
+        for at, own in sorted(corpus.by_server(entries).items())
     ]
     return sorted(found, key=lambda one: -one.score)
 
@@ -126,19 +127,22 @@ def _sum(several: Iterable[Scores]) -> Scores:
 
 def _names(query: str, parts: Sequence[Sequence[str]]) -> dict[str, float]:
     """What in a question may be the name of an entry, as the words of that name, and what that counts."""
-    identifiers = map(words, _IDENTIFIER.findall(query[:MAX_QUERY_LEN]))
+    query = query[:MAX_QUERY_LEN].strip()
+    identifiers = map(words, _IDENTIFIER.findall(query))
     names = {" ".join(part): _NAMED_IN_PART for part in (*parts, *identifiers) if len(part) > 1}
     whole = [word for part in parts for word in part]
     if whole:
-        names[" ".join(whole)] = _NAMED if len(whole) > 1 else _NAMED_IN_PART
+        names[" ".join(whole)] = _NAMED if _IDENTIFIER.fullmatch(query) else _NAMED_IN_PART
     return names
 
 
 def _put_exact_first(corpus: Corpus, scores: Scores, names: Mapping[str, float]) -> None:
     """Where the question is a name, of an entry or of the server with it, that entry beats all others."""
     for server, index in enumerate(corpus.indices):
+        known = [(name, name) for name in names.keys() & index.names.keys()]
         own = f"{index.name} "
-        for name, worth in names.items():
-            for entry in index.names.get(name) or index.names.get(name.removeprefix(own)) or ():
+        known += [(name, name.removeprefix(own)) for name in names if name.startswith(own)]
+        for asked, name in known:
+            for entry in index.names.get(name, ()):
                 number = corpus.number(server, entry)
-                scores[number] = scores.get(number, 0.0) + worth
+                scores[number] = scores.get(number, 0.0) + names[asked]

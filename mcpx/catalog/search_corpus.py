@@ -34,7 +34,7 @@ class Corpus:
         lengths = [index.topic.total() for index in indices]
         mean = sum(lengths) / max(1, len(indices)) or 1.0
         self._held_back = [_TOPIC_K1 * (1 - _TOPIC_B + _TOPIC_B * length / mean) for length in lengths]
-        self._entry_scores: dict[str, Scores] = {}
+        self._known: dict[str, tuple[Scores, Scores]] = {}
         self._kept = 0
 
     def number(self, server: int, entry: int) -> int:
@@ -53,16 +53,16 @@ class Corpus:
             found.setdefault(self._owners[number], {})[number] = score
         return found
 
-    def entry_scores(self, word: str) -> Scores:
-        """What a word is worth in each entry that has it, or a synonym: BM25."""
-        scores = self._entry_scores.get(word)
+    def scores(self, word: str) -> tuple[Scores, Scores]:
+        """What a word is worth in each entry that has it or a synonym, and in each server as a whole."""
+        scores = self._known.get(word)
         if scores is None:
-            scores = self._score_entries(word)
-            self._kept += len(scores)
+            scores = self._score_entries(word), self._score_topics(word)
+            self._kept += len(scores[0])
             if self._kept > MAX_KEPT:
-                self._entry_scores.clear()
-                self._kept = len(scores)
-            self._entry_scores[word] = scores
+                self._known.clear()
+                self._kept = len(scores[0])
+            self._known[word] = scores
         return scores
 
     def _score_entries(self, word: str) -> Scores:
@@ -78,8 +78,7 @@ class Corpus:
                         scores[place] = value
         return scores
 
-    def topic_scores(self, word: str) -> Scores:
-        """What a word is worth in each server as a whole: BM25 over what its entries are about."""
+    def _score_topics(self, word: str) -> Scores:
         scores: Scores = {}
         for term, weight in _terms(word, _TOPIC_SYNONYM):
             counts = [(at, index.topic[term]) for at, index in enumerate(self.indices) if term in index.topic]

@@ -96,6 +96,19 @@ def read_index(server: ServerInfo) -> ServerIndex:
     return index
 
 
+def indexed(servers: Iterable[ServerInfo], chars: int) -> list[ServerInfo]:
+    """The servers whose indices are whole, after reading on by about `chars` characters at most."""
+    found = []
+    for server in servers:
+        if server.catalogue is not None:
+            index = index_of(server.name, server.catalogue)
+            if not index.whole and chars > 0:
+                chars -= index.read(chars)
+            if index.whole:
+                found.append(server)
+    return found
+
+
 def _with_groups(found: Iterable[str]) -> set[str]:
     return set(found).union(*map(groups_of, found))
 

@@ -67,6 +67,7 @@ class Hub:
         self.executor = Executor(self.calls)
         self._checker = ArgumentChecker()
         self._inspector = Inspector(self.registry, self._checker, self.results)
+        self.fleet.observe(lambda _name, _changed: self._inspector.indexing.start())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
         self.started: float | None = None

@@ -17,6 +17,7 @@ from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.core.calls import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
+from mcpx.core.search_indexing import SearchIndexing
 from mcpx.core.tool_names import resolve_tool
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.rendering.descriptions import describe_resources
@@ -49,16 +50,22 @@ class Inspector:
         self._checker = checker
         self._results = results
         self._forms = ToolForms(results.settings)
+        self.indexing = SearchIndexing(registry.list_servers)
 
     def look(self, request: Inspect, done: Callable[[], None]) -> None:
-        """Find out, for `inspect`, whether the tools' schemas can be used; call `done` then, or now.
+        """Find out, for `inspect`, whether the tools' schemas can be used, and read what is to be searched.
+
+        Calls `done` then, or now.
 
         Raises:
             CallError: As from `inspect`.
         """
         waiting = [tool for _, tool in self._find(request)[0]]
         if not waiting:
-            done()
+            if request.query:
+                self.indexing.when_read(done)
+            else:
+                done()
             return
         left = len(waiting)
 

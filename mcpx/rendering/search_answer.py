@@ -1,6 +1,7 @@
 """The answer to a search: text for the model within a budget of tokens, and plain JSON for programs.
 
-Owns `search_answer`, which `inspect(query)` calls. Pure. The text is grouped by server, best first:
+Owns `search_answer`, which `inspect(query)` calls, and `best_tools` for the errors about unknown names. Pure.
+The text is grouped by server, best first:
 
     ## github (26 tools)
     create_issue(owner: string, repo: string, title: string, ...): Create a new issue in a repository
@@ -21,8 +22,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from mcpx.catalog.model import JSON, ServerInfo, present
+from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.catalog.search import ServerHits, search
+from mcpx.catalog.search_index import indexed
 from mcpx.rendering.search_block import MAX_ENTRIES, Block
 from mcpx.rendering.tokens import estimate
 from mcpx.text import cut, quoted, shown_server
@@ -32,6 +34,9 @@ MAX_SERVERS: Final = 4  # with lines of their own
 MAX_OTHERS: Final = 12  # servers of which only names are shown
 _WHOLE: Final = (3, 1, 1, 1)  # entries of each server that are shown whole, before any name
 _MAX_WHOLE: Final = 3
+MAX_HINTS: Final = 3  # tools that an error names
+HINT_READ_CHARS: Final = 40_000  # of catalogues, about 15 ms
+_HINT_SHARE: Final = 0.4  # of the best tool's score
 _MAX_OTHER_NAMES: Final = 20  # of one server
 _QUERY_LEN: Final = 80
 _TAIL_TOKENS: Final = 12  # of the line of other servers, without them
@@ -68,6 +73,24 @@ def search_answer(
     return text, present(query=query, servers=plain, left_out=left_out or None)
 
 
+def best_tools(servers: Sequence[ServerInfo], query: str) -> list[str]:
+    """The tools that `query` finds best, for an error: `git.git_log(repo_path: string, ...): Shows ...` each.
+
+    At most MAX_HINTS, and fewer where the best are much better than the rest. Servers whose catalogues are
+    long and have not been read yet are not searched.
+    """
+    found = search(indexed(servers, HINT_READ_CHARS), query[:_QUERY_LEN])
+    hits = [(one.server, hit) for one in found[:MAX_HINTS] for hit in one.best(MAX_HINTS)]
+    hits = [pair for pair in hits if isinstance(pair[1].entry, ToolInfo)]
+    hits.sort(key=lambda pair: -pair[1].score)
+    least = hits[0][1].score * _HINT_SHARE if hits else 0
+    return [
+        f"{shown_server(server.name)}.{Block(server, [hit], 1).line(0)}"
+        for server, hit in hits[:MAX_HINTS]
+        if hit.score >= least
+    ]
+
+
 def _blocks(found: Sequence[ServerHits], servers: Sequence[ServerInfo]) -> list[Block]:
     """The servers in order: those that match, then the others; for a name, only those that have it."""
     most = MAX_SERVERS + MAX_OTHERS
@@ -89,10 +112,10 @@ class _Filling:
     def fill(self) -> None:
         """Show the best entries whole, then names, then more entries whole."""
         for block, most in zip(self._blocks, _WHOLE, strict=False):
-            for entry in block.entries[: min(most, block.matches)]:
+            for number in range(min(most, block.matches)):
                 head = 0 if block.lines else estimate(block.head()) + 1
-                if self._pays(head + estimate(block.line(entry)) + 1):
-                    block.lines.append(entry)
+                if self._pays(head + estimate(block.line(number)) + 1):
+                    block.lines.append(number)
         for place, number in _ORDER:
             if self._left < 1:
                 break
@@ -104,22 +127,21 @@ class _Filling:
 
     def _name(self, block: Block, number: int) -> None:
         """Show an entry by name that is not shown yet."""
-        if not len(block.lines) <= number < len(block.entries):
+        if number in block.lines or number >= len(block.entries):
             return
-        cost = _cost(f" {block.name(block.entries[number])}")
+        cost = _cost(f" {block.name(number)}")
         if not block.lines and not block.names:
             cost += _cost(f" {shown_server(block.server.name)}:;")
         if self._pays(cost):
-            block.names.append(block.entries[number])
+            block.names.append(number)
 
     def _promote(self, block: Block, number: int) -> None:
         """Show an entry whole that is shown by name."""
-        if number >= block.matches or not block.lines or block.entries[number] not in block.names:
+        if number >= block.matches or not block.lines or number not in block.names:
             return
-        entry = block.entries[number]
-        if self._pays(estimate(block.line(entry)) + 1 - _cost(f" {block.name(entry)}")):
-            block.names.remove(entry)
-            block.lines.append(entry)
+        if self._pays(estimate(block.line(number)) + 1 - _cost(f" {block.name(number)}")):
+            block.names.remove(number)
+            block.lines.append(number)
 
     def _pays(self, cost: float) -> bool:
         if cost > self._left:
@@ -148,8 +170,11 @@ def _nothing(servers: Sequence[ServerInfo], query: str, only: str | None, budget
     if not servers:
         return f"Nothing matches {said}: no servers are configured."
     text = f"Nothing matches {said}. Servers: "
-    whole = "; ".join(Block(server, [], 0).all_names() for server in servers if server.tools)
-    if estimate(text + whole) <= budget:
+    blocks = [Block(server, [], 0) for server in servers if server.tools][: MAX_SERVERS + MAX_OTHERS]
+    for block in blocks:
+        block.names = list(range(len(block.entries)))
+    whole = "; ".join(block.brief() for block in blocks)
+    if len(blocks) == len(servers) and estimate(text + whole) <= budget:
         return text + whole
     names: list[str] = []
     left = budget - estimate(text) - _TAIL_TOKENS
