@@ -60,10 +60,16 @@ class _Schema:
         if not problems:
             return Verdict()
         if len(arguments) <= MAX_INLINE_BYTES and monotonic() - began < MAX_CHECK_S:
-            respelled_arguments = respelled(self._check, arguments)
-            if respelled_arguments is not None:
-                return Verdict(respelled=respelled_arguments)
+            other = self._respelled(arguments)
+            if other is not None:
+                return Verdict(respelled=other)
         return Verdict(problems, schema_text(self.schema))
+
+    def _respelled(self, arguments: bytes) -> bytes | None:
+        """The arguments with other types, if they fit then."""
+        value = msgspec.json.decode(arguments)
+        other = respelled(self.schema, value)
+        return None if other == value or self._check.problems(other) else msgspec.json.encode(other)
 
     def _problems(self, arguments: bytes) -> list[Problem]:
         try:
