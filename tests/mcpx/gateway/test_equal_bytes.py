@@ -147,7 +147,7 @@ async def test_clients_of_both_eras_are_given_the_instructions(case):
         async with Line(watch.hub).connected(server) as line:
             discovered = await line.ask("server/discover", {"_meta": ENVELOPE})
         assert discovered["instructions"] == server.instructions
-        assert "Servers (tools): off (disabled), other (13), s (14)." in discovered["instructions"]
+        assert "Servers (tool count): off (disabled), other (13), s (14)." in discovered["instructions"]
 
 
 @pytest.mark.parametrize(("name", "aside"), [("claude-code", True), ("someone", False)])
