@@ -35,7 +35,7 @@ from mcpx.validation.respelling import respelled
 ALARM_S: Final = 2 * DEADLINE_S  # MCPX kills it before that, unless MCPX itself is gone
 MAX_SCHEMAS: Final = 128  # that stay compiled
 MAX_MEMORY_BYTES: Final = 1 << 30  # of address space: 16 MB of arguments take a quarter of that
-MAX_CHECK_S: Final = DEADLINE_S / 10  # after which arguments are refused and not checked again in other types
+MAX_CHECK_S: Final = DEADLINE_S / 4  # after which arguments are refused and not checked again in other types
 RECURSION_LIMIT: Final = 9000  # arguments of 900 levels against a recursive schema
 
 

@@ -156,7 +156,7 @@ async def test_the_listing_stands_where_the_client_shows_it_whole(case, name, as
     client = {"name": name, "version": "1"}
     async with open_watched(config_of(case.servers)) as watch, client_of(watch, client) as line:
         inspect, run, _ = (await line.ask("tools/list", {}))["tools"]
-    parameter = inspect["inputSchema"]["properties"]["server_name"]["description"]
+    parameter = inspect["inputSchema"]["properties"]["server_name"].get("description", "")
     assert ("\ntool_99(" in parameter, "\ntool_99(" in inspect["description"]) == (aside, not aside)
     assert "\nServers: off (disabled), other, s" in inspect["description"]
     assert inspect["_meta"] == {"anthropic/alwaysLoad": True, "anthropic/searchHint": "off other s"}
