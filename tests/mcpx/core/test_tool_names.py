@@ -79,7 +79,7 @@ def test_two_names_that_are_not_understood_stay_as_they_are(server_name, tool_na
             "nothing",
             'server_name is missing, and no server has a tool named "nothing"; nothing was sent. ins',
         ),
-        ("", "issue_create", "A search for it finds:\n## git.hub"),
+        ("", "issue_create", "A search for it finds:\ngit.hub.create_issue()"),
         ("git", "", 'tool_name is missing: inspect("git") lists'),
         ("nothing", "", 'tool_name is missing, and no server has a tool named "nothing"'),
         ("", "x" * 1_000_000, "no server has"),
