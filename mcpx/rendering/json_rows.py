@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-MAX_ROW_BYTES: Final = 16_384  # of a row that is shown as one, where rows are long
+MAX_ROW_BYTES: Final = 8192  # of a row that is shown as one, where rows are long
 _LONG_ROW_BYTES: Final = 1024  # rows that are longer than this on average are looked at one by one
 _MAX_AROUND_BYTES: Final = 4096  # of what may stand around the rows
 _MAX_REPEATED_BYTES: Final = 200  # of what stands around the rows that every page repeats
