@@ -20,7 +20,7 @@ from mcpx.rendering.results import (
     shape_resource,
     shape_tool_result,
 )
-from mcpx.rendering.toon import encode
+from mcpx.rendering.toon import TextForm, encode
 
 
 class ResultRenderer:
@@ -44,8 +44,7 @@ class ResultRenderer:
         result = read_tool_result(raw, server=server) if large else read_result(raw, server=server)
         shaped = shape_tool_result(
             result,
-            toon=settings.toon_compression_enabled,
-            toon_min_size=settings.toon_compression_min_size,
+            form=self.form(),
             is_large=large,
             server=server,
         )
@@ -58,10 +57,23 @@ class ResultRenderer:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
-        return shape_resource(read_resource_result(raw, server=server), uri=uri, server=server)
+        large = is_large(raw, self.settings.toon_compression_max_size)
+        return shape_resource(
+            read_resource_result(raw, server=server),
+            uri=uri,
+            form=None if large else self.form(),
+            server=server,
+        )
 
     def text(self, value: JSON) -> str:
         """A JSON object as text for a model."""
         if self.settings.toon_compression_enabled:
             return encode(value)
         return msgspec.json.encode(value).decode()
+
+    def form(self) -> TextForm | None:
+        """How text that is JSON is shown; None for as it came."""
+        settings = self.settings
+        if not settings.toon_compression_enabled:
+            return None
+        return TextForm(settings.toon_compression_min_saving, settings.toon_compression_min_size)
