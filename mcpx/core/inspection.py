@@ -20,6 +20,7 @@ import msgspec
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.config import Config
+from mcpx.core.calls import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
 from mcpx.rendering.inspection_fit import MAX_TEXT_CHARS, clean_plain, fitting_for_model, fitting_for_programs
@@ -48,23 +49,25 @@ class Inspector:
         """In force; what was rendered by others is rendered again."""
         return self._results.settings
 
-    def look(self, server_name: str, tool_name: str | None, done: Callable[[], None]) -> None:
+    def look(self, request: Inspect, done: Callable[[], None]) -> None:
         """Find out, for `inspect`, whether a tool's schema can be used; call `done` then, or now."""
-        tool = self._registry.get_tool(server_name, tool_name) if tool_name is not None else None
+        tool_name = request.tool_names[0] if len(request.tool_names) == 1 else None
+        tool = self._registry.get_tool(request.server_name, tool_name) if tool_name is not None else None
         if tool is None:
             done()
         else:
             self._checker.look(tool, done)
 
-    def inspect(self, server_name: str, tool_name: str | None = None) -> ToolResult:
+    def inspect(self, request: Inspect) -> ToolResult:
         """The answer.
 
         Raises:
             CallError: `unknown_server` or `unknown_tool`, with the nearest names.
         """
-        info = self._registry.upstream(server_name).info()
-        if tool_name is None:
+        info = self._registry.upstream(request.server_name).info()
+        if not request.tool_names:
             return self._server(info)
+        tool_name = request.tool_names[0]
         tool = info.tools.get(tool_name)
         if tool is None:
             raise unknown_tool(info, tool_name, self._registry.list_servers())

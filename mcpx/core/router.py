@@ -54,15 +54,15 @@ class RouterActor(Actor[Message]):
                 case Forward(server, request, context):
                     upstream = self._registry.upstream(server)
                     _session_for(upstream, context.client).submit(replace(request, context=context), reply)
-                case Inspect(server, tool):
-                    self._inspector.look(server, tool, lambda: self._inspect(message, reply))
+                case Inspect():
+                    self._inspector.look(message, lambda: self._inspect(message, reply))
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
             _refuse(message, reply, error)
 
     def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
         """Answer, now or when the schema has been looked at."""
         try:
-            reply.resolve(self._inspector.inspect(message.server_name, message.tool_name))
+            reply.resolve(self._inspector.inspect(message))
         except Exception as error:  # noqa: BLE001 - as in `handle`
             _refuse(message, reply, error)
 

@@ -26,6 +26,8 @@ from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
+from mcpx.gateway.tools import parameters
+from mcpx.gateway.tools.parameters import ExecParameters, WrongParameter, collect_arguments
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
 from mcpx.rendering.results import ToolResult
 from mcpx.text import cut, shown_name
@@ -104,30 +106,37 @@ class GatewayServer(Server[Any]):
         wanted = wants_structured_content(
             self._hub.config.include_structured_content, client_name(ctx.session)
         )
-        arguments = params.arguments or {}
-        if problem := _missing(params.name, arguments):
-            return tools.wrong_parameters(params.name, problem, structured=wanted)
         try:
-            result = await self._run(ctx, params.name, arguments)
+            result = await self._run(ctx, params.name, params.arguments or {})
+        except WrongParameter as wrong:
+            return tools.wrong_parameters(params.name, str(wrong), structured=wanted)
         except CallError as error:
             return tools.failure(error, structured=wanted)
         return tools.result(result, structured=wanted) if isinstance(result, ToolResult) else result
 
     async def _run(self, ctx: Context, name: str, arguments: JSON) -> ToolResult | JSON:
         """The result; or input requests to the client, which are a result of their own kind."""
-        server, results = arguments["server_name"], self._hub.results
+        results, text = self._hub.results, parameters.text
         if name == tools.INSPECT:
-            return await self._hub.calls.inspect(server, arguments.get("tool_name") or None)
+            tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
+            return await self._hub.calls.inspect(text(arguments, "server_name"), tool_names, query=query)
         if name == tools.RESOURCES:
-            uri = arguments["uri"]
+            server, uri = parameters.read_resources(arguments)
             return await sdk_path.run(
                 self._hub, ctx, Read(server, uri), lambda raw: results.resource(raw, uri=uri, server=server)
             )
-        tool = arguments["tool_name"]
-        encoded = encode_arguments(arguments.get("arguments"), server=server, tool=tool)
+        request = await self._exec_request(parameters.read_exec(arguments))
         return await sdk_path.run(
-            self._hub, ctx, Exec(server, tool, encoded), lambda raw: results.tool(raw, server=server)[1]
+            self._hub, ctx, request, lambda raw: results.tool(raw, server=request.server_name)[1]
         )
+
+    async def _exec_request(self, given: ExecParameters) -> Exec:
+        """The request for `ToolCalls`, with the names and arguments that are meant."""
+        server, tool_name = await self._hub.calls.resolve(given.server_name, given.tool_name)
+        tool = self._hub.registry.get_tool(server, tool_name)
+        arguments = given.arguments if tool is None else collect_arguments(given, tool)
+        encoded = encode_arguments(arguments, server=server, tool=tool_name)
+        return Exec(server, tool_name, encoded, select=given.select, max_tokens=given.max_tokens)
 
     # --- the clients
 
@@ -147,18 +156,6 @@ class GatewayServer(Server[Any]):
 
     async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
         self._hub.clients.roots_changed()
-
-
-def _missing(tool: str, arguments: JSON) -> str | None:
-    """What is wrong with the names in a call of one of the three tools."""
-    for name, schema in tools.SCHEMAS[tool]["properties"].items():
-        value = arguments.get(name)
-        if value is None:
-            if name in tools.SCHEMAS[tool]["required"]:
-                return f"{name} is missing"
-        elif schema["type"] == "string" and not isinstance(value, str):
-            return f"{name} must be a string"
-    return None
 
 
 def _unknown(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import JSON, ToolInfo
-from mcpx.rendering.descriptions.tool_list import line_parts, signature
+from mcpx.rendering.signatures import line_parts, signature
 from mcpx.rendering.tokens import estimate
 from mcpx.rendering.typescript import outweighs
 from mcpx.text import is_clean, paragraphs, shown_name

@@ -8,7 +8,7 @@ Both paths give the same answers; a test holds them against each other.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import anyio
 import msgspec
@@ -41,11 +41,17 @@ from supervisors import Reply
 _NOTHING: Final = msgspec.Raw()
 
 
-class _Arguments(msgspec.Struct, gc=False):
+class _Arguments(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     server_name: str = ""
     tool_name: str = ""
     uri: str = ""
     arguments: msgspec.Raw = _NOTHING
+    select: str | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class _OwnArguments(_Arguments, gc=False, forbid_unknown_fields=True):
+    """These and no others, which may be arguments of the tool."""
 
 
 class _ClientInfo(msgspec.Struct, gc=False):
@@ -64,13 +70,22 @@ class _Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_K
 
 class _Params(msgspec.Struct, gc=False):
     name: str
-    arguments: _Arguments = msgspec.field(default_factory=_Arguments)
+    arguments: _OwnArguments = msgspec.field(default_factory=_OwnArguments)
     meta: _Meta | None = msgspec.field(name="_meta", default=None)
     responses: msgspec.Raw = msgspec.field(name="inputResponses", default=_NOTHING)
     state: str | None = msgspec.field(name="requestState", default=None)
 
 
+class _Named(msgspec.Struct, gc=False):
+    """A request that is refused, whatever else it holds."""
+
+    name: str
+    arguments: _Arguments = msgspec.field(default_factory=_Arguments)
+    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+
+
 _decode = msgspec.json.Decoder(_Params).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class FastPath:
@@ -113,7 +128,7 @@ class FastPath:
         if method != "tools/call":
             return False
         try:
-            params = _decode(raw)
+            params = _decode_named(raw)
         except msgspec.DecodeError:
             return False
         if not self._is_open(params.meta) or params.name != tools.EXEC:
@@ -132,7 +147,9 @@ class FastPath:
             return True
         return False
 
-    def _refuse(self, wire: WireDispatcher, request_id: RequestId, params: _Params, problem: str) -> None:
+    def _refuse(
+        self, wire: WireDispatcher, request_id: RequestId, params: _Params | _Named, problem: str
+    ) -> None:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
         wire.channel.write(*envelope.answer(request_id, self._encoder(params.meta).failure(refusal)))
@@ -154,8 +171,13 @@ class FastPath:
         upstream = self._upstreams.get(given.server_name)
         if upstream is None or upstream.catalogue is None:
             return None
-        if params.name == tools.EXEC and given.tool_name:
-            return Exec(given.server_name, given.tool_name, given.arguments, self._context(wire, params))
+        if params.name == tools.EXEC:
+            if given.tool_name not in upstream.catalogue.tools or given.uri:
+                return None
+            context = self._context(wire, params)
+            return Exec(
+                given.server_name, given.tool_name, given.arguments, context, given.select, given.max_tokens
+            )
         if params.name == tools.RESOURCES and given.uri:
             return Read(given.server_name, given.uri, self._context(wire, params))
         return None

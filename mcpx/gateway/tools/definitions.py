@@ -19,14 +19,13 @@ EXEC: Final = "exec"
 RESOURCES: Final = "resources"
 NAMES: Final = (INSPECT, EXEC, RESOURCES)
 
-_SERVER: Final = {"type": "string", "description": "Name of the server"}
-_TOOL: Final = {"type": "string", "description": "Name of the tool"}
-_URI: Final = {"type": "string", "description": "URI of the resource"}
-_ARGUMENTS: Final = {
-    "type": "object",
-    "description": "Arguments of the tool, as its input schema says",
-    "additionalProperties": True,
-}
+_NAME: Final = {"type": "string"}
+_NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
+_QUERY: Final = {"type": "string", "description": "What to search for"}
+_URI: Final = {"type": "string", "description": "Without it, resources are listed"}
+_ARGUMENTS: Final = {"type": "object", "description": "The tool's own", "additionalProperties": True}
+_SELECT: Final = {"type": "string", "description": "JMESPath: part of the result"}
+_MAX_TOKENS: Final = {"type": "integer", "description": "Of the result"}
 
 
 def _schema(required: list[str], **properties: JSON) -> JSON:
@@ -34,9 +33,16 @@ def _schema(required: list[str], **properties: JSON) -> JSON:
 
 
 SCHEMAS: Final = {
-    INSPECT: _schema(["server_name"], server_name=_SERVER, tool_name=_TOOL),
-    EXEC: _schema(["server_name", "tool_name"], server_name=_SERVER, tool_name=_TOOL, arguments=_ARGUMENTS),
-    RESOURCES: _schema(["server_name", "uri"], server_name=_SERVER, uri=_URI),
+    INSPECT: _schema([], server_name=_NAME, tool_name=_NAMES, query=_QUERY),
+    EXEC: _schema(
+        ["server_name", "tool_name"],
+        server_name=_NAME,
+        tool_name=_NAME,
+        arguments=_ARGUMENTS,
+        select=_SELECT,
+        max_tokens=_MAX_TOKENS,
+    ),
+    RESOURCES: _schema(["server_name"], server_name=_NAME, uri=_URI),
 }
 
 

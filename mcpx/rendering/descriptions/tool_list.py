@@ -12,27 +12,18 @@ known catalogue. Why it is not ready is for `inspect` to say: a cause may quote 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from typing import Final
 
-from mcpx.catalog.model import JSON, ServerInfo, State, ToolInfo
+from mcpx.catalog.model import ServerInfo, State, ToolInfo
 from mcpx.rendering.descriptions.ladder import Ladder, counted, fit
-from mcpx.text import cut, one_line, shown_name, shown_server
+from mcpx.rendering.signatures import line_parts, signature
+from mcpx.text import one_line, shown_name, shown_server
 
 _SUMMARY_LEN: Final = 100
 _SHORT_INSTRUCTIONS_LEN: Final = 100
-_MAX_PARAMETERS: Final = 50  # in a signature
 _HINT: Final = "Shortened to fit: inspect(server_name) shows all tools of a server with their parameters."
-
-_SENTENCE: Final = re.compile(
-    r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)[.!?](?=\s+[^\sa-z])"  # an end, and a new start after it
-    r"|[\u3002\uff01\uff1f]"  # the full-width ends need no space
-)
-_MARKUP: Final = "#*-> "
-_SENTENCE_SEARCH_CHARS: Final = 2000
 
 
 def describe_tools(servers: Sequence[ServerInfo], *, budget: int, max_description_len: int = 300) -> str:
@@ -112,34 +103,3 @@ def _line(tool: ToolInfo, summary: int) -> str:
     """`name(params): summary`."""
     shown, text = line_parts(tool, summary)
     return f"{shown}: {text}" if text else shown
-
-
-def line_parts(tool: ToolInfo, summary: int) -> tuple[str, str]:
-    """Return a tool's signature, and its first sentence in at most `summary` characters."""
-    return signature(tool), first_sentence(tool.description or tool.title or "", summary)
-
-
-def signature(tool: ToolInfo) -> str:
-    """`read_file(path, head?, tail?)`; `(...)` where the schema does not name its parameters outright."""
-    return f"{shown_name(tool.name)}({_parameters(tool.input_schema)})"
-
-
-def _parameters(schema: JSON) -> str:
-    named = schema.get("properties")
-    if not isinstance(named, dict) or not named:
-        hidden = {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"} & schema.keys()
-        return "..." if hidden else ""
-    required = schema.get("required")
-    needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    shown = [
-        shown_name(name) if name in needed else f"{shown_name(name)}?"
-        for name in islice(named, _MAX_PARAMETERS)
-    ]
-    return ", ".join([*shown, "..."] if len(named) > _MAX_PARAMETERS else shown)
-
-
-def first_sentence(text: str, limit: int) -> str:
-    """Return the first sentence of the first line that has text, on one line, without its full stop, cut."""
-    lines = (one_line(line).lstrip(_MARKUP) for line in text[:_SENTENCE_SEARCH_CHARS].splitlines())
-    line = next(filter(None, lines), "")
-    return cut(_SENTENCE.split(line, maxsplit=1)[0].rstrip(".\u3002"), limit)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from mcpx.config import Config
+from mcpx.core.calls import Inspect
 from mcpx.core.inspection import Inspector
 from mcpx.core.results import ResultRenderer
 from mcpx.rendering.inspection_fit import MAX_SCHEMA_CHARS, MODEL_TOKENS, PROGRAM_BYTES
@@ -35,7 +36,9 @@ class Known:
 
 def inspected(*tools, tool_name=None, **fields):
     results = ResultRenderer(Config(source="test", servers={}))
-    return Inspector(Known(*tools, **fields), ArgumentChecker(), results).inspect("s", tool_name)
+    return Inspector(Known(*tools, **fields), ArgumentChecker(), results).inspect(
+        Inspect("s", (tool_name,) if tool_name else ())
+    )
 
 
 def text_of(shaped):
@@ -140,10 +143,10 @@ def test_what_was_rendered_is_rendered_anew_by_other_settings():
     tools = tools_of(3)
     results = ResultRenderer(Config(source="test", servers={}))
     inspector = Inspector(Known(*tools), ArgumentChecker(), results)
-    long = text_of(inspector.inspect("s"))
+    long = text_of(inspector.inspect(Inspect("s")))
     results.settings = Config(source="test", servers={}, max_description_len=10)
-    assert len(text_of(inspector.inspect("s"))) < len(long)
-    assert "Does the t..." in text_of(inspector.inspect("s"))
+    assert len(text_of(inspector.inspect(Inspect("s")))) < len(long)
+    assert "Does the t..." in text_of(inspector.inspect(Inspect("s")))
 
 
 def test_toon_of_a_shortened_listing_is_data():
