@@ -17,6 +17,7 @@ from typing import Final
 import anyio
 import msgspec
 
+from mcpx.core.result_pages import NO_LIMIT, Limit
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
 MAX_KEPT_BYTES: Final = 64 << 20
@@ -35,6 +36,8 @@ class KeptResult(msgspec.Struct, frozen=True, eq=False):
     """In bytes of memory."""
     kept_at: float
     """By the event loop's clock."""
+    limit: Limit = NO_LIMIT
+    """What is shown of it at a time."""
 
 
 class KeptResults:
@@ -52,7 +55,9 @@ class KeptResults:
         """Bytes that are kept now."""
         return sum(self._bytes.values())
 
-    def keep(self, texts: tuple[str, ...], client: ClientId | None) -> KeptResult | None:
+    def keep(
+        self, texts: tuple[str, ...], client: ClientId | None, limit: Limit = NO_LIMIT
+    ) -> KeptResult | None:
         """Keep a result for a client (None: a program); None where it alone is too large, or the client gone.
 
         Other results may be dropped for it.
@@ -63,7 +68,7 @@ class KeptResults:
             return None
         self._make_room(size)
         results = self._by_client.setdefault(owner, {})
-        kept = KeptResult(_new_id(owner, results), texts, size, anyio.current_time())
+        kept = KeptResult(_new_id(owner, results), texts, size, anyio.current_time(), limit)
         results[kept.id] = kept
         self._bytes[owner] = self._bytes.get(owner, 0) + size
         if self._timer is None:

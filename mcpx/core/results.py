@@ -11,6 +11,7 @@ import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.config import Config
+from mcpx.rendering.content import text_block
 from mcpx.rendering.large_results import is_large
 from mcpx.rendering.results import (
     ToolResult,
@@ -29,27 +30,37 @@ class ResultRenderer:
     def __init__(self, settings: Config) -> None:
         self.settings = settings
 
-    def tool(self, raw: msgspec.Raw, *, server: str, large: bool | None = None) -> tuple[JSON, ToolResult]:
+    def tool(
+        self, raw: msgspec.Raw, *, server: str, large: bool | None = None, toon: bool = True
+    ) -> tuple[JSON, ToolResult]:
         """The result of a `tools/call`: decoded, and rendered.
 
         `large` says whether it is passed on without being read (`mcpx.rendering.large_results`), if known.
+        Without `toon` it is not tried.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
-        settings = self.settings
         if large is None:
-            large = is_large(raw, settings.toon_compression_max_size)
+            large = is_large(raw, self.settings.toon_compression_max_size)
         result = read_tool_result(raw, server=server) if large else read_result(raw, server=server)
-        shaped = shape_tool_result(
+        return result, self.shape(result, server=server, large=large, toon=toon)
+
+    def shape(self, result: JSON, *, server: str, large: bool = False, toon: bool = True) -> ToolResult:
+        """The decoded result of a `tools/call`, rendered.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP.
+        """
+        settings = self.settings
+        return shape_tool_result(
             result,
-            toon=settings.toon_compression_enabled,
+            toon=toon and settings.toon_compression_enabled,
             toon_min_size=settings.toon_compression_min_size,
             is_large=large,
             server=server,
         )
-        return result, shaped
 
     def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> ToolResult:
         """The result of a `resources/read` of `uri`.
@@ -59,6 +70,11 @@ class ResultRenderer:
             InputRequired: As from `tool`.
         """
         return shape_resource(read_resource_result(raw, server=server), uri=uri, server=server)
+
+    def form(self, text: str) -> str:
+        """A JSON text in the form in which models get it."""
+        shaped: str = self.shape({"content": [text_block(text)]}, server="").content[0]["text"]
+        return shaped
 
     def text(self, value: JSON) -> str:
         """A JSON object as text for a model."""

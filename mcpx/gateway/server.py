@@ -19,10 +19,12 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.model import JSON
 from mcpx.core.calls import Exec, Read
 from mcpx.core.hub import Hub
+from mcpx.core.result_address import read_address
+from mcpx.core.result_selection import Selectable
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
-from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.identity import client_of, connection_of, session_client
 from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
@@ -116,19 +118,37 @@ class GatewayServer(Server[Any]):
 
     async def _run(self, ctx: Context, name: str, arguments: JSON) -> ToolResult | JSON:
         """The result; or input requests to the client, which are a result of their own kind."""
-        results, text = self._hub.results, parameters.text
+        text = parameters.text
         if name == tools.INSPECT:
             tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
             return await self._hub.calls.inspect(text(arguments, "server_name"), tool_names, query=query)
         if name == tools.RESOURCES:
-            server, uri = parameters.read_resources(arguments)
-            return await sdk_path.run(
-                self._hub, ctx, Read(server, uri), lambda raw: results.resource(raw, uri=uri, server=server)
-            )
-        request = await self._exec_request(parameters.read_exec(arguments))
-        return await sdk_path.run(
-            self._hub, ctx, request, lambda raw: results.tool(raw, server=request.server_name)[1]
+            return await self._read(ctx, *parameters.read_resources(arguments))
+        return await self._exec(ctx, await self._exec_request(parameters.read_exec(arguments)))
+
+    async def _read(self, ctx: Context, server: str, uri: str) -> ToolResult | JSON:
+        views, client = self._hub.views, self._client(ctx)
+        address = read_address(uri)
+        if address is not None and (
+            views.has(address, client) or not self._hub.registry.may_read(server, uri)
+        ):
+            return await views.read(address, client)
+        request = Read(server, uri)
+        return await sdk_path.run(self._hub, ctx, request, lambda raw: views.resource(raw, request, client))
+
+    async def _exec(self, ctx: Context, request: Exec) -> ToolResult | JSON:
+        views, client = self._hub.views, self._client(ctx)
+        if request.select is None:
+            return await sdk_path.run(self._hub, ctx, request, lambda raw: views.tool(raw, request, client))
+        views.check(request)
+        found = await sdk_path.run(
+            self._hub, ctx, request, lambda raw: views.selectable(raw, request, client)
         )
+        return await views.project(found, request, client) if isinstance(found, Selectable) else found
+
+    def _client(self, ctx: Context) -> ClientId:
+        """The client that results are kept for."""
+        return session_client(connection_of(ctx.session), self._hub)
 
     async def _exec_request(self, given: ExecParameters) -> Exec:
         """The request for `ToolCalls`, with the names and arguments that are meant."""

@@ -14,6 +14,10 @@ from mcpx.errors import CallError, Code
         (ResultAddress("7f3a"), "mcpx://result/7f3a"),
         (ResultAddress("7f3a", start=60), "mcpx://result/7f3a?from=60"),
         (ResultAddress("7f3a", 2, 60, 20), "mcpx://result/7f3a?block=2&from=60&count=20"),
+        (
+            ResultAddress("7f3a", start=60, in_characters=True),
+            "mcpx://result/7f3a?from=60&unit=characters",
+        ),
         (ResultAddress("7f3a", select="a.b"), "mcpx://result/7f3a?select=a.b"),
         (ResultAddress("7f3a", select='[?a=="&from=1"]'), None),
         (ResultAddress("7f3a", start=1, select="sort_by(a, &b) && c%20 | 'é\"'"), None),
