@@ -46,6 +46,12 @@ class Inspect(msgspec.Struct, frozen=True):
     query: str = ""
 
 
+class ListResources(msgspec.Struct, frozen=True):
+    """List the resources of one server, or of all (""); the answer is a `ToolResult`."""
+
+    server_name: str = ""
+
+
 class Exec(msgspec.Struct, frozen=True, gc=False):
     """Run a tool; the answer is the upstream's raw result.
 
@@ -79,7 +85,7 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 
 
 Request = Exec | Read | Forward
-Message = Inspect | Request
+Message = Inspect | ListResources | Request
 """What the router takes."""
 
 
@@ -189,7 +195,7 @@ class ToolCalls:
     async def resolve(self, server_name: str, tool_name: str) -> tuple[str, str]:
         """The server and the tool that are meant, as `resolve_tool` says; "" is a name that was not given.
 
-        Waits for the first listing of that server, or of all servers where it is not known.
+        Waits for the first listing of that server, or of all that have not failed where it is not known.
 
         Raises:
             CallError: `invalid_arguments`: a name is missing, and the other one does not do.
@@ -199,10 +205,11 @@ class ToolCalls:
             await upstream.await_catalogue()
             if upstream.catalogue is not None and tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
-        else:
+        elif not (server_name and tool_name) or tool_name in self._upstreams:
             with anyio.move_on_after(self._results.settings.startup_wait):
                 for each in list(self._upstreams.values()):
-                    await each.await_catalogue()
+                    if each.catalogue is None and each.info().cause is None:
+                        await each.await_catalogue()
         servers = [each.info() for each in self._upstreams.values()]
         return resolve_tool(servers, server_name, tool_name)
 
@@ -214,6 +221,11 @@ class ToolCalls:
         """All servers, the tools of one, some of them whole, or what fits a query; from the cache."""
         names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
         shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
+        return shaped
+
+    async def list_resources(self, server_name: str = "") -> ToolResult:
+        """The resources of a server, or of all; from the cache."""
+        shaped: ToolResult = await self._reply_to(ListResources(server_name))
         return shaped
 
     async def exec(

@@ -66,6 +66,13 @@ class Registry:
         info = self.get_server_info(server_name)
         return info.resources.get(uri) if info else None
 
+    def server_with(self, uri: str) -> str:
+        """The server that MCPX's form of a URI names, or the only one that lists the URI; "" for none."""
+        if (named := own_uri(uri)) is not None:
+            return named[0]
+        listing = [info.name for info in self.list_servers() if uri in info.resources]
+        return listing[0] if len(listing) == 1 else ""
+
     # --- lookups that must succeed
 
     def upstream(self, server_name: str) -> Upstream:

@@ -95,7 +95,7 @@ def _incomplete(
 ) -> CallError:
     """The error for a call that lacks a name."""
     missing, given = ("tool_name", server_name) if server_name else ("server_name", tool_name)
-    text = f"{missing} is missing"
+    text = f"{missing} is missing" if given else "server_name and tool_name are missing"
     if owners:
         text += f": {_shown(given)} is a tool of {_listed(owners)}"
     elif server_name in known:
@@ -103,7 +103,7 @@ def _incomplete(
     elif given:
         text += f", and no server has a tool named {_shown(given)}; inspect(query) finds one"
     details = {"servers_with_it": owners[:MAX_NAMED]} if owners else {}
-    text = f"{text}. Nothing was sent. exec takes server_name, tool_name and the tool's arguments"
+    text = f"{text}; nothing was sent"
     return CallError(
         Code.INVALID_ARGUMENTS, text, server=server_name, tool=tool_name or None, details=details
     )

@@ -25,12 +25,13 @@ from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.identity import client_of, connection_of, session_client
-from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
+from mcpx.gateway.clients.known_clients import wants_structured_content
+from mcpx.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools import parameters
 from mcpx.gateway.tools.parameters import ExecParameters, WrongParameter, collect_arguments
-from mcpx.rendering.descriptions import INSTRUCTIONS, describe
+from mcpx.rendering.descriptions import instructions
 from mcpx.rendering.results import ToolResult
 from mcpx.text import cut, shown_name
 from mcpx.text.nearest import nearest
@@ -50,7 +51,6 @@ class GatewayServer(Server[Any]):
             "mcpx",
             version=__version__,
             title="MCPX",
-            instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
             # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
@@ -63,9 +63,19 @@ class GatewayServer(Server[Any]):
         )
         self.middleware = [clients.track]
         self._hub = hub
+        self._clients = clients
         self._wait_until = anyio.current_time() + hub.config.startup_wait
         self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
         self._native.register(self)
+
+    @property
+    def instructions(self) -> str | None:
+        """How to use the three tools, and the servers as they are now; asked for at each greeting."""
+        return instructions(self._hub.registry.list_servers())
+
+    @instructions.setter
+    def instructions(self, value: str | None) -> None:
+        """The SDK sets what it was given, which is nothing."""
 
     def create_initialization_options(
         self,
@@ -95,12 +105,7 @@ class GatewayServer(Server[Any]):
             await self._hub.settled(SETTLED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
-        descriptions = describe(
-            self._hub.registry.list_servers(),
-            budget=self._hub.config.catalog_token_budget,
-            max_description_len=self._hub.config.max_description_len,
-        )
-        return mcp_types.ListToolsResult(tools=tools.tools(descriptions))
+        return mcp_types.ListToolsResult(tools=tools.tools(self._clients.describe(client_name(ctx.session))))
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         if params.name not in tools.NAMES:
@@ -123,16 +128,20 @@ class GatewayServer(Server[Any]):
             tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
             return await self._hub.calls.inspect(text(arguments, "server_name"), tool_names, query=query)
         if name == tools.RESOURCES:
-            return await self._read(ctx, *parameters.read_resources(arguments))
+            return await self._resources(ctx, text(arguments, "server_name"), text(arguments, "uri"))
         return await self._exec(ctx, await self._exec_request(parameters.read_exec(arguments)))
 
-    async def _read(self, ctx: Context, server: str, uri: str) -> ToolResult | JSON:
-        views, client = self._hub.views, self._client(ctx)
+    async def _resources(self, ctx: Context, server: str, uri: str) -> ToolResult | JSON:
+        """The list of a server's resources, a resource, or a page of a kept result."""
+        if not uri:
+            return await self._hub.calls.list_resources(server)
+        registry, views, client = self._hub.registry, self._hub.views, self._client(ctx)
         address = read_address(uri)
-        if address is not None and (
-            views.has(address, client) or not self._hub.registry.may_read(server, uri)
-        ):
+        if address is not None and (views.has(address, client) or not registry.may_read(server, uri)):
             return await views.read(address, client)
+        server = server or registry.server_with(uri)
+        if not server:
+            raise WrongParameter("server_name is missing")
         request = Read(server, uri)
         return await sdk_path.run(self._hub, ctx, request, lambda raw: views.resource(raw, request, client))
 

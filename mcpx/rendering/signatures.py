@@ -75,6 +75,17 @@ def first_sentence(text: str, limit: int) -> str:
     return cut(_SENTENCE.split(line, maxsplit=1)[0].rstrip(".\u3002"), limit)
 
 
+def sentences(text: str, limit: int) -> str:
+    """Return the whole sentences of a line that fit into `limit` characters, with `...` where there are more.
+
+    A line whose first sentence does not fit is cut inside it.
+    """
+    if len(text) <= limit:
+        return text
+    ends = [found.end() for found in _SENTENCE.finditer(text[: limit + 2]) if found.end() <= limit]
+    return f"{text[: ends[-1]]} ..." if ends else cut(text, limit)
+
+
 def in_order(tools: Iterable[ToolInfo]) -> list[ToolInfo]:
     """The tools by name, deprecated ones last: the same order however the server listed them."""
     return sorted(tools, key=lambda tool: (is_deprecated(tool), tool.name))

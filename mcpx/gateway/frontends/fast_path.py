@@ -22,7 +22,7 @@ from mcpx.core.calls import Exec, Read, ToolCalls, as_call_error
 from mcpx.core.hub import Hub
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
-from mcpx.gateway.clients.sessions import wants_structured_content
+from mcpx.gateway.clients.known_clients import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools

@@ -49,24 +49,42 @@ SCHEMAS: Final = {
 def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
     """The three tools, annotated truthfully, so that a host's approval rules work.
 
-    Reading a resource counts as open-world: a template such as `fetch://{url}` reaches the network.
+    Reading a resource counts as open-world: a template such as `fetch://{url}` reaches the network. Without
+    `anthropic/alwaysLoad` Claude Code defers tools until a search of its own finds them.
     """
     knowing = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
     reading = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
     acting = mcp_types.ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
     )
+    loaded = {"anthropic/alwaysLoad": True}
+    found = loaded | {"anthropic/searchHint": descriptions.search_hint}
     described = (
-        (INSPECT, "Inspect servers and tools", descriptions.inspect, knowing),
-        (EXEC, "Run a tool", descriptions.exec, acting),
-        (RESOURCES, "Read a resource", descriptions.resources, reading),
+        (INSPECT, "Inspect servers and tools", descriptions.inspect, knowing, found),
+        (EXEC, "Run a tool", descriptions.exec, acting, loaded),
+        (RESOURCES, "Read a resource", descriptions.resources, reading, None),
     )
+    lists = {INSPECT: ("server_name", descriptions.server_name), RESOURCES: ("uri", descriptions.uri)}
     return [
         mcp_types.Tool(
-            name=name, title=title, description=text, input_schema=SCHEMAS[name], annotations=annotations
+            name=name,
+            title=title,
+            description=text,
+            input_schema=_with_list(SCHEMAS[name], *lists[name]) if name in lists else SCHEMAS[name],
+            annotations=annotations,
+            _meta=meta,
         )
-        for name, title, text, annotations in described
+        for name, title, text, annotations, meta in described
     ]
+
+
+def _with_list(schema: JSON, parameter: str, text: str) -> JSON:
+    """The schema with a list in the description of a parameter, if there is one."""
+    if not text:
+        return schema
+    given = schema["properties"][parameter]
+    described = given | {"description": "\n".join(filter(None, (given.get("description"), text)))}
+    return schema | {"properties": schema["properties"] | {parameter: described}}
 
 
 def result(shaped: ToolResult, *, structured: bool) -> JSON:

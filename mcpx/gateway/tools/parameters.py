@@ -6,14 +6,16 @@ null or empty counts as not given.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from mcpx.catalog.model import JSON, ToolInfo
-from mcpx.errors import CallError
+from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway.tools.definitions import EXEC, SCHEMAS
-from mcpx.text import kind_of, one_line
+from mcpx.text import cut, kind_of, one_line, shown_name
+from mcpx.text.nearest import nearest
 from mcpx.validation.errors import Problem, invalid_arguments
 
 _ADDED_BY_HOSTS: Final = frozenset({"action", "chatInput", "sessionId", "tool", "toolCallId"})
@@ -53,18 +55,6 @@ def read_exec(given: JSON) -> ExecParameters:
         max_tokens=_max_tokens(given.get("max_tokens")),
         others={name: value for name, value in given.items() if name not in own and name not in hosts},
     )
-
-
-def read_resources(given: JSON) -> tuple[str, str]:
-    """The server and the URI of a call of resources; "" is a URI that was not given.
-
-    Raises:
-        WrongParameter: The server is missing, or one of them is no string.
-    """
-    server, uri = text(given, "server_name"), text(given, "uri")
-    if not server:
-        raise WrongParameter("server_name is missing")
-    return server, uri
 
 
 def tool_names(given: JSON) -> tuple[str, ...]:
@@ -122,8 +112,10 @@ def collect_arguments(given: ExecParameters, tool: ToolInfo) -> Any:
     if not given.others:
         return given.arguments
     known = parameter_names(tool.input_schema)
-    if any(name not in known for name in given.others):
-        raise _refusal(tool, "is no parameter of exec or of this tool", given.others.keys() - known)
+    if strange := given.others.keys() - known:
+        raise _refusal(
+            tool, {name: f"is no parameter of exec or of this tool{_near(name, known)}" for name in strange}
+        )
     arguments = given.arguments
     if isinstance(arguments, str):
         arguments = _decoded(arguments)
@@ -133,7 +125,7 @@ def collect_arguments(given: ExecParameters, tool: ToolInfo) -> Any:
         return given.arguments  # it is refused for that
     twice = {name for name in given.others.keys() & arguments if arguments[name] != given.others[name]}
     if twice:
-        raise _refusal(tool, "is given twice, beside `arguments` and in it", twice)
+        raise _refusal(tool, dict.fromkeys(twice, "is given twice, beside `arguments` and in it"))
     return {**given.others, **arguments}
 
 
@@ -165,5 +157,13 @@ def _decoded(arguments: str) -> Any:
         return arguments
 
 
-def _refusal(tool: ToolInfo, problem: str, names: set[str]) -> CallError:
-    return invalid_arguments(tool, [Problem(f"$.{one_line(name)}", problem) for name in sorted(names)])
+def _near(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, known, most=1)
+    return f"; did you mean {shown_name(cut(near[0], NAME_LEN))}?" if near else ""
+
+
+def _refusal(tool: ToolInfo, problems: dict[str, str]) -> CallError:
+    """The error for members of a call, by their names."""
+    return invalid_arguments(
+        tool, [Problem(f"$.{one_line(name)}", problems[name]) for name in sorted(problems)]
+    )
