@@ -1,103 +1,140 @@
 """The search index of one server: in which of its entries each word stands, and what that is worth.
 
-Used by `mcpx.catalog.search` alone. An index is kept with the catalogue that it is made from, so that a
-server is read once for each listing, and never again because another one changed. It depends on nothing
-else: words are weighed against a fixed length, so that the indices of several servers can be searched as one.
+Used by `mcpx.catalog.search`, and by whoever has catalogues read in good time. An index is kept with the
+catalogue that it is made from, so that a server is read once for each listing, and never again because
+another one changed. It depends on nothing else: texts are weighed against a fixed length, so that the indices
+of several servers can be searched as one. A long catalogue can be read in parts.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mcpx.catalog.model import Catalogue, PromptInfo, ResourceInfo, ServerInfo, TemplateInfo, ToolInfo
+from mcpx.catalog.synonyms import groups_of
 from mcpx.catalog.words import words
 
 Entry = ToolInfo | ResourceInfo | TemplateInfo | PromptInfo
 
-NAME_WEIGHT: Final = 3.0
-SERVER_WEIGHT: Final = 2.0
-TEXT_WEIGHT: Final = 1.0
-PARAMETER_WEIGHT: Final = 0.5
-PARAMETER_TEXT_WEIGHT: Final = 0.2
 MAX_TEXT_LEN: Final = 2000  # characters of a description, and of all descriptions of a tool's parameters
 MAX_TOPIC_LEN: Final = 300  # characters of a description that say what it is about
-K1: Final = 1.2  # how soon a repeated word stops counting
-B: Final = 0.75  # how much long texts are held back
-MEAN_LEN: Final = 40.0  # weighted words of a usual entry
+_NAME, _SERVER, _TEXT, _PARAMETER, _PARAMETER_TEXT = 3.0, 2.0, 1.0, 0.5, 0.2  # what a word counts in a field
+_TOPIC_NAME: Final = 3  # entries: what a word in the server's own name counts
+_K1: Final = 1.2  # how soon a repeated word stops counting
+_B: Final = 0.75  # how much long texts are held back
+_USUAL_LEN: Final = 40.0  # weighted words of a usual entry
 
 
 class ServerIndex:
     """The words of one server's catalogue."""
 
     def __init__(self, server: str, catalogue: Catalogue) -> None:
-        self.entries = tuple(entries_of(catalogue))
-        self.impacts: dict[str, dict[int, float]] = defaultdict(dict)
-        """By word and number of the entry, BM25's weight of the word there."""
+        self.entries = tuple(_entries_of(catalogue))
+        self.postings: dict[str, list[float]] = defaultdict(list)
+        """By word: the number of an entry, what the word is worth in it (BM25), the next number, ..."""
         self.names: dict[str, list[int]] = defaultdict(list)
         """The numbers of the entries by name, as the words of the name."""
-        self.name = words(server)
+        self._name = words(server)
+        self.name = " ".join(self._name)
         self.topic: Counter[str] = Counter()
-        """How often the server as a whole has a word: once for each entry, and more for its own name."""
-        for word in self.name:
-            self.topic[word] += 3
-        for number, entry in enumerate(self.entries):
-            self._read(number, entry)
-        self.topic_len = self.topic.total()
+        """How much the server as a whole is about a word: the number of entries that begin with it."""
+        about = words(f"{catalogue.server_title or ''} {(catalogue.instructions or '')[:MAX_TOPIC_LEN]}")
+        self.topic.update(_with_groups({*about, *self._name}))
+        self.topic.update(dict.fromkeys(_with_groups(self._name), _TOPIC_NAME - 1))
+        self._unread = enumerate(self.entries)
+        self._shared: dict[float, float] = {}
+        self.whole = False
+        """Whether all entries have been read."""
 
-    def _read(self, number: int, entry: Entry) -> None:
-        weights: dict[str, float] = defaultdict(float)
-        name = words(entry.name)
+    def read(self, chars: int | None = None) -> int:
+        """Read on, all or until `chars` characters were read. Returns how many were."""
+        done = 0
+        for number, entry in self._unread:
+            done += self._read(number, entry)
+            if chars is not None and done >= chars:
+                return done
+        self.whole = True
+        return done
+
+    def _read(self, number: int, entry: Entry) -> int:
+        fields = list(_fields(entry))
+        name, *texts = (words(text) for _, text in fields)
+        topic = words(fields[1][1][:MAX_TOPIC_LEN])
         self.names[" ".join(name)].append(number)
-        text = f"{entry.title or ''} {entry.description or ''}"
-        topic = words(text[:MAX_TOPIC_LEN])
-        self.topic.update({*name, *topic})
-        for word in name:
-            weights[word] += NAME_WEIGHT
-        for word in self.name:
-            weights[word] += SERVER_WEIGHT
-        for word in words(text[:MAX_TEXT_LEN]):
-            weights[word] += TEXT_WEIGHT
-        for weight, extra in _further(entry):
-            for word in words(extra):
+        self.topic.update(_with_groups({*name, *topic}))
+        weights: dict[str, float] = defaultdict(float)
+        for weight, found in zip((_NAME, *(weight for weight, _ in fields[1:])), (name, *texts), strict=True):
+            for word in found:
                 weights[word] += weight
-        held_back = K1 * (1 - B + B * sum(weights.values()) / MEAN_LEN)
+        for word in self._name:
+            weights[word] += _SERVER
+        held_back = _K1 * (1 - _B + _B * sum(weights.values()) / _USUAL_LEN)
+        for word, weight in list(weights.items()):
+            for group in groups_of(word):
+                weights[group] += weight
         for word, weight in weights.items():
-            self.impacts[word][number] = weight * (K1 + 1) / (weight + held_back)
+            worth = round(weight * (_K1 + 1) / (weight + held_back), 2)
+            self.postings[word] += (number, self._shared.setdefault(worth, worth))
+        return sum(len(text) for _, text in fields)
 
 
-def index_of(server: ServerInfo) -> ServerIndex | None:
-    """The index of the server's last catalogue, made when it is first searched; None before it has listed."""
-    if server.catalogue is None:
-        return None
-    kept: dict[str, ServerIndex] = server.catalogue.__dict__
+def index_of(server: str, catalogue: Catalogue) -> ServerIndex:
+    """The index that is kept with a catalogue, as far as it has been read."""
+    kept: dict[str, ServerIndex] = catalogue.__dict__
     if "search" not in kept:
-        kept["search"] = ServerIndex(server.name, server.catalogue)
+        kept["search"] = ServerIndex(server, catalogue)
     return kept["search"]
 
 
-def entries_of(catalogue: Catalogue) -> Iterator[Entry]:
-    """All that a server offers, in the order of its listings."""
+def read_index(server: ServerInfo) -> ServerIndex:
+    """The whole index of a server that has listed; what has not been read of it is read now."""
+    index = index_of(server.name, server.catalogue or Catalogue(generation=0))
+    if not index.whole:
+        index.read()
+    return index
+
+
+def indexed(servers: Iterable[ServerInfo], chars: int) -> list[ServerInfo]:
+    """The servers whose indices are whole, after reading on by about `chars` characters at most."""
+    found = []
+    for server in servers:
+        if server.catalogue is not None:
+            index = index_of(server.name, server.catalogue)
+            if not index.whole and chars > 0:
+                chars -= index.read(chars)
+            if index.whole:
+                found.append(server)
+    return found
+
+
+def _with_groups(found: Iterable[str]) -> set[str]:
+    return set(found).union(*map(groups_of, found))
+
+
+def _entries_of(catalogue: Catalogue) -> Iterator[Entry]:
     yield from catalogue.tools.values()
     yield from catalogue.resources.values()
     yield from catalogue.templates
     yield from catalogue.prompts
 
 
-def _further(entry: Entry) -> Iterator[tuple[float, str]]:
-    """What else stands in an entry, with its weight."""
-    if isinstance(entry, ToolInfo):
-        given = entry.input_schema.get("properties")
-        properties = given if isinstance(given, dict) else {}
-        yield PARAMETER_WEIGHT, " ".join(properties)[:MAX_TEXT_LEN]
-        texts = (str(each.get("description", "")) for each in properties.values() if isinstance(each, dict))
-        yield PARAMETER_TEXT_WEIGHT, " ".join(texts)[:MAX_TEXT_LEN]
-    elif isinstance(entry, ResourceInfo):
-        yield TEXT_WEIGHT, entry.uri[:MAX_TEXT_LEN]
-    elif isinstance(entry, TemplateInfo):
-        yield TEXT_WEIGHT, entry.uri_template[:MAX_TEXT_LEN]
-    else:
-        arguments = (argument for argument in entry.arguments or () if isinstance(argument, dict))
-        names = (str(argument.get("name", "")) for argument in arguments)
-        yield PARAMETER_WEIGHT, " ".join(names)[:MAX_TEXT_LEN]
+def _fields(entry: Entry) -> Iterator[tuple[float, str]]:
+    """The texts of an entry with what a word in them counts: its name, what it says of itself, and more."""
+    yield _NAME, entry.name
+    yield _TEXT, f"{entry.title or ''} {entry.description or ''}"[:MAX_TEXT_LEN]
+    match entry:
+        case ToolInfo():
+            given = entry.input_schema.get("properties")
+            properties = given if isinstance(given, dict) else {}
+            yield _PARAMETER, " ".join(map(str, properties))[:MAX_TEXT_LEN]
+            said = (each.get("description") for each in properties.values() if isinstance(each, dict))
+            yield _PARAMETER_TEXT, " ".join(text for text in said if isinstance(text, str))[:MAX_TEXT_LEN]
+        case ResourceInfo():
+            yield _TEXT, entry.uri[:MAX_TEXT_LEN]
+        case TemplateInfo():
+            yield _TEXT, entry.uri_template[:MAX_TEXT_LEN]
+        case _:
+            names = (each.get("name") for each in entry.arguments or () if isinstance(each, dict))
+            yield _PARAMETER, " ".join(name for name in names if isinstance(name, str))[:MAX_TEXT_LEN]

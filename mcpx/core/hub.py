@@ -69,6 +69,7 @@ class Hub:
         self.executor = Executor(self.calls)
         self._checker = ArgumentChecker()
         self._inspector = Inspector(self.registry, self._checker, self.results)
+        self.fleet.observe(lambda _name, _changed: self._inspector.indexing.start())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
         self.started: float | None = None
@@ -119,6 +120,10 @@ class Hub:
     async def settled(self, seconds: float) -> bool:
         """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
         return await self.fleet.settled(seconds)
+
+    async def described(self, seconds: float) -> None:
+        """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
+        await self.fleet.described(seconds)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Have `observer` called with the name of a server whose catalogue changed, and the difference.

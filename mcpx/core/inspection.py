@@ -17,11 +17,12 @@ from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.core.calls import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
+from mcpx.core.search_indexing import SearchIndexing
 from mcpx.core.tool_names import resolve_tool
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.rendering.descriptions import describe_resources
 from mcpx.rendering.inspection.about import about
-from mcpx.rendering.inspection.forms import ToolForms
+from mcpx.rendering.inspection.forms import ToolForms, fits
 from mcpx.rendering.inspection.listing import LISTING_TOKENS, tools_listing
 from mcpx.rendering.inspection.plain import clean_plain, plain_listing
 from mcpx.rendering.inspection.servers import servers_listing
@@ -35,6 +36,7 @@ from mcpx.validation.example import example_arguments
 
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
 MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
+_MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
 _MAX_RESOURCES: Final = 1_000  # of one server, for programs
 
 Found = tuple[ServerInfo, ToolInfo]
@@ -48,16 +50,22 @@ class Inspector:
         self._checker = checker
         self._results = results
         self._forms = ToolForms(results.settings)
+        self.indexing = SearchIndexing(registry.list_servers)
 
     def look(self, request: Inspect, done: Callable[[], None]) -> None:
-        """Find out, for `inspect`, whether the tools' schemas can be used; call `done` then, or now.
+        """Find out, for `inspect`, whether the tools' schemas can be used, and read what is to be searched.
+
+        Calls `done` then, or now.
 
         Raises:
             CallError: As from `inspect`.
         """
         waiting = [tool for _, tool in self._find(request)[0]]
         if not waiting:
-            done()
+            if request.query:
+                self.indexing.when_read(done)
+            else:
+                done()
             return
         left = len(waiting)
 
@@ -154,7 +162,8 @@ class Inspector:
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
         plain = clean_plain(tool)
-        shown = {**head, **self._whole(tool, plain, WHOLE_TOKENS), **unchecked}
+        whole = self._settled_forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
+        shown = {**head, **whole, **unchecked}
         arguments = example_arguments(tool.input_schema)
         if arguments is None:
             return _result(self._results.text(shown), {**head, **plain, **unchecked})
@@ -171,14 +180,18 @@ class Inspector:
         """Several tools: whole as long as there is room, then as signatures; and what was not found."""
         shown: list[JSON] = []
         plain: list[JSON] = []
-        room = WHOLE_TOKENS
+        room, forms = WHOLE_TOKENS, self._settled_forms()
         brief: list[str] = []
+
+        def light(tool: ToolInfo) -> bool:
+            return len(brief) < _MAX_FAILED and not forms.is_heavy(tool)
+
         for info, tool in found:
             head, tail = {"server": info.name, **_state(info)}, self._unchecked(tool)
             programs = clean_plain(tool)
-            entry = self._whole(tool, programs, max(room, 0))
-            if estimate(self._results.text(entry)) > room or "shortened" in entry:
-                entry = self._settled_forms().signature(tool)
+            entry = forms.full(tool, programs) if light(tool) else {}
+            if not entry or not fits(self._results.text(entry), room):
+                entry = forms.signature(tool)
                 brief.append(shown_name(tool.name))
             room -= estimate(self._results.text(entry))
             shown.append({**head, **entry, **tail})
@@ -191,9 +204,6 @@ class Inspector:
         if not_shown > 0:
             notes["not_shown"] = not_shown
         return _result(self._results.text({"tools": shown, **notes}), {"tools": plain, **notes})
-
-    def _whole(self, tool: ToolInfo, plain: JSON, room: int) -> JSON:
-        return self._settled_forms().whole(tool, plain, room=room, render=self._results.text)
 
     def _server(self, info: ServerInfo) -> ToolResult:
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}

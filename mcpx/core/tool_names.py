@@ -13,12 +13,14 @@ from typing import Final
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.errors import CallError, Code
+from mcpx.rendering.search_answer import search_answer
 from mcpx.text import cut, quoted, shown_name
 
 Names = tuple[str, str]
 """A server and a tool."""
 
 MAX_NAMED: Final = 5  # servers in an error
+SEARCH_TOKENS: Final = 150  # of what a search for an unknown name finds
 _NAME_LEN: Final = 120
 _PREFIXES: Final = ("", "mcp__", "mcp_")  # that clients put before a server's name
 _SEPARATORS: Final = (".", "/", "::", ":", "__")
@@ -101,9 +103,12 @@ def _incomplete(
     elif server_name in known:
         text += f": inspect({_shown(server_name)}) lists the tools of that server"
     elif given:
-        text += f", and no server has a tool named {_shown(given)}; inspect(query) finds one"
+        text += f", and no server has a tool named {_shown(given)}"
+    text += "; nothing was sent"
+    if given and not owners and server_name not in known:
+        answer, found = search_answer(list(known.values()), given, budget=SEARCH_TOKENS)
+        text += f". A search for it finds:\n{answer}" if found["servers"] else ". inspect() lists the servers"
     details = {"servers_with_it": owners[:MAX_NAMED]} if owners else {}
-    text = f"{text}; nothing was sent"
     return CallError(
         Code.INVALID_ARGUMENTS, text, server=server_name, tool=tool_name or None, details=details
     )

@@ -40,7 +40,8 @@ from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
-SETTLED_TIMEOUT_S: Final = 60.0  # of such a list
+SETTLED_TIMEOUT_S: Final = 60.0  # of a list that is to wait for all servers
+DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of resources
 
 
 class GatewayServer(Server[Any]):
@@ -95,14 +96,19 @@ class GatewayServer(Server[Any]):
         self._hub.client_left(client)
 
     async def _wait_for_servers(self) -> None:
-        """Wait until every server has listed or failed, but not beyond `startup_wait` after the start."""
+        """Wait until every server has listed or failed, but not beyond `startup_wait` after the start.
+
+        Nor beyond it for the descriptions that MCPX makes of resources, without which the next list differs.
+        """
         await self._hub.settled(self._wait_until - anyio.current_time())
+        await self._hub.described(self._wait_until - anyio.current_time())
 
     async def _list_tools(
         self, ctx: Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
         if ctx.meta and ctx.meta.get(SETTLED_KEY):
             await self._hub.settled(SETTLED_TIMEOUT_S)
+            await self._hub.described(DESCRIBED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
         return mcp_types.ListToolsResult(tools=tools.tools(self._clients.describe(client_name(ctx.session))))

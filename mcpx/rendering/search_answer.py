@@ -1,87 +1,52 @@
 """The answer to a search: text for the model within a budget of tokens, and plain JSON for programs.
 
-Owns `search_answer`, which `inspect(query)` calls. Pure. The text is grouped by server, best first:
+Owns `search_answer`, which `inspect(query)` calls, and `best_tools` for the errors about unknown names. Pure.
+The text is grouped by server, best first:
 
     ## github (26 tools)
     create_issue(owner: string, repo: string, title: string, ...): Create a new issue in a repository
-    list_issues, get_issue, update_issue, add_issue_comment, +21
+    list_issues(owner: string, repo: string, ...): List issues of a repository
+    get_issue update_issue add_issue_comment +21
     ## linear (12 tools)
     ...
-    More matches on 4 other servers: jira, notion, gitlab, asana
+    Other servers: jira: create_issue get_issue; notion: create_page; 31 more
 
-Every server that is shown has its best entry as a signature with its first sentence. The rest of the budget
-goes to the names of its other tools, those that match first, and then to more signatures. Resources and
-prompts are shown where they match, marked as such: `resource URI (name)`, `prompt name`.
+The best servers have lines of their own. Each gets its best entry whole, the first one its best three; the
+rest of the budget goes to names in the order of `_ORDER`, and what is left then to more entries whole.
+Servers on which nothing matches come last: a question may use other words than a server does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
-from typing import Any, Final
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
-from mcpx.catalog.model import JSON, ResourceInfo, ServerInfo, TemplateInfo, ToolInfo, present
+from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.catalog.search import ServerHits, search
-from mcpx.catalog.search_index import Entry
-from mcpx.rendering.descriptions.ladder import counted
-from mcpx.rendering.signatures import first_sentence, signature
+from mcpx.catalog.search_index import indexed
+from mcpx.rendering.search_block import MAX_ENTRIES, Block
 from mcpx.rendering.tokens import estimate
-from mcpx.text import cut, one_line, quoted, shown_name, shown_server, shown_uri, visible
+from mcpx.text import cut, quoted, shown_server
 
-ANSWER_TOKENS: Final = 430  # by the estimate, which is on the high side: 400 of a real tokenizer
-MAX_SERVERS: Final = 5  # that are shown
-MAX_SIGNATURES: Final = 3  # of one server
-_MAX_NAMES: Final = 60  # tools of one server that do not match
-_MAX_LEFT_OUT: Final = 5  # names of servers that match and are not shown
-_SIGNATURE_LEN: Final = 60
-_SUMMARY_LEN: Final = 60
-_NAME_LEN: Final = 80
+ANSWER_TOKENS: Final = 408  # by the estimate, which is on the high side: 400 of a real tokenizer
+MAX_SERVERS: Final = 4  # with lines of their own
+MAX_OTHERS: Final = 12  # servers of which only names are shown
+_WHOLE: Final = (3, 1, 1, 1)  # entries of each server that are shown whole, before any name
+_MAX_WHOLE: Final = 3
+MAX_HINTS: Final = 3  # tools that an error names
+HINT_READ_CHARS: Final = 40_000  # of catalogues, about 15 ms
+_HINT_SHARE: Final = 0.4  # of the best tool's score
+_MAX_OTHER_NAMES: Final = 20  # of one server
 _QUERY_LEN: Final = 80
-_LEFT_OUT_TOKENS: Final = 30  # of the line that says what is left out
+_TAIL_TOKENS: Final = 12  # of the line of other servers, without them
 
-_HIDDEN, _NAMED, _WHOLE = 0, 1, 2
-
-
-class _Block:
-    """One server of the answer, and how much of each of its entries is shown."""
-
-    def __init__(self, found: ServerHits) -> None:
-        self.server = found.server
-        hits = found.hits
-        self.matches = len(hits)
-        matching = {id(hit.entry) for hit in hits}
-        others = (tool for tool in found.server.tools.values() if id(tool) not in matching)
-        self.entries: list[Entry] = [*(hit.entry for hit in hits), *islice(others, _MAX_NAMES)]
-        self.scores = [hit.score for hit in hits]
-        self.forms = [_HIDDEN] * len(self.entries)
-
-    def head(self) -> str:
-        """`## name (3 tools)`, with the state of a server that is not ready."""
-        state = "" if self.server.ready else f", {self.server.state}"
-        return f"## {shown_server(self.server.name)} ({counted(len(self.server.tools), 'tool')}{state})"
-
-    def text(self) -> str:
-        """The lines of this server."""
-        names = [*map(_name, self._shown(_NAMED)), *([f"+{self.left_out()}"] if self.left_out() else [])]
-        lines = [self.head(), *map(_line, self._shown(_WHOLE))]
-        return "\n".join([*lines, ", ".join(names)] if names else lines)
-
-    def left_out(self) -> int:
-        """Tools of this server that are not shown."""
-        shown = (entry for entry, form in zip(self.entries, self.forms, strict=True) if form)
-        return len(self.server.tools) - sum(isinstance(entry, ToolInfo) for entry in shown)
-
-    def to_dict(self) -> JSON:
-        """`{server, state?, tools, resources?, templates?, prompts?, left_out?}` of what is shown."""
-        shown: dict[str, list[JSON]] = {"tools": []}
-        for form in (_WHOLE, _NAMED):
-            for entry in self._shown(form):
-                shown.setdefault(_kind(entry), []).append(_to_dict(entry, whole=form == _WHOLE))
-        state = None if self.server.ready else str(self.server.state)
-        return present(server=self.server.name, state=state, **shown, left_out=self.left_out() or None)
-
-    def _shown(self, form: int) -> Iterable[Entry]:
-        return (entry for entry, each in zip(self.entries, self.forms, strict=True) if each == form)
+_ORDER: Final = sorted(
+    [(place, number) for place in range(MAX_SERVERS) for number in range(MAX_ENTRIES)]
+    + [(place, n) for place in range(MAX_SERVERS, MAX_SERVERS + MAX_OTHERS) for n in range(_MAX_OTHER_NAMES)],
+    key=lambda one: (1 + one[0]) ** 1.2 * (1 + one[1]) ** (0.4 if one[0] < MAX_SERVERS else 1.5),
+)
+"""Places of servers, and numbers of their entries: the likeliest to be wanted first. Tuned as the ranking."""
 
 
 def search_answer(
@@ -91,109 +56,110 @@ def search_answer(
 
     The text takes at most `budget` tokens by `mcpx.rendering.tokens.estimate`. The JSON holds what the text
     shows: `{query, servers: [{server, state?, tools: [{name, signature?, description?}], resources?,
-    templates?, prompts?, left_out?}], left_out: {servers: n, matches: n}}`; `left_out` of a server is the
-    number of its tools that are not shown.
+    templates?, prompts?, left_out?}], left_out?}`. `left_out` is the number of tools of a server, and of
+    servers, that are not shown.
     """
-    found = search(servers, query, only)
+    searched = [server for server in servers if only in (None, server.name)]
+    found = search(searched, query)
     if not found:
-        left_out: JSON = {"servers": 0, "matches": 0}
-        return _nothing(servers, query, only, budget), {"query": query, "servers": [], "left_out": left_out}
-    blocks = _fill([_Block(one) for one in found[:MAX_SERVERS]], budget - _LEFT_OUT_TOKENS)
-    others = found[len(blocks) :]
-    left_out = {"servers": len(others), "matches": sum(one.total for one in others)}
-    text = "\n".join([*(block.text() for block in blocks), *_others(others)])
-    return text, {
-        "query": query,
-        "servers": [block.to_dict() for block in blocks],
-        "left_out": left_out,
-    }
+        return _nothing(searched, query, only, budget), {"query": query, "servers": []}
+    blocks = _blocks(found, searched)
+    _Filling(blocks, budget - _TAIL_TOKENS).fill()
+    best = [block for block in blocks if block.lines]
+    others = [block for block in blocks if block.names and not block.lines]
+    left_out = len(searched) - len(best) - len(others)
+    text = "\n".join([*(block.text() for block in best), *_tail(others, left_out)])
+    plain = [block.to_dict() for block in (*best, *others)]
+    return text, present(query=query, servers=plain, left_out=left_out or None)
 
 
-def _fill(blocks: Sequence[_Block], budget: int) -> list[_Block]:
-    """Choose what is shown of each server; returns those of which anything is."""
-    left = budget
+def best_tools(servers: Sequence[ServerInfo], query: str) -> list[str]:
+    """The tools that `query` finds best, for an error: `git.git_log(repo_path: string, ...): Shows ...` each.
 
-    def show(block: _Block, number: int, form: int, cost: int) -> None:
-        nonlocal left
-        if cost <= left:
-            left -= cost
-            block.forms[number] = form
-
-    for block in blocks:
-        show(block, 0, _WHOLE, estimate(f"{block.head()}\n{_line(block.entries[0])}") + 1)
-    shown = [block for block in blocks if block.forms[0]] or list(blocks[:1])
-    for block, number in _by_worth(shown):
-        show(block, number, _NAMED, estimate(f", {_name(block.entries[number])}"))
-    for number in range(1, MAX_SIGNATURES):
-        for block in shown:
-            if number < block.matches and block.forms[number] == _NAMED:
-                entry = block.entries[number]
-                show(block, number, _WHOLE, estimate(_line(entry)) + 1 - estimate(f", {_name(entry)}"))
-    return shown
-
-
-def _by_worth(blocks: Sequence[_Block]) -> list[tuple[_Block, int]]:
-    """The entries behind the first of each server: those that match by score, then the others by server."""
-    matching = [
-        (block.scores[number], block, number) for block in blocks for number in range(1, block.matches)
+    At most MAX_HINTS, and fewer where the best are much better than the rest. Servers whose catalogues are
+    long and have not been read yet are not searched.
+    """
+    found = search(indexed(servers, HINT_READ_CHARS), query[:_QUERY_LEN])
+    hits = [(one.server, hit) for one in found[:MAX_HINTS] for hit in one.best(MAX_HINTS)]
+    hits = [pair for pair in hits if isinstance(pair[1].entry, ToolInfo)]
+    hits.sort(key=lambda pair: -pair[1].score)
+    least = hits[0][1].score * _HINT_SHARE if hits else 0
+    return [
+        f"{shown_server(server.name)}.{Block(server, [hit], 1).line(0)}"
+        for server, hit in hits[:MAX_HINTS]
+        if hit.score >= least
     ]
-    matching.sort(key=lambda one: -one[0])
-    others = [(block, number) for block in blocks for number in range(block.matches, len(block.entries))]
-    return [*((block, number) for _, block, number in matching), *others]
 
 
-def _line(entry: Entry) -> str:
-    text = first_sentence(entry.description or entry.title or "", _SUMMARY_LEN)
-    if isinstance(entry, ToolInfo):
-        shown = signature(entry, typed=True, limit=_SIGNATURE_LEN)
-    else:
-        shown = _name(entry)
-    return f"{shown}: {text}" if text else shown
+def _blocks(found: Sequence[ServerHits], servers: Sequence[ServerInfo]) -> list[Block]:
+    """The servers in order: those that match, then the others; for a name, only those that have it."""
+    most = MAX_SERVERS + MAX_OTHERS
+    hits = [(one.server, one.best(MAX_ENTRIES)) for one in found[:most]]
+    named = [one for one in hits if one[1][0].named]
+    if not named:
+        matching = {one.server.name for one in found}
+        hits += [(one, []) for one in servers if one.tools and one.name not in matching]
+    return [Block(server, best, place) for place, (server, best) in enumerate((named or hits)[:most])]
 
 
-def _name(entry: Entry) -> str:
-    match entry:
-        case ToolInfo():
-            return cut(shown_name(entry.name), _NAME_LEN)
-        case ResourceInfo():
-            return f"resource {cut(shown_uri(entry.uri), _NAME_LEN)} ({one_line(entry.name, _NAME_LEN)})"
-        case TemplateInfo():
-            uri = cut(shown_uri(entry.uri_template), _NAME_LEN)
-            return f"resource {uri} ({one_line(entry.name, _NAME_LEN)})"
-        case _:
-            return f"prompt {cut(shown_name(entry.name), _NAME_LEN)}"
+class _Filling:
+    """Chooses what is shown of each server, as long as the budget lasts."""
+
+    def __init__(self, blocks: Sequence[Block], budget: float) -> None:
+        self._blocks = blocks
+        self._left = budget
+
+    def fill(self) -> None:
+        """Show the best entries whole, then names, then more entries whole."""
+        for block, most in zip(self._blocks, _WHOLE, strict=False):
+            for number in range(min(most, block.matches)):
+                head = 0 if block.lines else estimate(block.head()) + 1
+                if self._pays(head + estimate(block.line(number)) + 1):
+                    block.lines.append(number)
+        for place, number in _ORDER:
+            if self._left < 1:
+                break
+            if place < len(self._blocks):
+                self._name(self._blocks[place], number)
+        for number in range(1, _MAX_WHOLE):
+            for block in self._blocks[:MAX_SERVERS]:
+                self._promote(block, number)
+
+    def _name(self, block: Block, number: int) -> None:
+        """Show an entry by name that is not shown yet."""
+        if number in block.lines or number >= len(block.entries):
+            return
+        cost = _cost(f" {block.name(number)}")
+        if not block.lines and not block.names:
+            cost += _cost(f" {shown_server(block.server.name)}:;")
+        if self._pays(cost):
+            block.names.append(number)
+
+    def _promote(self, block: Block, number: int) -> None:
+        """Show an entry whole that is shown by name."""
+        if number >= block.matches or not block.lines or number not in block.names:
+            return
+        if self._pays(estimate(block.line(number)) + 1 - _cost(f" {block.name(number)}")):
+            block.names.remove(number)
+            block.lines.append(number)
+
+    def _pays(self, cost: float) -> bool:
+        if cost > self._left:
+            return False
+        self._left -= cost
+        return True
 
 
-def _kind(entry: Entry) -> str:
-    match entry:
-        case ToolInfo():
-            return "tools"
-        case ResourceInfo():
-            return "resources"
-        case TemplateInfo():
-            return "templates"
-        case _:
-            return "prompts"
+@lru_cache(maxsize=16384)
+def _cost(text: str) -> float:
+    """Tokens of a word among others, to a fraction: `estimate` rounds up, and there are many."""
+    return estimate(text * 16) / 16
 
 
-def _to_dict(entry: Entry, *, whole: bool) -> JSON:
-    fields: dict[str, Any] = {"name": visible(entry.name)}
-    if isinstance(entry, ResourceInfo):
-        fields["uri"] = entry.uri
-    elif isinstance(entry, TemplateInfo):
-        fields["uri_template"] = entry.uri_template
-    if whole and isinstance(entry, ToolInfo):
-        fields["signature"] = signature(entry, typed=True)
-    text = first_sentence(entry.description or entry.title or "", _SUMMARY_LEN) if whole else ""
-    return fields | ({"description": text} if text else {})
-
-
-def _others(found: Sequence[ServerHits]) -> list[str]:
-    """The line that says on which servers more was found, if any."""
-    if not found:
-        return []
-    names = _first_names([one.server for one in found], lambda server: shown_server(server.name))
-    return [f"More matches on {counted(len(found), 'other server')}: {names}"]
+def _tail(others: Sequence[Block], left_out: int) -> list[str]:
+    """The line that names the other servers, if there are any."""
+    shown = [*(block.brief() for block in others), *([f"{left_out} more"] if left_out else [])]
+    return [f"Other servers: {'; '.join(shown)}"] if shown else []
 
 
 def _nothing(servers: Sequence[ServerInfo], query: str, only: str | None, budget: int) -> str:
@@ -203,19 +169,19 @@ def _nothing(servers: Sequence[ServerInfo], query: str, only: str | None, budget
         return f"Nothing on {shown_server(only)} matches {said}. inspect({quoted(only)}) lists its tools."
     if not servers:
         return f"Nothing matches {said}: no servers are configured."
-    text = f"Nothing matches {said}. Servers (tools): "
-    left = budget - estimate(text) - _LEFT_OUT_TOKENS
+    text = f"Nothing matches {said}. Servers: "
+    blocks = [Block(server, [], 0) for server in servers if server.tools][: MAX_SERVERS + MAX_OTHERS]
+    for block in blocks:
+        block.names = list(range(len(block.entries)))
+    whole = "; ".join(block.brief() for block in blocks)
+    if len(blocks) == len(servers) and estimate(text + whole) <= budget:
+        return text + whole
     names: list[str] = []
+    left = budget - estimate(text) - _TAIL_TOKENS
     for server in servers:
-        name = f"{shown_server(server.name)} ({len(server.tools)})"
-        left -= estimate(f", {name}")
+        left -= estimate(f", {shown_server(server.name)} ({len(server.tools)})")
         if left < 0:
             break
-        names.append(name)
+        names.append(f"{shown_server(server.name)} ({len(server.tools)})")
     more = f" and {len(servers) - len(names):,} more" if len(names) < len(servers) else ""
-    return f"{text}{', '.join(names)}{more}"
-
-
-def _first_names(servers: Sequence[ServerInfo], shown: Callable[[ServerInfo], str]) -> str:
-    names = ", ".join(cut(shown(server), _NAME_LEN) for server in servers[:_MAX_LEFT_OUT])
-    return names if len(servers) <= _MAX_LEFT_OUT else f"{names}, ..."
+    return f"{text}{', '.join(names)}{more}. The number is that of tools."

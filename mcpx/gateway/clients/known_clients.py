@@ -32,14 +32,18 @@ KNOWN_CLIENTS: Final = (
         prefix="claude-code",
         description_chars=2048,
         shows_structured_content=True,
-        source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #81268, #87650",
+        source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #87650; #55677, #79944",
     ),
-    KnownClient(prefix="cursor", shows_structured_content=True, source="observed"),
+    KnownClient(
+        prefix="cursor",
+        shows_structured_content=True,
+        source="modelcontextprotocol/modelcontextprotocol #1411",
+    ),
     KnownClient(
         prefix="github-copilot",
-        description_chars=1024,
+        description_chars=1024,  # some endpoints refuse longer ones
         shows_structured_content=True,
-        source="some of its endpoints refuse longer ones: higebu/3gpp-mcp #238",
+        source="higebu/3gpp-mcp #238; github/copilot-cli #3258, #4515",
     ),
     KnownClient(
         prefix="copilot",
@@ -48,13 +52,18 @@ KNOWN_CLIENTS: Final = (
         source="as github-copilot",
     ),
     KnownClient(
-        prefix="codex",
-        source="openai/codex core/src/tools/handlers/mcp.rs: whole; of instructions at least 1,000 bytes",
+        prefix="codex",  # of instructions it shows 1,000 bytes
+        shows_structured_content=True,
+        source="openai/codex core/src/tools/handlers/mcp.rs, protocol/src/models.rs; #38287",
     ),
     KnownClient(
-        prefix="visual-studio-code",
-        source="microsoft/vscode-copilot-chat toolSchemaNormalizer.ts: whole, but for GPT-4 it cuts the"
-        " descriptions of parameters at 1,024",
+        prefix="opencode",
+        shows_structured_content=True,
+        source="anomalyco/opencode #32074",
+    ),
+    KnownClient(
+        prefix="visual-studio-code",  # it cuts the descriptions of parameters at 1,024 for GPT-4
+        source="microsoft/vscode-copilot-chat src/extension/tools/common/toolSchemaNormalizer.ts",
     ),
 )
 

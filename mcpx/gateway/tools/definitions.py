@@ -21,11 +21,18 @@ NAMES: Final = (INSPECT, EXEC, RESOURCES)
 
 _NAME: Final = {"type": "string"}
 _NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
-_QUERY: Final = {"type": "string", "description": "What to search for"}
-_URI: Final = {"type": "string", "description": "Without it, resources are listed"}
-_ARGUMENTS: Final = {"type": "object", "description": "The tool's own", "additionalProperties": True}
-_SELECT: Final = {"type": "string", "description": "JMESPath: part of the result"}
-_MAX_TOKENS: Final = {"type": "integer", "description": "Of the result"}
+_QUERY: Final = {"type": "string", "description": "What to do, in a few words"}
+_URI: Final = {"type": "string", "description": "Without it, the resources are listed"}
+_ARGUMENTS: Final = {
+    "type": "object",
+    "description": "The tool's own parameters",
+    "additionalProperties": True,
+}
+_SELECT: Final = {
+    "type": "string",
+    "description": "JMESPath: the part of a JSON result to return, as items[].{id: id, title: title}",
+}
+_MAX_TOKENS: Final = {"type": "integer", "description": "Of the result; the rest can be read afterwards"}
 
 
 def _schema(required: list[str], **properties: JSON) -> JSON:

@@ -21,6 +21,7 @@ from mcpx.validation.errors import Problem, invalid_arguments
 _ADDED_BY_HOSTS: Final = frozenset({"action", "chatInput", "sessionId", "tool", "toolCallId"})
 """Members that n8n adds to the arguments of every call (its issues 21500 and 22787)."""
 _HOST_MARKS: Final = ("toolCallId", "chatInput")  # where one of these is, the others are not the model's
+_SHORT: Final = {"server_name": "server", "tool_name": "tool"}
 _MAX_COMBINED: Final = 50  # schemas looked at for the names of a tool's parameters
 
 
@@ -45,15 +46,19 @@ def read_exec(given: JSON) -> ExecParameters:
     Raises:
         WrongParameter: One is of the wrong type.
     """
-    own = SCHEMAS[EXEC]["properties"]
-    hosts = _ADDED_BY_HOSTS if any(mark in given for mark in _HOST_MARKS) else frozenset()
+    taken = {
+        *SCHEMAS[EXEC]["properties"],
+        *(short for name, short in _SHORT.items() if given.get(name) is None),
+    }
+    if any(mark in given for mark in _HOST_MARKS):
+        taken |= _ADDED_BY_HOSTS
     return ExecParameters(
         server_name=text(given, "server_name"),
         tool_name=text(given, "tool_name"),
         arguments=given.get("arguments"),
         select=text(given, "select") or None,
         max_tokens=_max_tokens(given.get("max_tokens")),
-        others={name: value for name, value in given.items() if name not in own and name not in hosts},
+        others={name: value for name, value in given.items() if name not in taken},
     )
 
 
@@ -63,7 +68,7 @@ def tool_names(given: JSON) -> tuple[str, ...]:
     Raises:
         WrongParameter: It is something else.
     """
-    value = given.get("tool_name")
+    value = _given(given, "tool_name")
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = msgspec.json.decode(value)
@@ -81,12 +86,18 @@ def text(given: JSON, name: str) -> str:
     Raises:
         WrongParameter: It is something else.
     """
-    value = given.get(name)
+    value = _given(given, name)
     if value is None:
         return ""
     if not isinstance(value, str):
         raise WrongParameter(f"{name} must be a string")
     return value
+
+
+def _given(given: JSON, name: str) -> Any:
+    """The value of a parameter, by its name or a shorter one that is as plain; None where there is none."""
+    value = given.get(name)
+    return given.get(_SHORT[name]) if value is None and name in _SHORT else value
 
 
 def _max_tokens(value: Any) -> int | None:

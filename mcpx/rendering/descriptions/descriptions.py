@@ -14,7 +14,7 @@ import msgspec
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.rendering.descriptions.resource_list import describe_resources
-from mcpx.rendering.descriptions.servers import names, search_hint
+from mcpx.rendering.descriptions.servers import instructions, names, search_hint
 from mcpx.rendering.descriptions.tool_list import describe_tools, list_tools
 from mcpx.rendering.tokens import estimate
 
@@ -65,17 +65,17 @@ def describe(
 ) -> Descriptions:
     """The descriptions of the three tools, together within `budget` tokens (the fixed sentences included).
 
-    `max_description_len` is the most characters shown of a server's instructions or a resource's
-    description. The fixed sentences are never cut: below about 300 tokens little or nothing follows them.
-    `limit` is the most characters of a description that the client shows; a longer one has its list in the
-    description of a parameter.
+    The lists leave room for the instructions, which a model reads as well. The fixed sentences are never cut:
+    below about 300 tokens little or nothing follows them. `max_description_len` is the most characters shown
+    of a server's instructions or a resource's description. `limit` is the most characters of a description
+    that the client shows; a longer one has its list in the description of a parameter.
     """
     servers = sorted(servers, key=lambda server: server.name)
     hint = search_hint(servers, chars=min(_HINT_CHARS, budget // _CHARS_PER_TOKEN))
     room = budget - sum(map(estimate, (_EXEC, _INSPECT, _SERVERS, _TOOLS, _RESOURCES, _BY_SERVER, hint)))
     shown, whole = names(servers, chars=HEAD_CHARS - len(_INSPECT + _SERVERS), tokens=room)
     head = _INSPECT + (_SERVERS + shown if servers else "No servers are configured.")
-    room -= estimate(shown)
+    room -= estimate(shown) + estimate(instructions(servers))
     sure = describe_resources(servers, budget=room // 4, max_description_len=max_description_len)
     list_all = list_tools if whole else describe_tools
     tools = list_all(servers, budget=room - estimate(sure), max_description_len=max_description_len)

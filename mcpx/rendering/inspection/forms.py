@@ -24,8 +24,11 @@ _MAX_LISTED_JSON_CHARS: Final = 32_768  # of the JSON Schema that it is made fro
 _SUMMARY_LEN: Final = 100
 _SIGNATURE_LEN: Final = 1_000
 _CHARS_PER_TOKEN: Final = 4
-_SHORTER: Final = ((80, 4_000, True), (0, 4_000, True), (0, 1_000, False), (0, 500, False))
-"""Characters of a parameter's description and of the tool's own, and whether with the output schema."""
+_MAX_CHARS_PER_TOKEN: Final = 6  # a text with more is not looked at to find out
+_HEAVY_JSON_CHARS: Final = 24_576  # of a schema of which one form alone is made: that takes 10 ms
+_LONG_TEXT_LEN: Final = 4_000  # characters of a description in an answer that is too long otherwise
+_SHORT_TEXT_LEN: Final = 1_000
+_SHORT_WORDS_LEN: Final = 80  # of a parameter's description there
 _SHOWN_OTHERWISE: Final = frozenset({"annotations", "output_schema"})
 _HINTS: Final = {
     "readOnlyHint": "read-only",
@@ -50,20 +53,29 @@ class ToolForms:
 
         `plain` is the tool for programs; `render` makes the text of what is returned.
         """
-        words = self.settings.max_description_len
-        shown = self._entry(tool, plain, words, output=True)
-        for most_words, most_text, output in _SHORTER:
-            if estimate(render(shown)) <= room:
+        words = min(self.settings.max_description_len, _SHORT_WORDS_LEN)
+        if not self.is_heavy(tool):
+            if fits(render(shown := self.full(tool, plain)), room):
                 return shown
-            shorter = plain | {"description": cut(plain.get("description", ""), most_text)}
-            shown = self._entry(tool, shorter, min(words, most_words), output=output)
-            shown["shortened"] = _TOO_LONG
-        return _with_cut_type(shown, room, render)
+            shorter = _with_short_text(plain, _LONG_TEXT_LEN)
+            if fits(render(shown := self._entry(tool, shorter, words, output=True)), room):
+                return shown
+        shorter = _with_short_text(plain, _SHORT_TEXT_LEN)
+        return _with_cut_type(self._entry(tool, shorter, 0, output=False), room, render)
+
+    def is_heavy(self, tool: ToolInfo) -> bool:
+        """Whether a schema of the tool is so large that it takes long to be shown."""
+        schemas = tool.input_schema, tool.output_schema
+        return any(schema is not None and outweighs(schema, _HEAVY_JSON_CHARS) for schema in schemas)
+
+    def full(self, tool: ToolInfo, plain: JSON) -> JSON:
+        """A tool with all that is known of it, however long that is."""
+        return self._entry(tool, plain, self.settings.max_description_len, output=True)
 
     def _entry(self, tool: ToolInfo, plain: JSON, words: int, *, output: bool) -> JSON:
         shown = {name: value for name, value in plain.items() if name not in _SHOWN_OTHERWISE}
         if _letters(plain.get("title", "")) == _letters(tool.name):
-            del shown["title"]
+            shown.pop("title", None)
         shown |= {"name": visible(tool.name), "input_schema": self._schema(tool.input_schema, words)}
         shown |= _hints(plain.get("annotations"))
         if output and tool.output_schema is not None:
@@ -130,12 +142,23 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text)).lower()
 
 
+def fits(text: str, room: int) -> bool:
+    """Whether a text takes at most `room` tokens; one that is far longer is not looked at."""
+    return len(text) <= room * _MAX_CHARS_PER_TOKEN and estimate(text) <= room
+
+
+def _with_short_text(plain: JSON, limit: int) -> JSON:
+    """The tool with the beginning of its description, and `shortened`."""
+    text = plain.get("description", "")
+    return plain | ({"description": cut(text, limit)} if text else {}) | {"shortened": _TOO_LONG}
+
+
 def _with_cut_type(shown: JSON, room: int, render: Render) -> JSON:
     """The entry with as much of its input schema, as text, as there is room for."""
     schema = shown["input_schema"]
     text = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
     length = min(len(text), room * _CHARS_PER_TOKEN)
-    while length and estimate(render(shown)) > room:
+    while length and not fits(render(shown), room):
         shown = shown | {"input_schema": f"{text[:length]} ... (cut: {len(text):,} characters in all)"}
         length //= 2
     return shown

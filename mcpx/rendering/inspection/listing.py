@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from mcpx.catalog.model import JSON, ToolInfo
-from mcpx.rendering.inspection.forms import MIN_WHOLE_TOKENS, ToolForms
+from mcpx.rendering.inspection.forms import MIN_WHOLE_TOKENS, ToolForms, fits
 from mcpx.rendering.signatures import line_parts, signature
 from mcpx.rendering.tokens import estimate
 from mcpx.text import shown_name
@@ -49,7 +49,7 @@ def tools_listing(
         entries = _within(tools, least, form, room)
         if entries is not None:
             shown = {"tools": entries} if form == forms.listed else shortened(tools, entries)
-            if estimate(render(shown)) <= room:
+            if fits(render(shown), room):
                 return shown
     return shortened(tools, first_fitting(map(_name, tools), room - estimate(_HINT)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from mcpx.catalog.model import JSON, ServerInfo
@@ -22,6 +23,7 @@ _STATE_LEN: Final = 160
 _NAME_LEN: Final = 120
 _SEARCHED_CHARS: Final = 2_000  # of the instructions
 _HEADING: Final = re.compile(r"^\s*#.*$", re.MULTILINE)
+_MAX_ORDERED: Final = 100  # tools of which the first are named
 _MAX_TOOLS_NAMED: Final = 3  # of a server that says nothing of itself
 _HINT: Final = (
     "inspect(server_name) lists a server's tools with their parameters; inspect(query) searches all servers"
@@ -72,7 +74,7 @@ def _about(server: ServerInfo) -> str:
     head = (server.instructions or "")[:_SEARCHED_CHARS]
     if said := first_sentence(_HEADING.sub("", head), _ABOUT_LEN):
         return said
-    named = in_order(server.tools.values())[:_MAX_TOOLS_NAMED]
+    named = in_order(islice(server.tools.values(), _MAX_ORDERED))[:_MAX_TOOLS_NAMED]
     names = [cut(shown_name(tool.name), _NAME_LEN) for tool in named]
     return ", ".join([*names, *["..."] * (len(server.tools) > len(names))])
 

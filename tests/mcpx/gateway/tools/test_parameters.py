@@ -106,6 +106,13 @@ def test_a_parameter_of_the_wrong_type_is_named(members, problem):
         read_exec({**NAMES, **members})
 
 
+def test_server_and_tool_are_names_where_there_are_no_others():
+    given = read_exec({"server": "git", "tool": "git_log", "repo_path": "."})
+    assert (given.server_name, given.tool_name, given.others) == ("git", "git_log", {"repo_path": "."})
+    assert read_exec({**NAMES, "server": "x"}).others == {"server": "x"}
+    assert tool_names({"tool": "a"}) == ("a",)
+
+
 @pytest.mark.parametrize(
     ("given", "names"),
     [
