@@ -26,12 +26,20 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
 
 @click.command(short_help="What the servers offer.")
 @click.argument("server", required=False)
-@click.argument("tool", required=False)
+@click.argument("tools", nargs=-1)
+@click.option("--query", default="", help="Search the tools of all servers, or of SERVER.")
 @_config
 @_json
-def inspect(server: str | None, tool: str | None, config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """Show all servers, the tools of one SERVER, or one TOOL whole."""
-    response = _ask(config_path, {"mcpx": "inspect", "server": server, "tool": tool})
+def inspect(
+    server: str | None,
+    tools: tuple[str, ...],
+    query: str,
+    config_path: str | None,
+    as_json: bool,  # noqa: FBT001 - click passes it by name
+) -> None:
+    """Show all servers, the tools of one SERVER, or each TOOL whole."""
+    control_request = {"mcpx": "inspect", "server": server, "tool": list(tools) or None, "query": query}
+    response = _ask(config_path, control_request)
     if "servers" in response:
         _show_servers(response["servers"], as_json=as_json)
     else:
@@ -40,13 +48,13 @@ def inspect(server: str | None, tool: str | None, config_path: str | None, as_js
 
 @click.command("exec", short_help="Run a tool.")
 @click.argument("server")
-@click.argument("tool")
+@click.argument("tool", required=False)
 @click.argument("arguments", nargs=-1)
 @_config
 @_json
 def exec_tool(
     server: str,
-    tool: str,
+    tool: str | None,
     arguments: tuple[str, ...],
     config_path: str | None,
     as_json: bool,  # noqa: FBT001 - click passes it by name
@@ -54,11 +62,16 @@ def exec_tool(
     """Run a TOOL of a SERVER.
 
     \b
-    ARGUMENTS are one JSON object, or key=value pairs; a value is JSON where it can be, else text:
+    ARGUMENTS are one JSON object, or key=value pairs; a value is JSON where it can be and the tool takes
+    that, else text:
       mcpx exec files read_text_file path=/tmp/a.txt head=5
       mcpx exec files read_text_file '{"path": "/tmp/a.txt", "head": 5}'
     """  # noqa: D301 - click's own mark, not an escape
-    control_request = {"mcpx": "exec", "server": server, "tool": tool, "arguments": read_arguments(arguments)}
+    if tool and ("=" in tool or tool.lstrip().startswith("{")):  # `exec git.git_status repo_path=.`
+        arguments = (tool, *arguments)
+        tool = None
+    control_request: JSON = {"mcpx": "exec", "server": server, "tool": tool}
+    control_request |= {"arguments": read_arguments(arguments), "words": read_words(arguments)}
     shaped = _ask(config_path, control_request)["shaped"]
     _show(shaped, as_json=as_json)
     sys.exit(1 if shaped["isError"] else 0)
@@ -97,6 +110,13 @@ def read_arguments(words: tuple[str, ...]) -> JSON:
             raise click.BadParameter(f"{word!r} is neither JSON nor key=value", param_hint="ARGUMENTS")
         given[key] = _value(value)
     return _checked(given)
+
+
+def read_words(words: tuple[str, ...]) -> dict[str, str] | None:
+    """The values of `key=value` words as text; None where there are none."""
+    if not words or words[0].lstrip().startswith("{"):
+        return None
+    return {key: value for key, _, value in (word.partition("=") for word in words)}
 
 
 def _checked(arguments: JSON) -> JSON:

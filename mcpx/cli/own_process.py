@@ -30,13 +30,18 @@ def perform_alone(config_path: str | None, control_request: dict[str, Any]) -> d
     configure("error")  # the command itself prints what fails
     check_state_folder()
     request = msgspec.convert(control_request, ControlRequest)
-    return anyio.run(_perform, _only(load(config_path), request.server), request)
+    return anyio.run(_perform, _only(load(config_path), request), request)
 
 
-def _only(config: Config, server: str | None) -> Config:
+def _only(config: Config, request: ControlRequest) -> Config:
     """The configuration without the servers that are not needed. An unknown name starts none."""
+    server = request.server
     if server is None:
         return config
+    if server not in config.servers and not request.tool:  # `git.git_status`, or the name of a tool alone
+        server = max((name for name in config.servers if server.startswith(name)), key=len, default=None)
+        if server is None and request.mcpx == "exec":
+            return config
     # the others stay listed, so that a misspelt name finds its nearest
     servers = {
         name: one if name == server else replace(one, disabled=one.disabled or "not needed for this command")

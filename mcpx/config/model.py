@@ -18,6 +18,7 @@ from msgspec import Meta
 YEAR_S: Final = 31_536_000
 """The longest duration: a longer one is a slip, and timers need a bound."""
 GIB: Final = 1 << 30
+MAX_RESULT_TOKENS: Final = 1_000_000
 TOON_MAX_SIZE: Final = 2 << 20
 """Bytes as they come, with all escapes; very dense results have a bound of their own."""
 
@@ -157,6 +158,15 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),
     ] = True
+    result_token_budget: Annotated[
+        int,
+        Meta(ge=0, le=MAX_RESULT_TOKENS),
+        doc(
+            "Tokens (estimated) that a result may take for a model. What is over it is cut at whole rows or"
+            " lines, and the rest is kept for an hour under an address that the result ends with. 0 turns it"
+            " off."
+        ),
+    ] = 8000
     restart: Annotated[
         RestartPolicy, doc("How a server that failed is started again. Each key can be given alone.")
     ] = RestartPolicy()

@@ -9,9 +9,10 @@ obtained from the client, and every failure is a `CallError`. `Executor` and `Ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
+import anyio
 import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from mcpx.catalog.model import JSON
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.results import ResultRenderer
+from mcpx.core.tool_names import resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired, ToolResult
@@ -34,22 +36,36 @@ MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
 
 
 class Inspect(msgspec.Struct, frozen=True):
-    """What a server offers, or one of its tools; the answer is a `ToolResult`."""
+    """What is offered by all servers ("") or one, some of its tools, or what fits a query.
 
-    server_name: str
-    tool_name: str | None = None
+    The answer is a `ToolResult`.
+    """
+
+    server_name: str = ""
+    tool_names: tuple[str, ...] = ()
+    query: str = ""
+
+
+class ListResources(msgspec.Struct, frozen=True):
+    """List the resources of one server, or of all (""); the answer is a `ToolResult`."""
+
+    server_name: str = ""
 
 
 class Exec(msgspec.Struct, frozen=True, gc=False):
     """Run a tool; the answer is the upstream's raw result.
 
-    `arguments` is JSON: an object, a string that holds one, null, or nothing at all.
+    `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `select` is the JMESPath
+    expression that the result is projected with ("" or None: none), `max_tokens` the budget of what is shown
+    of it (None: the configured one, 0: none).
     """
 
     server_name: str
     tool_name: str
     arguments: msgspec.Raw | bytes
     context: RequestContext = NO_CONTEXT
+    select: str | None = None
+    max_tokens: int | None = None
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):
@@ -69,13 +85,16 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 
 
 Request = Exec | Read | Forward
-Message = Inspect | Request
+Message = Inspect | ListResources | Request
 """What the router takes."""
 
 
 def tool_of(message: Message) -> str | None:
     """The name of the tool, for error messages."""
-    return message.tool_name if isinstance(message, Exec | Inspect) else None
+    match message:
+        case Exec(tool_name=tool) | Inspect(tool_names=(tool,)):
+            return tool
+    return None
 
 
 def as_call_error(
@@ -173,11 +192,40 @@ class ToolCalls:
         self.call(message, reply)
         return await reply.wait()
 
+    async def resolve(self, server_name: str, tool_name: str) -> tuple[str, str]:
+        """The server and the tool that are meant, as `resolve_tool` says; "" is a name that was not given.
+
+        Waits for the first listing of that server, or of all that have not failed where it is not known.
+
+        Raises:
+            CallError: `invalid_arguments`: a name is missing, and the other one does not do.
+        """
+        upstream = self._upstreams.get(server_name)
+        if upstream is not None:
+            await upstream.await_catalogue()
+            if upstream.catalogue is not None and tool_name in upstream.catalogue.tools:
+                return server_name, tool_name
+        elif not (server_name and tool_name) or tool_name in self._upstreams:
+            with anyio.move_on_after(self._results.settings.startup_wait):
+                for each in list(self._upstreams.values()):
+                    if each.catalogue is None and each.info().cause is None:
+                        await each.await_catalogue()
+        servers = [each.info() for each in self._upstreams.values()]
+        return resolve_tool(servers, server_name, tool_name)
+
     # --- for the command line and programs: each raises CallError where it fails
 
-    async def inspect(self, server_name: str, tool_name: str | None = None) -> ToolResult:
-        """All tools of a server, or one tool whole; from the cache."""
-        shaped: ToolResult = await self._reply_to(Inspect(server_name, tool_name))
+    async def inspect(
+        self, server_name: str = "", tool_name: str | Sequence[str] | None = None, *, query: str = ""
+    ) -> ToolResult:
+        """All servers, the tools of one, some of them whole, or what fits a query; from the cache."""
+        names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
+        shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
+        return shaped
+
+    async def list_resources(self, server_name: str = "") -> ToolResult:
+        """The resources of a server, or of all; from the cache."""
+        shaped: ToolResult = await self._reply_to(ListResources(server_name))
         return shaped
 
     async def exec(
@@ -190,6 +238,7 @@ class ToolCalls:
         client: ClientId | None = None,
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
+        server_name, tool_name = await self.resolve(server_name, tool_name)
         encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
         context = RequestContext(client=client, on_progress=on_progress)
 

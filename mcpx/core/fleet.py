@@ -232,6 +232,12 @@ class Fleet:
             await self._settled.wait()
         return self._settled.is_set()
 
+    async def described(self, seconds: float) -> None:
+        """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
+        with anyio.move_on_after(seconds):
+            for upstream in list(self.upstreams.values()):
+                await upstream.await_descriptions()
+
     # --- events
 
     def observe(self, observer: Observer) -> Callable[[], None]:

@@ -1,38 +1,45 @@
-"""What inspect answers: a server's tools, or one tool whole, for the model and for programs.
+"""What inspect answers, for the model and for programs; and resources, where no URI is given.
 
-Pure over the registry's snapshots, and what is known of the schemas. The model gets TOON with each input
-schema as a TypeScript type; programs get the same data as plain JSON with the original JSON Schemas. In a
-listing descriptions are cut at `max_description_len` characters; a single tool is shown whole. Text of
-servers is shown clean (`mcpx.text`); names and schemas must stay what a program needs, so only their
-descriptions are cleaned.
-
-A server with very many tools, or very long ones, is shown as fully as `MODEL_TOKENS` and `PROGRAM_BYTES`
-allow (`mcpx.rendering.inspection_fit`), and the answer says how to see the rest. What is not shown is not
-rendered.
+Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server. The model
+gets text within a budget of tokens (`mcpx.rendering.inspection`), programs get the same data as plain JSON
+with the original JSON Schemas. Momentary state is said here, and never in a description.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
-from mcpx.config import Config
+from mcpx.core.calls import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
-from mcpx.rendering.inspection_fit import MAX_TEXT_CHARS, clean_plain, fitting_for_model, fitting_for_programs
+from mcpx.core.search_indexing import SearchIndexing
+from mcpx.core.tool_names import resolve_tool
+from mcpx.errors import NAME_LEN, CallError
+from mcpx.rendering.descriptions import describe_resources
+from mcpx.rendering.inspection.about import about
+from mcpx.rendering.inspection.forms import ToolForms, fits
+from mcpx.rendering.inspection.listing import LISTING_TOKENS, tools_listing
+from mcpx.rendering.inspection.plain import clean_plain, plain_listing
+from mcpx.rendering.inspection.servers import servers_listing
 from mcpx.rendering.results import ToolResult
+from mcpx.rendering.search_answer import search_answer
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
-from mcpx.rendering.typescript import MAX_CONVERTED_CHARS, SchemaConverter, outweighs, too_large
-from mcpx.text import paragraphs, shown_name, visible
+from mcpx.text import shown_name
 from mcpx.validation.checker import ArgumentChecker
+from mcpx.validation.example import example_arguments
 
-MAX_UNCHECKED_NAMED: Final = 20  # tools whose schemas cannot be used, in the listing of their server
-_MAX_LISTED: Final = 16_384  # characters of one schema among others; a tool alone is shown whole
-_MAX_LISTED_JSON: Final = 32_768  # characters of the JSON Schema that it is made from
+WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
+MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
+_MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
+_MAX_RESOURCES: Final = 1_000  # of one server, for programs
+
+Found = tuple[ServerInfo, ToolInfo]
 
 
 class Inspector:
@@ -42,102 +49,208 @@ class Inspector:
         self._registry = registry
         self._checker = checker
         self._results = results
+        self._forms = ToolForms(results.settings)
+        self.indexing = SearchIndexing(registry.list_servers)
 
-    @property
-    def _settings(self) -> Config:
-        """In force; what was rendered by others is rendered again."""
-        return self._results.settings
+    def look(self, request: Inspect, done: Callable[[], None]) -> None:
+        """Find out, for `inspect`, whether the tools' schemas can be used, and read what is to be searched.
 
-    def look(self, server_name: str, tool_name: str | None, done: Callable[[], None]) -> None:
-        """Find out, for `inspect`, whether a tool's schema can be used; call `done` then, or now."""
-        tool = self._registry.get_tool(server_name, tool_name) if tool_name is not None else None
-        if tool is None:
-            done()
-        else:
-            self._checker.look(tool, done)
+        Calls `done` then, or now.
 
-    def inspect(self, server_name: str, tool_name: str | None = None) -> ToolResult:
+        Raises:
+            CallError: As from `inspect`.
+        """
+        waiting = [tool for _, tool in self._find(request)[0]]
+        if not waiting:
+            if request.query:
+                self.indexing.when_read(done)
+            else:
+                done()
+            return
+        left = len(waiting)
+
+        def looked() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        for tool in waiting:
+            self._checker.look(tool, looked)
+
+    def inspect(self, request: Inspect) -> ToolResult:
         """The answer.
 
         Raises:
-            CallError: `unknown_server` or `unknown_tool`, with the nearest names.
+            CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
+                tool is named without its server, and not one server alone has it.
         """
-        info = self._registry.upstream(server_name).info()
-        if tool_name is None:
-            return self._server(info)
-        tool = info.tools.get(tool_name)
-        if tool is None:
-            raise unknown_tool(info, tool_name, self._registry.list_servers())
-        return self._one(info, tool)
+        found, problems = self._find(request)
+        if len(found) == 1 and not problems:
+            return self._one(*found[0])
+        if found:
+            return self._several(found, problems, not_shown=len(request.tool_names) - MAX_TOOLS)
+        if request.query:
+            return self._search(request)
+        if request.server_name:
+            return self._server(self._registry.upstream(request.server_name).info())
+        text, plain = servers_listing(self._registry.list_servers(), room=LISTING_TOKENS)
+        return _result(text, plain)
+
+    def resources(self, server_name: str) -> ToolResult:
+        """The resources of one server, or of all ("").
+
+        Raises:
+            CallError: `unknown_server`.
+        """
+        named = [self._registry.upstream(server_name).info()] if server_name else []
+        servers = named or self._registry.list_servers()
+        text = describe_resources(servers, budget=LISTING_TOKENS)
+        if named and named[0].catalogue is None:
+            text = f"{named[0].refuse('has not listed its resources yet')}."
+        shown = {info.name: _resources(info) for info in servers if info.catalogue}
+        return _result(text, {"servers": {name: each for name, each in shown.items() if each or named}})
+
+    # --- which tools are meant
+
+    def _find(self, request: Inspect) -> tuple[list[Found], list[CallError]]:
+        """The tools that are asked for, and an error for each one that there is not.
+
+        Raises:
+            CallError: There is none of them.
+        """
+        server, names = request.server_name, request.tool_names
+        servers = self._registry.list_servers()
+        if server and not names and all(info.name != server for info in servers):
+            names = ("",)  # it may be the name of a tool
+        found: dict[tuple[str, str], Found] = {}
+        problems: list[CallError] = []
+        for name in names[:MAX_TOOLS]:
+            for part in [name] if self._has(servers, server, name) else name.split(","):
+                try:
+                    info, tool = self._tool(servers, server, part.strip())
+                except CallError as error:
+                    problems.append(error)
+                else:
+                    found[info.name, tool.name] = info, tool
+        if problems and not found:
+            raise problems[0]
+        return list(found.values())[:MAX_TOOLS], problems
+
+    def _has(self, servers: Sequence[ServerInfo], server: str, name: str) -> bool:
+        """Whether a name with a comma is the name of a tool."""
+        return "," not in name or any(name in info.tools for info in servers if server in ("", info.name))
+
+    def _tool(self, servers: Sequence[ServerInfo], server_name: str, tool_name: str) -> Found:
+        try:
+            server, tool = resolve_tool(servers, server_name, tool_name)
+        except CallError:
+            if not server_name:
+                raise
+            server, tool = server_name, tool_name
+        info = self._registry.upstream(server).info()
+        if tool not in info.tools:
+            raise unknown_tool(info, tool, servers)
+        return info, info.tools[tool]
+
+    # --- the answers
+
+    def _search(self, request: Inspect) -> ToolResult:
+        only = self._registry.upstream(request.server_name).name if request.server_name else None
+        return _result(*search_answer(self._registry.list_servers(), request.query, only=only))
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
-        state = {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
-        unchecked = present(unchecked=self._checker.unchecked(tool))
-        plain = {"server": info.name, **state, **clean_plain(tool), **unchecked}
-        shown = {**plain, "name": visible(tool.name), "input_schema": self._schema(tool.input_schema)}
-        if tool.output_schema is not None:
-            shown["output_schema"] = self._schema(tool.output_schema)
-        return self._shaped(shown, plain)
+        head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
+        plain = clean_plain(tool)
+        whole = self._settled_forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
+        shown = {**head, **whole, **unchecked}
+        arguments = example_arguments(tool.input_schema)
+        if arguments is None:
+            return _result(self._results.text(shown), {**head, **plain, **unchecked})
+        call = {"server_name": info.name, "tool_name": tool.name, "arguments": arguments}
+        if self._results.settings.toon_compression_enabled:
+            text = f"{self._results.text(shown)}\nexample: exec {msgspec.json.encode(call).decode()}"
+        else:
+            text = self._results.text({**shown, "example": call})
+        return _result(text, {**head, **plain, **unchecked})
+
+    def _several(
+        self, found: Sequence[Found], problems: Sequence[CallError], *, not_shown: int
+    ) -> ToolResult:
+        """Several tools: whole as long as there is room, then as signatures; and what was not found."""
+        shown: list[JSON] = []
+        plain: list[JSON] = []
+        room, forms = WHOLE_TOKENS, self._settled_forms()
+        brief: list[str] = []
+
+        def light(tool: ToolInfo) -> bool:
+            return len(brief) < _MAX_FAILED and not forms.is_heavy(tool)
+
+        for info, tool in found:
+            head, tail = {"server": info.name, **_state(info)}, self._unchecked(tool)
+            programs = clean_plain(tool)
+            entry = forms.full(tool, programs) if light(tool) else {}
+            if not entry or not fits(self._results.text(entry), room):
+                entry = forms.signature(tool)
+                brief.append(shown_name(tool.name))
+            room -= estimate(self._results.text(entry))
+            shown.append({**head, **entry, **tail})
+            plain.append({**head, **programs, **tail})
+        notes: JSON = {}
+        if brief:
+            notes["shortened"] = f"To see these whole, ask for fewer at once: {', '.join(brief)}"
+        if problems:
+            notes["not_found"] = [_not_found(error) for error in problems[:MAX_TOOLS]]
+        if not_shown > 0:
+            notes["not_shown"] = not_shown
+        return _result(self._results.text({"tools": shown, **notes}), {"tools": plain, **notes})
 
     def _server(self, info: ServerInfo) -> ToolResult:
-        about = _about(info)
-        kept = info.catalogue.__dict__ if info.catalogue else {}
-        if "inspected" not in kept or kept["inspected"][0] is not self._settings:
-            tools = list(info.tools.values())
-            parts = fitting_for_model(tools, self._listed), fitting_for_programs(tools)
-            kept["inspected"] = (self._settings, *parts)
-        _, shown, plain = kept["inspected"]
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
-        return self._shaped(
-            {**about, **shown, **_named(list(known))}, {**about, **plain, **_marked(plain, known)}
-        )
+        head = {**about(info), **_named(list(known))}
+        room = LISTING_TOKENS - estimate(self._results.text(head))
+        forms = self._settled_forms()
+        kept = info.catalogue.__dict__ if info.catalogue else {}
+        if "inspected" not in kept or kept["inspected"][:2] != (id(forms), room):
+            tools = list(info.tools.values())
+            listed = tools_listing(tools, forms, room=room, render=self._results.text)
+            kept["inspected"] = (id(forms), room, listed, plain_listing(tools))
+        _, _, listed, plain = kept["inspected"]
+        programs = {**about(info, cut=False), **plain, **_marked(plain, known)}
+        return _result(self._results.text({**head, **listed}), programs)
 
-    def _listed(self, tool: ToolInfo) -> tuple[JSON, int]:
-        """A tool as it is shown in a listing, and the tokens that it takes at least."""
-        kept = tool.__dict__.get("listed")
-        if kept is None or kept[0] is not self._settings:
-            schema, cost = self._listed_schema(tool.input_schema)
-            name, description = visible(tool.name), self._cut(tool.description or "")
-            entry = {"name": name, "description": description, "input_schema": schema}
-            cost += estimate(name) + estimate(description)
-            kept = tool.__dict__["listed"] = (self._settings, entry, cost)
-        _, entry, cost = kept
-        return entry, cost
+    def _settled_forms(self) -> ToolForms:
+        """The forms by the settings in force; what was rendered by others is rendered again."""
+        if self._forms.settings is not self._results.settings:
+            self._forms = ToolForms(self._results.settings)
+        return self._forms
 
-    def _listed_schema(self, schema: JSON) -> tuple[str | JSON, int]:
-        """A schema as it is shown in a listing, and its tokens. Of a long one only the size is shown."""
-        if outweighs(schema, _MAX_LISTED_JSON):
-            text = too_large(schema)
-            return text, estimate(text)
-        shown = self._schema(schema)
-        text = shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
-        if len(text) > _MAX_LISTED:
-            return too_large(schema), _MAX_LISTED // 4
-        return shown, estimate(text)
+    def _unchecked(self, tool: ToolInfo) -> JSON:
+        return present(unchecked=self._checker.unchecked(tool))
 
-    def _schema(self, schema: JSON) -> str | JSON:
-        if not self._settings.schema_compression_enabled:
-            return too_large(schema) if outweighs(schema, MAX_CONVERTED_CHARS) else schema
-        text = SchemaConverter.convert(schema, max_description_len=self._settings.max_description_len)
-        return too_large(schema) if len(text) > MAX_CONVERTED_CHARS else text
 
-    def _cut(self, text: str) -> str:
-        limit = self._settings.max_description_len
-        head = paragraphs(text[: limit + 1])
-        return head if len(text) <= limit else head[:limit] + "..."
+def _result(text: str, plain: JSON) -> ToolResult:
+    return ToolResult(content=[{"type": "text", "text": text}], structured_content=plain)
 
-    def _shaped(self, shown: JSON, plain: JSON) -> ToolResult:
-        return ToolResult(
-            content=[{"type": "text", "text": self._results.text(shown)}], structured_content=plain
-        )
+
+def _state(info: ServerInfo) -> JSON:
+    """The state of a server that is not ready."""
+    return {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
+
+
+def _not_found(error: CallError) -> str:
+    """`lok (did you mean look?)`."""
+    name = shown_name((error.tool or error.server)[:NAME_LEN])
+    near = error.details.get("did_you_mean") or error.details.get("servers_with_it")
+    return f"{name} (did you mean {shown_name(near[0])}?)" if near else name
 
 
 def _named(unchecked: list[str]) -> JSON:
     """The tools whose arguments are known to be sent unchecked."""
     if not unchecked:
         return {}
-    more = [f"... ({len(unchecked)} in all)"] if len(unchecked) > MAX_UNCHECKED_NAMED else []
-    return {"unchecked": ", ".join([*map(shown_name, unchecked[:MAX_UNCHECKED_NAMED]), *more])}
+    more = [f"... ({len(unchecked)} in all)"] if len(unchecked) > MAX_TOOLS else []
+    return {"unchecked": ", ".join([*map(shown_name, unchecked[:MAX_TOOLS]), *more])}
 
 
 def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
@@ -147,13 +260,13 @@ def _marked(plain: JSON, unchecked: dict[str, str]) -> JSON:
     return {"tools": [tool | present(unchecked=unchecked.get(tool["name"])) for tool in plain["tools"]]}
 
 
-def _about(info: ServerInfo) -> JSON:
-    about: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
-    if info.instructions:
-        about["instructions"] = paragraphs(info.instructions[:MAX_TEXT_CHARS])
-    if info.left_out:
-        about["left_out"] = [
-            {name: visible(said) if isinstance(said, str) else said for name, said in each.to_dict().items()}
-            for each in info.left_out
-        ]
-    return about
+def _resources(info: ServerInfo) -> JSON:
+    """`{resources?, templates?, not_shown?}` of a server, for programs."""
+    templates = info.catalogue.templates if info.catalogue else ()
+    resources = [resource.to_dict() for resource in islice(info.resources.values(), _MAX_RESOURCES)]
+    listed = {
+        "resources": resources,
+        "templates": [template.to_protocol() for template in templates[:_MAX_RESOURCES]],
+        "not_shown": len(info.resources) + len(templates) - len(resources) - len(templates[:_MAX_RESOURCES]),
+    }
+    return {name: entries for name, entries in listed.items() if entries}

@@ -66,6 +66,13 @@ class Registry:
         info = self.get_server_info(server_name)
         return info.resources.get(uri) if info else None
 
+    def server_with(self, uri: str) -> str:
+        """The server that MCPX's form of a URI names, or the only one that lists the URI; "" for none."""
+        if (named := own_uri(uri)) is not None:
+            return named[0]
+        listing = [info.name for info in self.list_servers() if uri in info.resources]
+        return listing[0] if len(listing) == 1 else ""
+
     # --- lookups that must succeed
 
     def upstream(self, server_name: str) -> Upstream:
@@ -80,6 +87,12 @@ class Registry:
         return upstream
 
     # --- reading
+
+    def may_read(self, server_name: str, uri: str) -> bool:
+        """Whether there is such a server, and this URI may be sent to it."""
+        upstream = self._upstreams.get(server_name)
+        known = upstream.catalogue if upstream else None
+        return known is not None and uri_rejection(uri, known) is None
 
     def resolve_uri(self, upstream: Upstream, uri: str) -> str:
         """The URI to send to that server: as given, or its own where MCPX's name for it is given.

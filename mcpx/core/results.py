@@ -29,41 +29,51 @@ class ResultRenderer:
     def __init__(self, settings: Config) -> None:
         self.settings = settings
 
-    def tool(self, raw: msgspec.Raw, *, server: str, large: bool | None = None) -> tuple[JSON, ToolResult]:
+    def tool(
+        self, raw: msgspec.Raw, *, server: str, large: bool | None = None, toon: bool = True
+    ) -> tuple[JSON, ToolResult]:
         """The result of a `tools/call`: decoded, and rendered.
 
         `large` says whether it is passed on without being read (`mcpx.rendering.large_results`), if known.
+        Without `toon` its text stays as it came.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
-        settings = self.settings
         if large is None:
-            large = is_large(raw, settings.toon_compression_max_size)
+            large = is_large(raw, self.settings.toon_compression_max_size)
         result = read_tool_result(raw, server=server) if large else read_result(raw, server=server)
-        shaped = shape_tool_result(
+        return result, self.shape(result, server=server, large=large, toon=toon)
+
+    def shape(self, result: JSON, *, server: str, large: bool = False, toon: bool = True) -> ToolResult:
+        """The decoded result of a `tools/call`, rendered.
+
+        Raises:
+            CallError: `protocol_error`: it is not MCP.
+        """
+        return shape_tool_result(
             result,
-            form=self.form(),
+            form=self._form() if toon else None,
             is_large=large,
             server=server,
         )
-        return result, shaped
 
-    def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> ToolResult:
-        """The result of a `resources/read` of `uri`.
+    def resource(self, raw: msgspec.Raw, *, uri: str, server: str, toon: bool = True) -> ToolResult:
+        """The result of a `resources/read` of `uri`. Without `toon` its text stays as it came.
 
         Raises:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
-        large = is_large(raw, self.settings.toon_compression_max_size)
-        return shape_resource(
-            read_resource_result(raw, server=server),
-            uri=uri,
-            form=None if large else self.form(),
-            server=server,
-        )
+        large = not toon or is_large(raw, self.settings.toon_compression_max_size)
+        result = read_resource_result(raw, server=server)
+        return shape_resource(result, uri=uri, form=None if large else self._form(), server=server)
+
+    def form(self, text: str) -> str:
+        """A text in the form in which models get it, if it is JSON."""
+        form = self._form()
+        return form(text) if form else text
 
     def text(self, value: JSON) -> str:
         """A JSON object as text for a model."""
@@ -71,8 +81,7 @@ class ResultRenderer:
             return encode(value)
         return msgspec.json.encode(value).decode()
 
-    def form(self) -> TextForm | None:
-        """How text that is JSON is shown; None for as it came."""
+    def _form(self) -> TextForm | None:
         settings = self.settings
         if not settings.toon_compression_enabled:
             return None

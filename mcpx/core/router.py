@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.core.calls import Exec, Forward, Inspect, Message, Read, as_call_error
+from mcpx.core.calls import Exec, Forward, Inspect, ListResources, Message, Read, as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
 from mcpx.errors import CallError, Code, Outcome
@@ -23,7 +23,7 @@ from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import CallTool, ReadResource
 from mcpx.validation.arguments import read_raw_arguments
-from mcpx.validation.checker import ArgumentChecker
+from mcpx.validation.checker import ArgumentChecker, Encoded
 from supervisors import Actor, ActorRef, Reply
 
 MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
@@ -54,15 +54,17 @@ class RouterActor(Actor[Message]):
                 case Forward(server, request, context):
                     upstream = self._registry.upstream(server)
                     _session_for(upstream, context.client).submit(replace(request, context=context), reply)
-                case Inspect(server, tool):
-                    self._inspector.look(server, tool, lambda: self._inspect(message, reply))
+                case ListResources(server):
+                    reply.resolve(self._inspector.resources(server))
+                case Inspect():
+                    self._inspector.look(message, lambda: self._inspect(message, reply))
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
             _refuse(message, reply, error)
 
     def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
         """Answer, now or when the schema has been looked at."""
         try:
-            reply.resolve(self._inspector.inspect(message.server_name, message.tool_name))
+            reply.resolve(self._inspector.inspect(message))
         except Exception as error:  # noqa: BLE001 - as in `handle`
             _refuse(message, reply, error)
 
@@ -99,16 +101,17 @@ class RouterActor(Actor[Message]):
     def _submit_when_checked(self, message: Exec, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
         """Submit the call when its arguments have been checked in another process, or cannot be."""
 
-        def judged(wrong: CallError | None) -> None:
+        def judged(verdict: CallError | Encoded) -> None:
             if reply.settled:
                 return
             reply.on_abandon = None
-            if wrong is not None:
-                reply.reject(wrong)
+            if isinstance(verdict, CallError):
+                reply.reject(verdict)
                 return
             try:
                 upstream = self._registry.upstream(message.server_name)
-                _session_for(upstream, call.context.client).submit(call, reply)
+                fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
+                _session_for(upstream, call.context.client).submit(fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 

@@ -19,14 +19,19 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.model import JSON
 from mcpx.core.calls import Exec, Read
 from mcpx.core.hub import Hub
+from mcpx.core.result_address import read_address
+from mcpx.core.result_selection import Selectable
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
-from mcpx.gateway.clients.identity import client_of, connection_of
-from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
+from mcpx.gateway.clients.identity import client_of, connection_of, session_client
+from mcpx.gateway.clients.known_clients import wants_structured_content
+from mcpx.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
-from mcpx.rendering.descriptions import INSTRUCTIONS, describe
+from mcpx.gateway.tools import parameters
+from mcpx.gateway.tools.parameters import ExecParameters, WrongParameter, collect_arguments
+from mcpx.rendering.descriptions import instructions
 from mcpx.rendering.results import ToolResult
 from mcpx.text import cut, shown_name
 from mcpx.text.nearest import nearest
@@ -35,7 +40,8 @@ from mcpx.validation.arguments import encode_arguments
 from mcpx.version import __version__
 
 Context = ServerRequestContext[Any, Any]
-SETTLED_TIMEOUT_S: Final = 60.0  # of such a list
+SETTLED_TIMEOUT_S: Final = 60.0  # of a list that is to wait for all servers
+DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of resources
 
 
 class GatewayServer(Server[Any]):
@@ -46,7 +52,6 @@ class GatewayServer(Server[Any]):
             "mcpx",
             version=__version__,
             title="MCPX",
-            instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
             # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
@@ -59,9 +64,19 @@ class GatewayServer(Server[Any]):
         )
         self.middleware = [clients.track]
         self._hub = hub
+        self._clients = clients
         self._wait_until = anyio.current_time() + hub.config.startup_wait
         self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
         self._native.register(self)
+
+    @property
+    def instructions(self) -> str | None:
+        """How to use the three tools, and the servers as they are now; asked for at each greeting."""
+        return instructions(self._hub.registry.list_servers())
+
+    @instructions.setter
+    def instructions(self, value: str | None) -> None:
+        """The SDK sets what it was given, which is nothing."""
 
     def create_initialization_options(
         self,
@@ -81,22 +96,22 @@ class GatewayServer(Server[Any]):
         self._hub.client_left(client)
 
     async def _wait_for_servers(self) -> None:
-        """Wait until every server has listed or failed, but not beyond `startup_wait` after the start."""
+        """Wait until every server has listed or failed, but not beyond `startup_wait` after the start.
+
+        Nor beyond it for the descriptions that MCPX makes of resources, without which the next list differs.
+        """
         await self._hub.settled(self._wait_until - anyio.current_time())
+        await self._hub.described(self._wait_until - anyio.current_time())
 
     async def _list_tools(
         self, ctx: Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
         if ctx.meta and ctx.meta.get(SETTLED_KEY):
             await self._hub.settled(SETTLED_TIMEOUT_S)
+            await self._hub.described(DESCRIBED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
-        descriptions = describe(
-            self._hub.registry.list_servers(),
-            budget=self._hub.config.catalog_token_budget,
-            max_description_len=self._hub.config.max_description_len,
-        )
-        return mcp_types.ListToolsResult(tools=tools.tools(descriptions))
+        return mcp_types.ListToolsResult(tools=tools.tools(self._clients.describe(client_name(ctx.session))))
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         if params.name not in tools.NAMES:
@@ -104,30 +119,59 @@ class GatewayServer(Server[Any]):
         wanted = wants_structured_content(
             self._hub.config.include_structured_content, client_name(ctx.session)
         )
-        arguments = params.arguments or {}
-        if problem := _missing(params.name, arguments):
-            return tools.wrong_parameters(params.name, problem, structured=wanted)
         try:
-            result = await self._run(ctx, params.name, arguments)
+            result = await self._run(ctx, params.name, params.arguments or {})
+        except WrongParameter as wrong:
+            return tools.wrong_parameters(params.name, str(wrong), structured=wanted)
         except CallError as error:
             return tools.failure(error, structured=wanted)
         return tools.result(result, structured=wanted) if isinstance(result, ToolResult) else result
 
     async def _run(self, ctx: Context, name: str, arguments: JSON) -> ToolResult | JSON:
         """The result; or input requests to the client, which are a result of their own kind."""
-        server, results = arguments["server_name"], self._hub.results
+        text = parameters.text
         if name == tools.INSPECT:
-            return await self._hub.calls.inspect(server, arguments.get("tool_name") or None)
+            tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
+            return await self._hub.calls.inspect(text(arguments, "server_name"), tool_names, query=query)
         if name == tools.RESOURCES:
-            uri = arguments["uri"]
-            return await sdk_path.run(
-                self._hub, ctx, Read(server, uri), lambda raw: results.resource(raw, uri=uri, server=server)
-            )
-        tool = arguments["tool_name"]
-        encoded = encode_arguments(arguments.get("arguments"), server=server, tool=tool)
-        return await sdk_path.run(
-            self._hub, ctx, Exec(server, tool, encoded), lambda raw: results.tool(raw, server=server)[1]
+            return await self._resources(ctx, text(arguments, "server_name"), text(arguments, "uri"))
+        return await self._exec(ctx, await self._exec_request(parameters.read_exec(arguments)))
+
+    async def _resources(self, ctx: Context, server: str, uri: str) -> ToolResult | JSON:
+        """The list of a server's resources, a resource, or a page of a kept result."""
+        if not uri:
+            return await self._hub.calls.list_resources(server)
+        registry, views, client = self._hub.registry, self._hub.views, self._client(ctx)
+        address = read_address(uri)
+        if address is not None and (views.has(address, client) or not registry.may_read(server, uri)):
+            return await views.read(address, client)
+        server = server or registry.server_with(uri)
+        if not server:
+            raise WrongParameter("server_name is missing")
+        request = Read(server, uri)
+        return await sdk_path.run(self._hub, ctx, request, lambda raw: views.resource(raw, request, client))
+
+    async def _exec(self, ctx: Context, request: Exec) -> ToolResult | JSON:
+        views, client = self._hub.views, self._client(ctx)
+        if request.select is None:
+            return await sdk_path.run(self._hub, ctx, request, lambda raw: views.tool(raw, request, client))
+        views.check(request)
+        found = await sdk_path.run(
+            self._hub, ctx, request, lambda raw: views.selectable(raw, request, client)
         )
+        return await views.project(found, request, client) if isinstance(found, Selectable) else found
+
+    def _client(self, ctx: Context) -> ClientId:
+        """The client that results are kept for."""
+        return session_client(connection_of(ctx.session), self._hub)
+
+    async def _exec_request(self, given: ExecParameters) -> Exec:
+        """The request for `ToolCalls`, with the names and arguments that are meant."""
+        server, tool_name = await self._hub.calls.resolve(given.server_name, given.tool_name)
+        tool = self._hub.registry.get_tool(server, tool_name)
+        arguments = given.arguments if tool is None else collect_arguments(given, tool)
+        encoded = encode_arguments(arguments, server=server, tool=tool_name)
+        return Exec(server, tool_name, encoded, select=given.select, max_tokens=given.max_tokens)
 
     # --- the clients
 
@@ -147,18 +191,6 @@ class GatewayServer(Server[Any]):
 
     async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
         self._hub.clients.roots_changed()
-
-
-def _missing(tool: str, arguments: JSON) -> str | None:
-    """What is wrong with the names in a call of one of the three tools."""
-    for name, schema in tools.SCHEMAS[tool]["properties"].items():
-        value = arguments.get(name)
-        if value is None:
-            if name in tools.SCHEMAS[tool]["required"]:
-                return f"{name} is missing"
-        elif schema["type"] == "string" and not isinstance(value, str):
-            return f"{name} must be a string"
-    return None
 
 
 def _unknown(name: str) -> str:

@@ -1,7 +1,8 @@
 """Errors for unknown names: they suggest the nearest names and list those that exist.
 
 Owns the three errors for unknown servers, tools and resources. Called by the router and the registry;
-pure. Promises bounded texts: at most three suggestions, at most twenty names and a count.
+pure. Promises bounded texts: at most three suggestions, at most twenty names and a count, and for servers and
+tools at most three lines of what a search for the name finds.
 
 The errors' `details` are `{"did_you_mean": [...], "available": [...], "available_total": n}`, and for a tool
 that other servers have under exactly that name `"servers_with_it": [...]`.
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.errors import URI_LEN, CallError, Code
+from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, one_line, quoted, shown_name, shown_uri
 from mcpx.text.nearest import MAX_KNOWN, nearest
 
@@ -37,7 +39,8 @@ def unknown_server(name: str, servers: Sequence[ServerInfo]) -> CallError:
         sentences.append(f"It is a tool of {_listed(owners, shown_name, _MAX_SERVERS_WITH_IT)}.")
     sentences.append(_available("Servers", known, shown_name) or "No servers are configured.")
     details = _details(near, known) | ({"servers_with_it": owners} if owners else {})
-    return CallError(Code.UNKNOWN_SERVER, _joined(sentences), server=name, details=details)
+    text = _joined(sentences) + _found(servers, name)
+    return CallError(Code.UNKNOWN_SERVER, text, server=name, details=details)
 
 
 def unknown_tool(server: ServerInfo, tool: str, servers: Sequence[ServerInfo]) -> CallError:
@@ -55,7 +58,8 @@ def unknown_tool(server: ServerInfo, tool: str, servers: Sequence[ServerInfo]) -
     if len(known) > _MAX_AVAILABLE:
         sentences.append(f"inspect({_quoted(server.name)}) lists them all.")
     details = _details(near, known) | ({"servers_with_it": owners} if owners else {})
-    return CallError(Code.UNKNOWN_TOOL, _joined(sentences), server=server.name, tool=tool, details=details)
+    text = _joined(sentences) + _found(servers, tool)
+    return CallError(Code.UNKNOWN_TOOL, text, server=server.name, tool=tool, details=details)
 
 
 def unknown_resource(server: ServerInfo, uri: str, problem: str = "") -> CallError:
@@ -100,6 +104,12 @@ def _state_note(server: ServerInfo, things: str) -> str:
     if server.catalogue is None:
         return f"It has not listed its {things} yet: it is {state}."
     return "" if server.ready else f"It is {state}; these are the {things} it listed last."
+
+
+def _found(servers: Sequence[ServerInfo], name: str) -> str:
+    """What a search for the name finds on all servers, a line each."""
+    lines = best_tools(servers, name)
+    return "\n".join(["", "A search for it finds:", *lines]) if lines else ""
 
 
 def _quoted(name: str) -> str:

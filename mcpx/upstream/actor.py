@@ -164,11 +164,16 @@ class Upstream:
         self.subscriptions = old.subscriptions
         self.subscriptions.move_to(self.submit, lambda: self.catalogue)
         if self.config.disabled is None:
-            self._cache.current = old.catalogue
+            self._cache.inherit_from(old._cache)
 
     def greet_like(self, other: Upstream) -> None:
         """Begin the handshake in the way that worked for another session with the same server."""
         self._probe = other._probe
+
+    async def await_descriptions(self) -> None:
+        """Wait while descriptions are made for the resources of the first listing."""
+        if self.info().ready:
+            await self._cache.described.wait()
 
     async def await_catalogue(self) -> None:
         """Wait for the first listing, if it is on its way."""

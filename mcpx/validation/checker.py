@@ -26,8 +26,9 @@ log = structlog.get_logger()
 MAX_TOOLS: Final = 4096  # that something is known of
 MAX_OVERRUNS: Final = 3  # checks of one server that do not end; then none of its tools is checked
 
-OnVerdict = Callable[[CallError | None], None]
-"""Called with what is wrong with the arguments, or None if nothing is, or it is not known. Must not raise."""
+Encoded = msgspec.Raw | bytes
+OnVerdict = Callable[[CallError | Encoded], None]
+"""Called with the arguments to send, or with what is wrong with them. Must not raise."""
 
 
 class ArgumentChecker:
@@ -52,28 +53,29 @@ class ArgumentChecker:
             fast is not None and size <= fast.limit and fast.accepts(arguments)
         ) or known.unchecked is not None
 
-    def judge(
-        self, tool: ToolInfo, arguments: msgspec.Raw | bytes, judged: OnVerdict
-    ) -> Callable[[], None] | None:
+    def judge(self, tool: ToolInfo, arguments: Encoded, judged: OnVerdict) -> Callable[[], None] | None:
         """Have encoded `arguments` checked in another process. Call the result to cancel that.
 
         `judged` is called once: at once, and the result is None; or later, within a second of the start of a
-        process.
+        process. What it gets to send are the arguments as they came, or with other types where they fit only
+        then (`mcpx.validation.respelling`).
         """
         known = self._entry(tool)
         size = len(arguments)
         if size > MAX_CHECKED_BYTES:
             self._warn_once(known, f"they are over {MAX_CHECKED_BYTES} bytes")
         if size > MAX_CHECKED_BYTES or known.unchecked is not None:
-            judged(None)
+            judged(arguments)
             return None
 
         def done(verdict: Verdict | NoVerdict) -> None:
             self._record(known, verdict, about_schema=size <= MAX_INLINE_BYTES)
-            if isinstance(verdict, NoVerdict) or not verdict.problems:
-                judged(None)
-            else:
+            if isinstance(verdict, NoVerdict):
+                judged(arguments)
+            elif verdict.problems:
                 judged(invalid_arguments(tool, verdict.problems, verdict.schema))
+            else:
+                judged(verdict.respelled or arguments)
 
         return self._pool.submit(tool.server_name, Job(known.encoded, bytes(arguments)), done).cancel
 

@@ -60,9 +60,17 @@ class SchemaCheck:
         Raises:
             UnusableSchema: The schema cannot be used, which shows only now.
         """
+        errors = islice(self.errors(arguments), MAX_PROBLEMS)
+        return [problem for error in errors for problem in _problems(error)][:MAX_PROBLEMS]
+
+    def errors(self, arguments: JSON) -> Iterator[ValidationError]:
+        """Yield what jsonschema finds wrong with `arguments`.
+
+        Raises:
+            UnusableSchema: As from `problems`.
+        """
         try:
-            errors = list(islice(self._validator.iter_errors(arguments), MAX_PROBLEMS))
-            return [problem for error in errors for problem in _problems(error)][:MAX_PROBLEMS]
+            yield from self._validator.iter_errors(arguments)
         except Unresolvable as error:
             raise _unusable(_first_line(error)) from error
         except Exception as error:  # as above; RecursionError among them
@@ -89,7 +97,8 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
             missing = [name for name in rule if name not in value]
             named = [name for name in missing if error.message.startswith(repr(name))] or missing
             for name in named[:MAX_PROBLEMS]:
-                yield Problem(f"{path}.{name}", f"is missing; expected {_expected(error.schema, name)}")
+                expected = _expected(error.schema, name)
+                yield Problem(f"{path}.{name}", f"is missing; expected {expected}{_instead(name, error)}")
         case "additionalProperties" if isinstance(value, dict) and isinstance(error.schema, dict):
             known = error.schema.get("properties", {})
             for name in islice((name for name in value if name not in known), MAX_PROBLEMS):
@@ -106,6 +115,15 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
 def _expected(schema: Any, name: str) -> str:
     child = schema.get("properties", {}).get(name) if isinstance(schema, dict) else None
     return SchemaConverter.convert(child, max_description_len=80) if child is not None else "a value"
+
+
+def _instead(name: str, error: ValidationError) -> str:
+    """The unknown name that was likely given in the place of a missing one."""
+    known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
+    given: Any = error.instance
+    strange = [other for other in given if other not in known]
+    near = nearest(name, strange, most=1)
+    return f"; is {cut_middle(near[0], LETTERS_COMPARED)} meant for it?" if near else ""
 
 
 def _did_you_mean(name: str, known: JSON) -> str:

@@ -20,13 +20,15 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """The result of a job. If all is empty, the arguments, or the schema, are good."""
+    """The result of a job. Without problems, the arguments, or the schema, are good."""
 
     problems: list[Problem] = []
     schema: str = ""
     """With problems, what the tool takes, as a type."""
     unusable: str | None = None
     """Why nothing can be checked with this schema."""
+    respelled: bytes = b""
+    """The arguments to send in place of those that came, where these fit only with other types."""
 
 
 encode_job = msgspec.msgpack.Encoder().encode

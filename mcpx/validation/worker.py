@@ -13,10 +13,12 @@ import signal
 import sys
 from collections import OrderedDict
 from contextlib import suppress
+from time import monotonic
 from typing import BinaryIO, Final
 
 import msgspec
 
+from mcpx.validation.bounds import MAX_INLINE_BYTES
 from mcpx.validation.errors import Problem, schema_text
 from mcpx.validation.fast import FastCheck, fast_check
 from mcpx.validation.full import SchemaCheck, UnusableSchema
@@ -28,10 +30,12 @@ from mcpx.validation.protocol import (
     decode_job,
     encode_verdict,
 )
+from mcpx.validation.respelling import respelled
 
 ALARM_S: Final = 2 * DEADLINE_S  # MCPX kills it before that, unless MCPX itself is gone
 MAX_SCHEMAS: Final = 128  # that stay compiled
 MAX_MEMORY_BYTES: Final = 1 << 30  # of address space: 16 MB of arguments take a quarter of that
+MAX_CHECK_S: Final = DEADLINE_S / 10  # after which arguments are refused and not checked again in other types
 RECURSION_LIMIT: Final = 9000  # arguments of 900 levels against a recursive schema
 
 
@@ -51,8 +55,15 @@ class _Schema:
         """Return the verdict on arguments, or on the schema alone."""
         if self.unusable is not None or arguments is None:
             return Verdict(unusable=self.unusable)
+        began = monotonic()
         problems = self._problems(arguments)
-        return Verdict(problems, schema_text(self.schema)) if problems else Verdict()
+        if not problems:
+            return Verdict()
+        if len(arguments) <= MAX_INLINE_BYTES and monotonic() - began < MAX_CHECK_S:
+            respelled_arguments = respelled(self._check, arguments)
+            if respelled_arguments is not None:
+                return Verdict(respelled=respelled_arguments)
+        return Verdict(problems, schema_text(self.schema))
 
     def _problems(self, arguments: bytes) -> list[Problem]:
         try:

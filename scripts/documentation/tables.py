@@ -15,17 +15,29 @@ from typing import Any, Final
 import click
 
 from mcpx.attach.command import USAGE
-from mcpx.catalog.model import State
+from mcpx.catalog.model import Catalogue, ServerInfo, State, ToolInfo
 from mcpx.cli.main import cli
 from mcpx.config import json_schema
 from mcpx.config.strings import TYPES
 from mcpx.daemon.service_files import launchd_agent, systemd_unit
 from mcpx.errors import CallError, Code
-from mcpx.gateway.clients.sessions import FEEDS_STRUCTURED_CONTENT
+from mcpx.gateway.clients.known_clients import KNOWN_CLIENTS
 from mcpx.gateway.tools.definitions import tools
-from mcpx.rendering.descriptions.descriptions import INSTRUCTIONS, describe
+from mcpx.rendering.descriptions import describe, instructions
 from mcpx.upstream.offers.auto_describe import _TEXT_TYPES as TEXT_TYPES
 
+_EXAMPLE: Final = tuple(
+    ServerInfo(
+        name=name,
+        state=State.READY,
+        transport="stdio",
+        catalogue=Catalogue(
+            generation=1,
+            tools={str(n): ToolInfo(server_name=name, name=str(n), input_schema={}) for n in range(count)},
+        ),
+    )
+    for name, count in (("git", 12), ("time", 2))
+)
 FORMS: Final = ("mcpServers", "servers", "mcp", "mcp_servers")
 ERRORS: Final = {
     "unknown_server": (
@@ -101,8 +113,10 @@ def tables() -> dict[str, str]:
         "command-reference": command_reference(),
         "text-types": ", ".join(f"`{each}`" for each in ("text/*", "*+json", "*+xml", *sorted(TEXT_TYPES))),
         "three-tools": three_tools(),
-        "instructions": f"> {INSTRUCTIONS}",
-        "structured-content-clients": ", ".join(f"`{each}`" for each in FEEDS_STRUCTURED_CONTENT),
+        "instructions": f"> {instructions(_EXAMPLE)}",
+        "structured-content-clients": ", ".join(
+            f"`{each.prefix}`" for each in KNOWN_CLIENTS if each.shows_structured_content
+        ),
         "systemd-unit": systemd(),
         "launchd-agent": launchd(),
     }

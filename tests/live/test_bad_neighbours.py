@@ -85,9 +85,9 @@ async def test_the_good_ones_work_and_the_client_waits_for_no_bad_one(door, tmp_
 
 
 def assert_listed(description):
-    assert "## lost (parked" in description  # the cause is in what inspect answers
+    assert "## lost\n(tools not listed yet)" in description  # the state is in what inspect answers
     assert "## unset (disabled)" in description
-    assert "## silent (starting)" in description
+    assert "## silent\n(tools not listed yet)" in description
     assert "get-sum" in description
     assert "read_graph" in description
 

@@ -74,7 +74,7 @@ class Line:
         line, _, self._rest = self._rest.partition(b"\n")
         return json.loads(line)
 
-    async def initialize(self):
-        client = {"name": "test", "version": "1"}
+    async def initialize(self, client=None):
+        client = client or {"name": "test", "version": "1"}
         await self.ask("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client})
         os.write(self._out, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')

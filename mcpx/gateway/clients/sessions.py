@@ -1,4 +1,4 @@
-"""The clients that are connected now, and the notifications that the lists changed.
+"""The clients that are connected now, what they were shown, and the notifications that the lists changed.
 
 Before 2026-07-28 that is a notification on each client's session; since then an event on the
 `subscriptions/listen` streams that clients opened. A burst of changes becomes one notification. Runs
@@ -19,30 +19,20 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, S
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
-from mcpx.config import StructuredContent
 from mcpx.core.hub import Hub
 from mcpx.gateway.clients.handles import ConnectionHandle
 from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.known_clients import known_client
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.clients.subscribers import Subscribers
 from mcpx.observe.contained import contain
+from mcpx.rendering.descriptions import Descriptions, describe
 from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()
 
 DEBOUNCE_S: Final = 0.2
 DELIVERY_TIMEOUT_S: Final = 5.0  # a client that does not read its notification in this time goes without
-FEEDS_STRUCTURED_CONTENT: Final = ("claude-code", "cursor", "github-copilot", "copilot")
-"""Prefixes of the names of clients that give `structuredContent` to the model in place of `content` or beside
-it, which undoes the saving: Claude Code, Cursor, Copilot CLI."""
-
-
-def wants_structured_content(policy: StructuredContent, client: str | None) -> bool:
-    """Whether a client of that name (None: unknown) is given `structuredContent`."""
-    if policy != "auto":
-        return policy == "always"
-    name = (client or "").lower().replace(" ", "-")
-    return not name.startswith(FEEDS_STRUCTURED_CONTENT)
 
 
 def client_name(session: ServerSession) -> str | None:
@@ -62,6 +52,36 @@ class ClientSessions:
         self._sessions: dict[Connection, ServerSession] = {}
         self._changed = Signal()
         self._due: dict[ServerEvent, None] = {}
+        self._shown: set[tuple[int | None, Descriptions]] = set()  # by limit, since the last announcement
+        self._limits_logged: set[str] = set()
+
+    # --- what the three tools say of themselves
+
+    def describe(self, name: str | None) -> Descriptions:
+        """The descriptions for a client of that name (None: unknown), which counts as shown to it."""
+        client = known_client(name)
+        limit = client.description_chars if client else None
+        shown = self._describe(limit)
+        self._shown.add((limit, shown))
+        if client and (shown.server_name or shown.uri) and client.prefix not in self._limits_logged:
+            self._limits_logged.add(client.prefix)
+            log.info("client.description_limit", client=name, shows_chars=limit, lists="in parameters")
+        return shown
+
+    def _describe(self, limit: int | None) -> Descriptions:
+        config = self._hub.config
+        return describe(
+            self._hub.registry.list_servers(),
+            budget=config.catalog_token_budget,
+            max_description_len=config.max_description_len,
+            limit=limit,
+        )
+
+    def _tools_changed(self) -> bool:
+        """Whether a client that lists the tools now gets another list than one before it was given."""
+        return not self._shown or any(shown != self._describe(limit) for limit, shown in self._shown)
+
+    # --- the sessions
 
     async def track(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware for the SDK's server: remembers each session until it ends."""
@@ -113,6 +133,10 @@ class ClientSessions:
             await anyio.sleep(DEBOUNCE_S)
             self._changed.clear()
             due, self._due = self._due, {}
+            if ToolsListChanged() in due and not self._tools_changed():
+                del due[ToolsListChanged()]
+            elif ToolsListChanged() in due:
+                self._shown.clear()
             for event in due:
                 try:
                     await self.bus.publish(event)

@@ -6,12 +6,15 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "reload"}                                     read the configuration again
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
-    {"mcpx": "inspect", "server"?, "tool"?}                {"servers": [...]} without a server
-    {"mcpx": "exec", "server", "tool", "arguments"?}
+    {"mcpx": "inspect", "server"?, "tool"?, "query"?}      {"servers": [...]} without any of them
+    {"mcpx": "exec", "server", "tool", "arguments"?, "words"?}
     {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}} without a URI
     {"mcpx": "environment"}                                what it was started with: PATH, for its servers
     {"mcpx": "attach"}                                     from now on this is an MCP client, which knows that
                                                            the daemon lives: nothing is sent to a dying one
+
+The "tool" of inspect is a name or several. "words" are the arguments of a command line as text: they are
+tried where "arguments", in which each of them is JSON if it can be, does not fit.
 
 The three tools answer `{"shaped": {content, structuredContent, isError}}`. Where no daemon runs, the command
 line has a hub of its own perform them, with the same response (`perform`).
@@ -31,10 +34,11 @@ import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.config import load
+from mcpx.core.calls import ExecutionResult
 from mcpx.core.hub import Hub
 from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
-from mcpx.errors import CallError, ConfigError, MCPXError
+from mcpx.errors import CallError, Code, ConfigError, MCPXError
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import ToolResult
 from mcpx.upstream.context import ClientId
@@ -52,9 +56,11 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
     mcpx: str
     server: str | None = None
-    tool: str | None = None
+    tool: str | list[str] | None = None
+    query: str = ""
     uri: str | None = None
     arguments: Any = None
+    words: dict[str, str] | None = None
 
 
 class Control:
@@ -154,17 +160,31 @@ async def perform(hub: Hub, request: ControlRequest) -> JSON:
 
 async def _perform(hub: Hub, request: ControlRequest, client: ClientId) -> JSON:
     match request:
-        case ControlRequest(mcpx="inspect", server=None):
+        case ControlRequest(mcpx="inspect", server=None, tool=None, query=""):
             # "described" is the state as a person reads it
             return {"servers": [_server(hub, name) for name in hub.upstreams]}
-        case ControlRequest(mcpx="inspect", server=str(server)):
-            return _shaped(await hub.calls.inspect(server, request.tool))
-        case ControlRequest(mcpx="exec", server=str(server), tool=str(tool)):
-            return _shaped((await hub.calls.exec(server, tool, request.arguments, client=client)).shaped)
+        case ControlRequest(mcpx="inspect"):
+            return _shaped(await hub.calls.inspect(request.server or "", request.tool, query=request.query))
+        case ControlRequest(mcpx="exec"):
+            return _shaped((await _exec(hub, request, client)).shaped)
         case ControlRequest(mcpx="resources", server=str(server), uri=str(uri)):
             return _shaped(await hub.calls.read(server, uri, client=client))
         case _:
             return {"resources": _resources(hub, request.server)}
+
+
+async def _exec(hub: Hub, request: ControlRequest, client: ClientId) -> ExecutionResult:
+    """Run a tool; with the words as they are, where they do not fit as JSON."""
+    names = request.server or "", request.tool if isinstance(request.tool, str) else ""
+    try:
+        return await hub.calls.exec(*names, request.arguments, client=client)
+    except CallError as error:
+        if error.code is not Code.INVALID_ARGUMENTS or not request.words:
+            raise
+        try:
+            return await hub.calls.exec(*names, request.words, client=client)
+        except CallError as second:
+            raise (error if second.code is Code.INVALID_ARGUMENTS else second) from None
 
 
 def _server(hub: Hub, name: str) -> JSON:

@@ -8,7 +8,7 @@ Both paths give the same answers; a test holds them against each other.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import anyio
 import msgspec
@@ -20,8 +20,9 @@ from msgspec.structs import replace
 from mcpx.config import StructuredContent
 from mcpx.core.calls import Exec, Read, ToolCalls, as_call_error
 from mcpx.core.hub import Hub
+from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
-from mcpx.gateway.clients.sessions import wants_structured_content
+from mcpx.gateway.clients.known_clients import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
@@ -41,11 +42,17 @@ from supervisors import Reply
 _NOTHING: Final = msgspec.Raw()
 
 
-class _Arguments(msgspec.Struct, gc=False):
+class _Arguments(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     server_name: str = ""
     tool_name: str = ""
     uri: str = ""
     arguments: msgspec.Raw = _NOTHING
+    select: str | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class _OwnArguments(_Arguments, gc=False, forbid_unknown_fields=True):
+    """These and no others, which may be arguments of the tool."""
 
 
 class _ClientInfo(msgspec.Struct, gc=False):
@@ -64,13 +71,22 @@ class _Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_K
 
 class _Params(msgspec.Struct, gc=False):
     name: str
-    arguments: _Arguments = msgspec.field(default_factory=_Arguments)
+    arguments: _OwnArguments = msgspec.field(default_factory=_OwnArguments)
     meta: _Meta | None = msgspec.field(name="_meta", default=None)
     responses: msgspec.Raw = msgspec.field(name="inputResponses", default=_NOTHING)
     state: str | None = msgspec.field(name="requestState", default=None)
 
 
+class _Named(msgspec.Struct, gc=False):
+    """A request that is refused, whatever else it holds."""
+
+    name: str
+    arguments: _Arguments = msgspec.field(default_factory=_Arguments)
+    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+
+
 _decode = msgspec.json.Decoder(_Params).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class FastPath:
@@ -78,7 +94,7 @@ class FastPath:
 
     def __init__(self, hub: Hub, server: GatewayServer, connection: EraServer) -> None:
         self._calls = hub.calls
-        self._results = hub.results
+        self._views = hub.views
         self._upstreams = hub.upstreams
         self._clients = hub.clients
         self._connection = connection
@@ -113,7 +129,7 @@ class FastPath:
         if method != "tools/call":
             return False
         try:
-            params = _decode(raw)
+            params = _decode_named(raw)
         except msgspec.DecodeError:
             return False
         if not self._is_open(params.meta) or params.name != tools.EXEC:
@@ -132,7 +148,9 @@ class FastPath:
             return True
         return False
 
-    def _refuse(self, wire: WireDispatcher, request_id: RequestId, params: _Params, problem: str) -> None:
+    def _refuse(
+        self, wire: WireDispatcher, request_id: RequestId, params: _Params | _Named, problem: str
+    ) -> None:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
         wire.channel.write(*envelope.answer(request_id, self._encoder(params.meta).failure(refusal)))
@@ -154,9 +172,14 @@ class FastPath:
         upstream = self._upstreams.get(given.server_name)
         if upstream is None or upstream.catalogue is None:
             return None
-        if params.name == tools.EXEC and given.tool_name:
-            return Exec(given.server_name, given.tool_name, given.arguments, self._context(wire, params))
-        if params.name == tools.RESOURCES and given.uri:
+        if params.name == tools.EXEC:
+            if given.tool_name not in upstream.catalogue.tools or given.uri or given.select:
+                return None
+            context = self._context(wire, params)
+            return Exec(
+                given.server_name, given.tool_name, given.arguments, context, given.select, given.max_tokens
+            )
+        if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
             return Read(given.server_name, given.uri, self._context(wire, params))
         return None
 
@@ -187,16 +210,16 @@ class FastPath:
 
     def _encoder(self, meta: _Meta | None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
-        policy = self._results.settings.include_structured_content
+        policy = self._views.results.settings.include_structured_content
         if self._connection.era is Era.MODERN:
             name = meta.client_info.name if meta and meta.client_info else None
             wanted = wants_structured_content(policy, name)
-            return ResultEncoder(self._results, structured=wanted, stamp=self._stamp)
+            return ResultEncoder(self._views, structured=wanted, stamp=self._stamp)
         encoder = self._encoders.get(policy)
         if encoder is None:
             client = self._connection.connection.client_params
             wanted = wants_structured_content(policy, client.client_info.name if client else None)
-            encoder = self._encoders[policy] = ResultEncoder(self._results, structured=wanted)
+            encoder = self._encoders[policy] = ResultEncoder(self._views, structured=wanted)
         return encoder
 
 
@@ -247,8 +270,8 @@ class _Call:
     def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
         request = self._request
         if isinstance(request, Exec):
-            return self._encoder.tool(raw, server=request.server_name)
-        return self._encoder.resource(raw, uri=request.uri, server=request.server_name)
+            return self._encoder.tool(raw, request)
+        return self._encoder.resource(raw, request)
 
     def _failure(self, error: BaseException) -> list[Bytes]:
         try:

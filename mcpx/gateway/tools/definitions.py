@@ -19,14 +19,20 @@ EXEC: Final = "exec"
 RESOURCES: Final = "resources"
 NAMES: Final = (INSPECT, EXEC, RESOURCES)
 
-_SERVER: Final = {"type": "string", "description": "Name of the server"}
-_TOOL: Final = {"type": "string", "description": "Name of the tool"}
-_URI: Final = {"type": "string", "description": "URI of the resource"}
+_NAME: Final = {"type": "string"}
+_NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
+_QUERY: Final = {"type": "string", "description": "What to do, in a few words"}
+_URI: Final = {"type": "string", "description": "Without it, the resources are listed"}
 _ARGUMENTS: Final = {
     "type": "object",
-    "description": "Arguments of the tool, as its input schema says",
+    "description": "The tool's own parameters",
     "additionalProperties": True,
 }
+_SELECT: Final = {
+    "type": "string",
+    "description": "JMESPath: the part of a JSON result to return, as items[].{id: id, title: title}",
+}
+_MAX_TOKENS: Final = {"type": "integer", "description": "Of the result; the rest can be read afterwards"}
 
 
 def _schema(required: list[str], **properties: JSON) -> JSON:
@@ -34,33 +40,58 @@ def _schema(required: list[str], **properties: JSON) -> JSON:
 
 
 SCHEMAS: Final = {
-    INSPECT: _schema(["server_name"], server_name=_SERVER, tool_name=_TOOL),
-    EXEC: _schema(["server_name", "tool_name"], server_name=_SERVER, tool_name=_TOOL, arguments=_ARGUMENTS),
-    RESOURCES: _schema(["server_name", "uri"], server_name=_SERVER, uri=_URI),
+    INSPECT: _schema([], server_name=_NAME, tool_name=_NAMES, query=_QUERY),
+    EXEC: _schema(
+        ["server_name", "tool_name"],
+        server_name=_NAME,
+        tool_name=_NAME,
+        arguments=_ARGUMENTS,
+        select=_SELECT,
+        max_tokens=_MAX_TOKENS,
+    ),
+    RESOURCES: _schema(["server_name"], server_name=_NAME, uri=_URI),
 }
 
 
 def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
     """The three tools, annotated truthfully, so that a host's approval rules work.
 
-    Reading a resource counts as open-world: a template such as `fetch://{url}` reaches the network.
+    Reading a resource counts as open-world: a template such as `fetch://{url}` reaches the network. Without
+    `anthropic/alwaysLoad` Claude Code defers tools until a search of its own finds them.
     """
     knowing = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
     reading = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
     acting = mcp_types.ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
     )
+    loaded = {"anthropic/alwaysLoad": True}
+    found = loaded | {"anthropic/searchHint": descriptions.search_hint}
     described = (
-        (INSPECT, "Inspect servers and tools", descriptions.inspect, knowing),
-        (EXEC, "Run a tool", descriptions.exec, acting),
-        (RESOURCES, "Read a resource", descriptions.resources, reading),
+        (INSPECT, "Inspect servers and tools", descriptions.inspect, knowing, found),
+        (EXEC, "Run a tool", descriptions.exec, acting, loaded),
+        (RESOURCES, "Read a resource", descriptions.resources, reading, None),
     )
+    lists = {INSPECT: ("server_name", descriptions.server_name), RESOURCES: ("uri", descriptions.uri)}
     return [
         mcp_types.Tool(
-            name=name, title=title, description=text, input_schema=SCHEMAS[name], annotations=annotations
+            name=name,
+            title=title,
+            description=text,
+            input_schema=_with_list(SCHEMAS[name], *lists[name]) if name in lists else SCHEMAS[name],
+            annotations=annotations,
+            _meta=meta,
         )
-        for name, title, text, annotations in described
+        for name, title, text, annotations, meta in described
     ]
+
+
+def _with_list(schema: JSON, parameter: str, text: str) -> JSON:
+    """The schema with a list in the description of a parameter, if there is one."""
+    if not text:
+        return schema
+    given = schema["properties"][parameter]
+    described = given | {"description": "\n".join(filter(None, (given.get("description"), text)))}
+    return schema | {"properties": schema["properties"] | {parameter: described}}
 
 
 def result(shaped: ToolResult, *, structured: bool) -> JSON:

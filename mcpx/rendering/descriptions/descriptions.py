@@ -1,8 +1,8 @@
 """The fixed sentences, and the three descriptions made whole.
 
-Owns the words that every client's model reads, and how the three share one budget: the fixed sentences
-first; then resources are sure of a quarter of the rest if they need it, tools take what they need of the
-remainder, and resources have what the tools leave.
+Owns the words that every client's model reads, where the lists stand, and how the three tools share one
+budget: the fixed sentences and the servers' names first; then resources are sure of a quarter of the rest if
+they need it, tools take what they need of the remainder, and resources have what the tools leave.
 """
 
 from __future__ import annotations
@@ -14,52 +14,85 @@ import msgspec
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.rendering.descriptions.resource_list import describe_resources
-from mcpx.rendering.descriptions.tool_list import describe_tools
+from mcpx.rendering.descriptions.servers import instructions, names, search_hint
+from mcpx.rendering.descriptions.tool_list import describe_tools, list_tools
 from mcpx.rendering.tokens import estimate
 
-INSTRUCTIONS: Final = (
-    "Three tools stand for many MCP servers. The description of inspect lists every server and its tools. "
-    "1. inspect(server_name, tool_name) shows what a tool does and its parameters. "
-    "2. exec(server_name, tool_name, arguments) runs it. "
-    "3. resources(server_name, uri) reads a resource; its description lists them. "
-    "Use server and tool names exactly as listed. "
-    "After an error, outcome tells whether the action may have happened."
-)
+HEAD_CHARS: Final = 1000
+"""What inspect's description says first, how to call and the servers, is at most this long."""
 _INSPECT: Final = (
-    "Find out what the servers offer; answers come from a cache and cost nothing. "
-    "inspect(server_name) lists every tool of that server with its parameters; "
-    "inspect(server_name, tool_name) gives that one tool whole, its parameters in TypeScript notation. "
-    "Do so before the first exec of a tool.\n"
-    "Servers and their tools (`?` marks an optional parameter):\n"
+    "inspect(query) searches all servers' tools; inspect(server_name) lists one's;"
+    " inspect(server_name, tool_name) shows one. exec runs it.\n"
 )
+_TOOLS: Final = (
+    "\nTools by server (`?` marks an optional parameter). inspect is optional: exec checks arguments before"
+    " anything is sent.\n"
+)
+_SERVERS: Final = "Servers: "
 _EXEC: Final = (
-    "Run one tool of one server. Inspect the tool first: arguments are checked against its schema, and "
-    "nothing is sent unless they fit. An error carries a code and an outcome: not_sent (nothing happened, "
-    "safe to repeat), unknown (the action may have happened) or failed (the server answered with an error)."
+    "Run one tool of one server; its own parameters go inside arguments. They are checked first, and nothing"
+    " is sent unless they fit. An error has a code and an outcome: not_sent (nothing happened; correct and"
+    " repeat), unknown (the action may have happened; check first) or failed (the server answered with an"
+    " error)."
 )
-_RESOURCES: Final = (
-    "Read one resource of one server. Where a URI holds {a part in braces}, fill that in.\n"
-    "Resources by server, `uri (name, type, size): description`:\n"
-)
+_RESOURCES: Final = "Read one resource of one server. Where a URI holds {a part in braces}, fill that in."
+_BY_SERVER: Final = "\nResources by server, `uri (name, type, size): description`:\n"
+_HINT_CHARS: Final = 1000
+_CHARS_PER_TOKEN: Final = 3  # of the search hint: a small budget has a short one
 
 
 class Descriptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The full descriptions of the three tools."""
+    """What the three tools say of themselves.
+
+    `server_name` and `uri` are for the descriptions of these parameters of inspect and resources: the lists,
+    for a client that would cut the descriptions of the tools, else nothing. `search_hint` names the servers.
+    """
 
     inspect: str
     exec: str
     resources: str
+    server_name: str = ""
+    uri: str = ""
+    search_hint: str = ""
 
 
-def describe(servers: Sequence[ServerInfo], *, budget: int, max_description_len: int = 300) -> Descriptions:
+def describe(
+    servers: Sequence[ServerInfo],
+    *,
+    budget: int,
+    max_description_len: int = 300,
+    limit: int | None = None,
+) -> Descriptions:
     """The descriptions of the three tools, together within `budget` tokens (the fixed sentences included).
 
-    `max_description_len` is the most characters shown of a server's instructions or a resource's
-    description. The fixed sentences are never cut: below about 300 tokens little or nothing follows them.
+    The lists leave room for the instructions, which a model reads as well. The fixed sentences are never cut:
+    below about 300 tokens little or nothing follows them. `max_description_len` is the most characters shown
+    of a server's instructions or a resource's description. `limit` is the most characters of a description
+    that the client shows; a longer one has its list in the description of a parameter.
     """
-    room = budget - estimate(_EXEC) - estimate(_INSPECT) - estimate(_RESOURCES)
+    servers = sorted(servers, key=lambda server: server.name)
+    hint = search_hint(servers, chars=min(_HINT_CHARS, budget // _CHARS_PER_TOKEN))
+    room = budget - sum(map(estimate, (_EXEC, _INSPECT, _SERVERS, _TOOLS, _RESOURCES, _BY_SERVER, hint)))
+    shown, whole = names(servers, chars=HEAD_CHARS - len(_INSPECT + _SERVERS), tokens=room)
+    head = _INSPECT + (_SERVERS + shown if servers else "No servers are configured.")
+    room -= estimate(shown) + estimate(instructions(servers))
     sure = describe_resources(servers, budget=room // 4, max_description_len=max_description_len)
-    tools = describe_tools(servers, budget=room - estimate(sure), max_description_len=max_description_len)
+    list_all = list_tools if whole else describe_tools
+    tools = list_all(servers, budget=room - estimate(sure), max_description_len=max_description_len)
     left = room - estimate(tools)
     resources = describe_resources(servers, budget=left, max_description_len=max_description_len)
-    return Descriptions(inspect=_INSPECT + tools, exec=_EXEC, resources=_RESOURCES + resources)
+    return _placed(head, _TOOLS + tools if tools else "", _BY_SERVER + resources, hint, limit)
+
+
+def _placed(head: str, tools: str, resources: str, hint: str, limit: int | None) -> Descriptions:
+    """The lists behind the descriptions, or where that is too long in the parameters."""
+    aside = limit is not None and len(head + tools) > limit
+    resources_aside = limit is not None and len(_RESOURCES + resources) > limit
+    return Descriptions(
+        inspect=head if aside else head + tools,
+        exec=_EXEC,
+        resources=_RESOURCES if resources_aside else _RESOURCES + resources,
+        server_name=tools.lstrip() if aside else "",
+        uri=resources.lstrip() if resources_aside else "",
+        search_hint=hint,
+    )

@@ -15,12 +15,12 @@ catalogue: the work follows the budget, not the catalogue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.model import ServerInfo, State
 from mcpx.rendering.tokens import estimate
 
 Rung = Callable[[ServerInfo], str]
@@ -52,11 +52,10 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """A server on one rung: its text, what that costs with its line break, and the state it was made in."""
+    """A server on one rung: its text, and what that costs with its line break. A block may be empty."""
 
     text: str
     cost: int
-    state: str
 
 
 class _Listing:
@@ -65,7 +64,6 @@ class _Listing:
     def __init__(self, servers: Sequence[ServerInfo], ladder: Ladder, budget: int) -> None:
         self.all = range(len(servers))
         self._servers = servers
-        self._states = [f"{server.name} {server.describe_state(cause=False)}" for server in servers]
         self.entries = [ladder.entries(server) for server in servers]
         self._ladder = ladder
         self._budget = budget
@@ -79,16 +77,14 @@ class _Listing:
         return made
 
     def _kept(self, rung: int, index: int) -> _Block:
-        server, state = self._servers[index], self._states[index]
+        server = self._servers[index]
         kept: dict[object, _Block] = {}
         if server.catalogue is not None:
             kept = server.catalogue.__dict__.setdefault("blocks", kept)
-        key = (self._ladder.name, rung)
+        key = (self._ladder.name, rung, server.name, server.state is State.DISABLED)
         made = kept.get(key)
-        if made is None or made.state != state:
-            text = self._ladder.rungs[rung](server)
-            too_long = len(text) > _TOO_MANY_TOKENS * _MAX_CHARS_PER_TOKEN
-            made = kept[key] = _Block(text, _TOO_MANY_TOKENS if too_long else estimate(text) + 1, state)
+        if made is None:
+            made = kept[key] = _made(self._ladder.rungs[rung](server))
         return made
 
     def least(self, rung: int, index: int) -> int:
@@ -135,6 +131,11 @@ class _Listing:
         return len(made.text) if made else self.least(rung, index) * _MIN_CHARS_PER_TOKEN
 
 
+def _made(text: str) -> _Block:
+    too_long = len(text) > _TOO_MANY_TOKENS * _MAX_CHARS_PER_TOKEN
+    return _Block(text, _TOO_MANY_TOKENS if too_long else estimate(text) + bool(text))
+
+
 def fit(servers: Sequence[ServerInfo], ladder: Ladder, budget: int) -> str:
     """The listing: a block a server in the order given, within `budget` tokens.
 
@@ -143,15 +144,19 @@ def fit(servers: Sequence[ServerInfo], ladder: Ladder, budget: int) -> str:
     listing = _Listing(servers, ladder, budget)
     last = len(ladder.rungs) - 1
     if listing.total(0, budget) <= budget:
-        return "\n".join(listing.block(0, index).text for index in listing.all)
+        return _joined(listing.block(0, index).text for index in listing.all)
     room = budget - estimate(ladder.hint) - 1
     if listing.total(last, room) <= room:
         blocks = _lifted(listing, last, room)
     elif listing.total(last, budget) <= budget:  # the hint alone does not fit
-        return "\n".join(listing.block(last, index).text for index in listing.all)
+        return _joined(listing.block(last, index).text for index in listing.all)
     else:
         blocks = _left_out(listing, last, ladder, room)
-    return "\n".join([ladder.hint, *blocks]) if blocks else ""
+    return _joined([ladder.hint, *blocks]) if blocks else ""
+
+
+def _joined(blocks: Iterable[str]) -> str:
+    return "\n".join(filter(None, blocks))
 
 
 def _lifted(listing: _Listing, last: int, room: int) -> list[str]:

@@ -72,7 +72,9 @@ def _templates(server: ServerInfo) -> tuple[TemplateInfo, ...]:
 
 
 def _items(server: ServerInfo) -> list[ResourceInfo | TemplateInfo]:
-    return [*server.resources.values(), *_templates(server)]
+    """In the order of their URIs, however the server listed them; templates last."""
+    resources = sorted(server.resources.values(), key=lambda item: item.uri)
+    return [*resources, *sorted(_templates(server), key=lambda item: item.uri_template)]
 
 
 def _uri(item: ResourceInfo | TemplateInfo) -> str:
@@ -80,8 +82,7 @@ def _uri(item: ResourceInfo | TemplateInfo) -> str:
 
 
 def _head(server: ServerInfo) -> str:
-    """`## name`, with the bare state when not ready: inspect's description has the cause."""
-    return f"## {shown_server(server.name)}" + ("" if server.ready else f" ({server.state})")
+    return f"## {shown_server(server.name)}"
 
 
 def _whole(server: ServerInfo, *, description: int) -> str:
@@ -95,7 +96,7 @@ def _named(server: ServerInfo) -> str:
 def _counted(server: ServerInfo, *, example: bool) -> str:
     kinds = ((len(server.resources), "resource"), (len(_templates(server)), "template"))
     parts = [counted(number, noun) for number, noun in kinds if number]
-    first = _uri(next(iter(server.resources.values()), None) or _templates(server)[0])
+    first = _uri(_items(server)[0])
     if example and len(first) <= _EXAMPLE_LEN:
         parts.append(f"e.g. {first}")
     return f"{_head(server)}: {', '.join(parts)}"

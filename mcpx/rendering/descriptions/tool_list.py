@@ -2,12 +2,14 @@
 
 Owns the shape of a server's block on each rung of the ladder:
 
-    ## github (waiting, retry in 4 s): the server's instructions ...
-    create_issue(owner, repo, title, body?): Create a new issue in a repository
+    ## github: the server's instructions ...
+    create_issue(owner: string, repo: string, body?: string): Create a new issue in a repository
 
-then without the summaries, then the bare names on one line, then with the instructions cut shorter, then
-without them, and at last `## github (waiting): 26 tools`. A server that is not ready is listed from its last
-known catalogue. Why it is not ready is for `inspect` to say: a cause may quote the server's last words.
+then without the types, then without the summaries, then the bare names on one line, then with the
+instructions cut shorter, then without them, and at last `## github: 26 tools`, or nothing where the server is
+named above the list. Tools stand in the order of their names, deprecated ones last. Of a server's state only
+`disabled` is shown: every other passes, and a server that is not ready is listed from its last known
+catalogue.
 """
 
 from __future__ import annotations
@@ -15,24 +17,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from typing import Final
 
-from mcpx.catalog.model import JSON, ServerInfo, State, ToolInfo
+from mcpx.catalog.model import ServerInfo, State, ToolInfo
 from mcpx.rendering.descriptions.ladder import Ladder, counted, fit
-from mcpx.text import cut, one_line, shown_name, shown_server
+from mcpx.rendering.signatures import in_order, is_deprecated, line_parts, sentences, signature
+from mcpx.text import one_line, shown_name, shown_server
 
 _SUMMARY_LEN: Final = 100
+_TYPED_LEN: Final = 300  # of a signature with types
+_INSTRUCTIONS_LEN: Final = 300
 _SHORT_INSTRUCTIONS_LEN: Final = 100
-_MAX_PARAMETERS: Final = 50  # in a signature
 _HINT: Final = "Shortened to fit: inspect(server_name) shows all tools of a server with their parameters."
+_MIN_SHARE: Final = 0.5  # of the servers: a list of fewer would hide the others
 
-_SENTENCE: Final = re.compile(
-    r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)[.!?](?=\s+[^\sa-z])"  # an end, and a new start after it
-    r"|[\u3002\uff01\uff1f]"  # the full-width ends need no space
-)
-_MARKUP: Final = "#*-> "
-_SENTENCE_SEARCH_CHARS: Final = 2000
+_HEADING: Final = re.compile(r"^ {0,3}(?:#{1,6}\s.*|(?:```|~~~).*|[-=*_]{3,}\s*|<!--.*)$", re.MULTILINE)
+_MARKDOWN: Final = re.compile(rf"{_HEADING.pattern}|^\s*(?:[-*+]|\d+\.)\s", re.MULTILINE)
+_MARKDOWN_SEARCH_CHARS: Final = 8000
 
 
 def describe_tools(servers: Sequence[ServerInfo], *, budget: int, max_description_len: int = 300) -> str:
@@ -42,23 +43,37 @@ def describe_tools(servers: Sequence[ServerInfo], *, budget: int, max_descriptio
     """
     if not servers:
         return "No servers are configured."
-    return fit(servers, _ladder(max_description_len), budget)
+    return fit(_in_order(servers), _ladder(max_description_len, named=False), budget)
 
 
-def _ladder(instructions: int) -> Ladder:
+def list_tools(servers: Sequence[ServerInfo], *, budget: int, max_description_len: int = 300) -> str:
+    """The list of tools for a text that names the servers; empty where most servers do not fit."""
+    text = fit(_in_order(servers), _ladder(max_description_len, named=True), budget)
+    shown = len(re.findall(r"^## ", text, re.MULTILINE))
+    return text if shown >= _MIN_SHARE * len(servers) else ""
+
+
+def _in_order(servers: Sequence[ServerInfo]) -> list[ServerInfo]:
+    return sorted(servers, key=lambda server: server.name)
+
+
+def _ladder(instructions: int, *, named: bool) -> Ladder:
+    most = min(instructions, _INSTRUCTIONS_LEN)
     short = min(instructions, _SHORT_INSTRUCTIONS_LEN)
+    summary = min(instructions, _SUMMARY_LEN)
     rungs = (
-        partial(_with_summaries, instructions=instructions, summary=min(instructions, _SUMMARY_LEN)),
-        partial(_with_parameters, instructions=instructions),
-        partial(_with_names, instructions=instructions),
+        partial(_with_summaries, instructions=most, summary=summary, typed=True),
+        partial(_with_summaries, instructions=most, summary=summary, typed=False),
+        partial(_with_parameters, instructions=most),
+        partial(_with_names, instructions=most),
         partial(_with_names, instructions=short),
         partial(_with_names, instructions=0),
-        _with_count,
+        _without if named else _with_count,
     )
     return Ladder(
-        name=("tools", instructions),
+        name=("named" if named else "tools", instructions),
         rungs=rungs,
-        listing=5,
+        listing=len(rungs) - 1,
         entries=lambda server: len(server.tools),
         hint=_HINT,
         left_out=_left_out,
@@ -72,12 +87,22 @@ def _left_out(number: int) -> str:
 
 
 def _head(server: ServerInfo, instructions: int) -> str:
-    """`## name (state): instructions`, the state only when not ready."""
+    """`## name: instructions`, or `## name (disabled)`."""
     head = f"## {shown_server(server.name)}"
-    if not server.ready:
-        head += f" ({server.describe_state(cause=False)})"
-    text = one_line(server.instructions or "", instructions) if instructions else ""
+    if server.state is State.DISABLED:
+        head += " (disabled)"
+    text = _brief(server.instructions or "", instructions) if instructions else ""
     return f"{head}: {text}" if text else head
+
+
+def _brief(instructions: str, limit: int) -> str:
+    """A server's instructions on one line, cut; of Markdown, whole sentences without its headings."""
+    beginning = instructions[:_MARKDOWN_SEARCH_CHARS]
+    if _MARKDOWN.search(beginning):
+        text = one_line(_HEADING.sub("", beginning))
+        if text:
+            return sentences(text, limit)
+    return one_line(instructions, limit)
 
 
 def _nothing(server: ServerInfo) -> list[str]:
@@ -87,59 +112,36 @@ def _nothing(server: ServerInfo) -> list[str]:
     return [] if server.state is State.DISABLED else ["(tools not listed yet)"]
 
 
-def _with_summaries(server: ServerInfo, *, instructions: int, summary: int) -> str:
-    tools = [_line(tool, summary) for tool in server.tools.values()]
+def _with_summaries(server: ServerInfo, *, instructions: int, summary: int, typed: bool) -> str:
+    limit = _TYPED_LEN if typed else None
+    tools = [_line(tool, summary, typed, limit) for tool in in_order(server.tools.values())]
     return "\n".join([_head(server, instructions), *(tools or _nothing(server))])
 
 
+def _line(tool: ToolInfo, summary: int, typed: bool, limit: int | None) -> str:  # noqa: FBT001
+    """`name(params): summary`."""
+    shown, text = line_parts(tool, summary, typed=typed, limit=limit)
+    return f"{shown}: {text}" if text else shown
+
+
 def _with_parameters(server: ServerInfo, *, instructions: int) -> str:
-    tools = [signature(tool) for tool in server.tools.values()]
+    tools = [signature(tool) for tool in in_order(server.tools.values())]
     return "\n".join([_head(server, instructions), *(tools or _nothing(server))])
 
 
 def _with_names(server: ServerInfo, *, instructions: int) -> str:
-    names = ", ".join(map(shown_name, server.tools))
+    names = ", ".join(map(_name, in_order(server.tools.values())))
     return "\n".join([_head(server, instructions), *([names] if names else _nothing(server))])
 
 
+def _name(tool: ToolInfo) -> str:
+    return shown_name(tool.name) + " (deprecated)" * is_deprecated(tool)
+
+
 def _with_count(server: ServerInfo) -> str:
-    state = "" if server.ready else f" ({server.state})"
     count = "" if server.catalogue is None else f": {counted(len(server.tools), 'tool')}"
-    return f"## {shown_server(server.name)}{state}{count}"
+    return _head(server, 0) + count
 
 
-def _line(tool: ToolInfo, summary: int) -> str:
-    """`name(params): summary`."""
-    shown, text = line_parts(tool, summary)
-    return f"{shown}: {text}" if text else shown
-
-
-def line_parts(tool: ToolInfo, summary: int) -> tuple[str, str]:
-    """Return a tool's signature, and its first sentence in at most `summary` characters."""
-    return signature(tool), first_sentence(tool.description or tool.title or "", summary)
-
-
-def signature(tool: ToolInfo) -> str:
-    """`read_file(path, head?, tail?)`; `(...)` where the schema does not name its parameters outright."""
-    return f"{shown_name(tool.name)}({_parameters(tool.input_schema)})"
-
-
-def _parameters(schema: JSON) -> str:
-    named = schema.get("properties")
-    if not isinstance(named, dict) or not named:
-        hidden = {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"} & schema.keys()
-        return "..." if hidden else ""
-    required = schema.get("required")
-    needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    shown = [
-        shown_name(name) if name in needed else f"{shown_name(name)}?"
-        for name in islice(named, _MAX_PARAMETERS)
-    ]
-    return ", ".join([*shown, "..."] if len(named) > _MAX_PARAMETERS else shown)
-
-
-def first_sentence(text: str, limit: int) -> str:
-    """Return the first sentence of the first line that has text, on one line, without its full stop, cut."""
-    lines = (one_line(line).lstrip(_MARKUP) for line in text[:_SENTENCE_SEARCH_CHARS].splitlines())
-    line = next(filter(None, lines), "")
-    return cut(_SENTENCE.split(line, maxsplit=1)[0].rstrip(".\u3002"), limit)
+def _without(_server: ServerInfo) -> str:
+    return ""

@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 import structlog
 from mcp import MCPError
+from msgspec.structs import replace
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
@@ -46,6 +47,8 @@ class CatalogueCache:
     ) -> None:
         self.current: Catalogue | None = None
         """None before the first listing."""
+        self.described = anyio.Event()
+        """Set when the resources of the first listing have got their descriptions, or will not get them."""
         self._config = config
         self._counters = counters
         self._limit = max_message_bytes
@@ -54,6 +57,12 @@ class CatalogueCache:
         self._describer = Describer(config.name)
         self._redact = redactor_of(config)
         self._log = log.bind(server=config.name)
+
+    def inherit_from(self, old: CatalogueCache) -> None:
+        """Go on with what another cache of the same server knows, until the first listing of this one."""
+        self.current = old.current
+        if self._config.auto_describe:
+            self._describer = old._describer  # else what was made is gone until it is made again
 
     async def list_all(self, session: PassingSession, generation: int) -> None:
         """List what the server offers.
@@ -109,11 +118,24 @@ class CatalogueCache:
 
     async def describe(self, session: PassingSession) -> None:
         """Read resources without a description for the beginning of their text, where that is configured."""
-        if self._config.auto_describe and self.current is not None:
-            await self._describer.read_missing(self.current, session)
-            self._replace(self._describer.apply(self.current))
+        try:
+            if self._config.auto_describe and self.current is not None:
+                await self._describer.read_missing(self.current, session)
+                self._replace(self._describer.apply(self.current))
+        finally:
+            self.described.set()
 
     def _replace(self, catalogue: Catalogue) -> None:
+        """Take the catalogue; of lists that are equal the old ones, whatever order the server has now."""
         changed = diff(self.current, catalogue)
+        if self.current is not None:
+            kept = {
+                name: getattr(self.current, name)
+                for name, differs in (("tools", changed.tools), ("prompts", changed.prompts))
+                if not differs
+            }
+            if not changed.resources:
+                kept |= {"resources": self.current.resources, "templates": self.current.templates}
+            catalogue = replace(catalogue, **kept)
         self.current = catalogue
         self._on_change(changed)

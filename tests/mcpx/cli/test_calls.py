@@ -74,6 +74,13 @@ def test_inspect_shows_one_tool_with_its_original_schema(run):
     assert "{text: string}" in answered(run("inspect", "plain", "echo"))
 
 
+def test_inspect_shows_several_tools_and_searches(run):
+    shown = answered(run("inspect", "plain", "echo", "fail"))
+    assert "echo" in shown
+    assert "fail" in shown
+    assert "echo(text: string)" in answered(run("inspect", "--query", "echo"))
+
+
 def test_inspect_of_unknown_names_suggests_the_right_ones(run):
     refused(run("inspect", "plian"), "plian", "plain")
     refused(run("inspect", "plain", "ehco"), "ehco", "echo")
@@ -84,6 +91,16 @@ def test_exec_runs_a_tool_with_either_form_of_arguments(run):
     assert answered(run("exec", "plain", "echo", '{"text": "5"}')) == "5\n"
 
 
+def test_exec_gives_a_word_the_type_that_the_tool_wants(run):
+    for word in ("1.10", "[1, 2]", "null", "007"):
+        assert answered(run("exec", "plain", "echo", f"text={word}")) == f"{word}\n"
+
+
+def test_exec_understands_a_tool_with_its_server_in_one_word(run, ears):
+    assert answered(run("exec", "plain.echo", "text=hello")) == "hello\n"
+    assert len(ears.of("started")) == 1
+
+
 def test_exec_for_programs(run):
     shown = json.loads(answered(run("exec", "plain", "echo", "text=[1]x", "--json")))
     assert shown["content"] == [{"type": "text", "text": "[1]x"}]
@@ -91,7 +108,7 @@ def test_exec_for_programs(run):
 
 
 def test_exec_that_fails_tells_why_and_ends_with_1(run, ears):
-    refused(run("exec", "plain", "echo", "text=5"), "$.text", "expected string", "text: string")
+    refused(run("exec", "plain", "echo", '{"text": 5}'), "$.text", "expected string", "text: string")
     refused(run("exec", "plain", "echo"), "$.text", "is missing")
     refused(run("exec", "plain", "fail", "text=no moon"), "no moon")
     refused(run("exec", "plain", "die"), "SIGKILL", "these are my last words")

@@ -135,7 +135,7 @@ def test_what_it_tells_programs_is_true(home):
         ("knowledge", "ready"),
         ("changing", "ready"),
     ]
-    assert "list_orders(status?, limit?): " in scenes["catalogue"]["excerpts"][0]["text"]
+    assert "list_orders(status?: " in scenes["catalogue"]["excerpts"][0]["text"]
     assert facts["catalogue"]["tools"] == 13
     assert len(facts["exec"]["structured_content"]["orders"]) == 12
     assert facts["resource"]["resource"]["size"] == len(facts["resource"]["text"].encode())

@@ -86,3 +86,29 @@ async def test_a_result_that_cannot_be_rendered_costs_that_call_alone(monkeypatc
                 await watch.hub.executor.execute("s", "echo", {"text": "x"})
         assert (caught.value.code, caught.value.outcome) == (Code.INTERNAL_ERROR, Outcome.UNKNOWN)
         assert await watch.text("echo", {"text": "still here"}) == "still here"
+
+
+@pytest.mark.parametrize("names", [("", "echo"), ("s.echo", ""), ("echo", "s"), ("s", "s.echo")])
+async def test_a_call_that_is_nearly_right_waits_for_servers_that_start_and_is_run(names):
+    async with open_watched(config_of({"s": entry()}), settled=False) as watch:
+        done = await watch.hub.calls.exec(*names, {"text": "x"})
+        assert (done.server_name, done.tool_name, done.raw_data) == ("s", "echo", "x")
+
+
+async def test_a_name_that_could_be_several_is_refused_with_them_and_nothing_is_sent(ears):
+    async with open_watched(config_of({"a": entry(ears), "b": entry(ears)})) as watch:
+        with pytest.raises(CallError) as caught:
+            await watch.hub.calls.exec("", "echo", {"text": "x"})
+        assert (caught.value.code, caught.value.outcome) == (Code.INVALID_ARGUMENTS, Outcome.NOT_SENT)
+        assert '"echo" is a tool of a, b' in str(caught.value)
+        assert ears.of("call") == []
+
+
+async def test_a_string_that_spells_a_number_is_sent_as_one(ears, tmp_path):
+    file = tmp_path / "tools.json"
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}, "text": {"type": "string"}}}
+    file.write_text(json.dumps([{"name": "echo", "inputSchema": schema}]))
+    async with one_server(ears, tools=str(file)) as watch:
+        for given in ({"n": "5", "text": "7"}, '{"n": "5", "text": "7"}'):
+            await watch.hub.calls.exec("s", "echo", given)
+            assert (await ears.hear("call"))["arguments"] == {"n": 5, "text": "7"}

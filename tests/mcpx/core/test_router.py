@@ -33,8 +33,8 @@ def broken(*_: object) -> None:
     [
         ("registry", "upstream", Exec("s", "echo", b"{}")),
         ("registry", "resolve_uri", Read("s", "mem://a")),
-        ("_inspector", "inspect", Inspect("s", "echo")),
-        ("_inspector", "look", Inspect("s", "echo")),
+        ("_inspector", "inspect", Inspect("s", ("echo",))),
+        ("_inspector", "look", Inspect("s", ("echo",))),
     ],
 )
 async def test_a_fault_is_the_answer_and_is_logged_once(part, method, message, monkeypatch):

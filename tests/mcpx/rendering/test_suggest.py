@@ -41,9 +41,7 @@ def test_an_unknown_tool_names_the_nearest_and_the_others():
     fs = server("fs", *map(tool, FILES))
     error = unknown_tool(fs, "readFile", [fs])
     assert str(error).startswith('fs has no tool named "readFile". Did you mean read_file')
-    assert str(error).endswith(
-        "Tools: write_file, list_directory, read_file, read_multiple_files, move_file."
-    )
+    assert "Tools: write_file, list_directory, read_file, read_multiple_files, move_file." in str(error)
     assert (error.code, error.server, error.tool) == (Code.UNKNOWN_TOOL, "fs", "readFile")
     assert error.details["available"] == FILES
 
@@ -53,6 +51,28 @@ def test_an_unknown_tool_that_another_server_has_says_so():
     error = unknown_tool(fs, "commit", [fs, git])
     assert "There is one on git." in str(error)
     assert error.details["servers_with_it"] == ["git"]
+
+
+def test_an_unknown_tool_is_answered_with_what_a_search_finds_on_all_servers():
+    fs = server("fs", tool("read_file", "Read a file", "path"))
+    git = server("git", tool("git_log", "Show the commit history. Newest first.", "repo", "count"))
+    text = str(unknown_tool(fs, "show_commits", [fs, git]))
+    assert text.endswith("\nA search for it finds:\ngit.git_log(repo, count?): Show the commit history")
+    assert unknown_tool(fs, "show_commits", [fs, git]).details["did_you_mean"] == []
+
+
+def test_an_unknown_server_is_answered_with_what_a_search_finds():
+    git = server("git", tool("git_log", "Show the commit history."))
+    assert str(unknown_server("commits", [git])).endswith("finds:\ngit.git_log(): Show the commit history")
+
+
+def test_a_search_that_finds_nothing_is_not_mentioned():
+    assert "\n" not in str(unknown_tool(server("fs", tool("read_file")), "xyzzy", [server("fs")]))
+
+
+def test_what_a_search_finds_is_three_tools_at_most():
+    fs = server("fs", *(tool(f"read_{n}", "Read a file") for n in "abcdef"))
+    assert len(str(unknown_tool(fs, "read_file", [fs])).split("finds:\n")[1].split("\n")) == 3
 
 
 def test_a_long_list_of_tools_says_where_the_rest_is():

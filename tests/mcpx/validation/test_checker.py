@@ -54,10 +54,11 @@ def tool(schema, *, server: str = "s", name: str = "t") -> ToolInfo:
 
 async def judge(checker: ArgumentChecker, tool: ToolInfo, arguments) -> CallError | None:
     raw = arguments if isinstance(arguments, bytes) else msgspec.json.encode(arguments)
-    verdict: asyncio.Future[CallError | None] = asyncio.get_running_loop().create_future()
+    verdict: asyncio.Future[CallError | bytes] = asyncio.get_running_loop().create_future()
     checker.judge(tool, raw, verdict.set_result)
     with anyio.fail_after(PATIENCE_S):
-        return await verdict
+        judged = await verdict
+    return judged if isinstance(judged, CallError) else None
 
 
 async def test_what_is_not_plain_is_judged_by_a_process_that_stays(checker):
@@ -129,7 +130,7 @@ async def test_a_process_that_dies_costs_its_own_verdict_only(checker):
     checker.judge(given, msgspec.json.encode(HANGS), verdict.set_result)
     (pid,) = processes(checker)
     os.kill(pid, signal.SIGKILL)
-    assert await verdict is None
+    assert await verdict == msgspec.json.encode(HANGS)
     assert await judge(checker, tool(NOT_PLAIN, name="other"), {"a": "y"}) is not None
     await soon(lambda: not alive(pid))
 

@@ -38,9 +38,25 @@ CALLS = [
     ("exec", {"server_name": "tools"}),
     ("exec", {"server_name": 3, "tool_name": "x"}),
     ("exec", {}),
+    ("exec", {"server_name": "tools", "tool_name": "tools.list_orders", "arguments": {"limit": 3}}),
+    ("exec", {"tool_name": "list_orders", "arguments": {"limit": 3}}),
+    ("exec", {"tool_name": "nothing"}),
+    ("exec", {"server_name": "list_orders", "arguments": {"limit": 3}}),
+    ("exec", {"server_name": "tools", "tool_name": "list_orders", "limit": 3}),
+    ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": {}, "uri": "x"}),
+    ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": {"limit": "3"}}),
+    ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": {}, "max_tokens": -1}),
+    ("exec", {"server_name": "tools", "tool_name": "list_orders", "arguments": {}, "select": 3}),
     ("inspect", {"server_name": "tools"}),
+    ("inspect", {}),
+    ("inspect", {"query": "orders"}),
+    ("inspect", {"server_name": "tools", "query": "orders"}),
+    ("inspect", {"server_name": "tools", "tool_name": ["list_orders", "get_order", "nothing"]}),
+    ("inspect", {"server_name": "tools", "tool_name": 3}),
     ("resources", {"server_name": "knowledge", "uri": "file:///etc/passwd"}),
     ("resources", {"server_name": "knowledge"}),
+    ("resources", {}),
+    ("resources", {"uri": "file:///nowhere"}),
     ("else", {}),
 ]
 
@@ -156,6 +172,38 @@ async def test_both_paths_give_the_same_answers(modern, name):
             assert hub.upstreams["tools"].counters.calls - calls_before == calls_before
     for (tool, arguments), one, other in zip(CALLS, slow, quick, strict=True):
         assert other == one, f"{tool} {arguments}"
+
+
+EXACT = {"server_name": "tools", "tool_name": "list_orders", "arguments": {"limit": 3}}
+SLIPS = [
+    {"tool_name": "tools.list_orders"},
+    {"tool_name": "mcp__tools__list_orders"},
+    {"server_name": None},
+    {"server_name": None, "tool_name": "tools/list_orders"},
+    {"server_name": "list_orders", "tool_name": None},
+    {"server_name": "list_orders", "tool_name": "tools"},
+    {"arguments": None, "limit": 3},
+    {"arguments": {"limit": "3"}},
+    {"arguments": '{"limit": "3"}'},
+    {"arguments": "", "limit": "3", "tool_name": "list_orders(limit?)"},
+    {"toolCallId": "call_1", "sessionId": "s"},
+]
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_nearly_right_is_answered_as_the_right_one_with_the_fast_path_and_without():
+    with anyio.fail_after(50):
+        async with open_hub(config_of("tools", "knowledge")) as hub:
+            assert await hub.settled(20)
+            for fast in (True, False):
+                async with served(hub, fast=fast) as client:
+                    await shake_hands(client, "somebody")
+                    right = await client.ask("tools/call", {"name": "exec", "arguments": EXACT})
+                    assert right["result"]["isError"] is False
+                    for slip in SLIPS:
+                        given = {name: value for name, value in (EXACT | slip).items() if value is not None}
+                        answer = await client.ask("tools/call", {"name": "exec", "arguments": given})
+                        assert answer["result"] == right["result"], slip
 
 
 @pytest.mark.anyio

@@ -37,8 +37,8 @@ async def test_initialize_is_answered_before_any_server_is_up(tmp_path):
         assert hello["capabilities"]["tools"]["listChanged"] is True
         tools = (await mcpx.request("tools/list"))["tools"]
         assert [tool["name"] for tool in tools] == NAMES
-        assert "starting" in tools[0]["description"]
-        assert "## none (parked)" in tools[0]["description"]
+        assert "\nServers: never, none\n" in tools[0]["description"]
+        assert "## never\n(tools not listed yet)\n## none\n" in tools[0]["description"]
         inspect = {"name": "inspect", "arguments": {"server_name": "none"}}
         told = (await mcpx.request("tools/call", inspect))["content"][0]["text"]
         assert "command not found: there-is-no-such-command" in told
@@ -50,7 +50,7 @@ async def test_the_first_list_waits_for_the_servers_and_shows_their_tools(tmp_pa
     async with serving(tmp_path, "serve", config) as mcpx:
         await mcpx.initialize()
         tools = {tool["name"]: tool for tool in (await mcpx.request("tools/list"))["tools"]}
-        assert "echo(text" in tools["inspect"]["description"]
+        assert "echo(text: string)" in tools["inspect"]["description"]
         assert tools["inspect"]["annotations"]["readOnlyHint"] is True
         assert tools["exec"]["annotations"]["destructiveHint"] is True
         answer = await mcpx.call("exec", server_name="s", tool_name="echo", arguments={"text": "hi"})
@@ -185,7 +185,7 @@ async def test_a_call_of_the_three_tools_that_is_wrong_is_a_result_that_says_so(
     async with serving(tmp_path, "serve", config) as mcpx:
         await mcpx.initialize()
         wrong = [
-            (await mcpx.call("inspect"), "server_name is missing"),
+            (await mcpx.call("exec", tool_name="no such"), "server_name is missing"),
             (await mcpx.call("exec", server_name="s"), "tool_name is missing"),
             (await mcpx.call("resources", server_name=3, uri="x"), "server_name must be a string"),
             (await mcpx.call("inspect", server_name="z"), "Servers: s"),

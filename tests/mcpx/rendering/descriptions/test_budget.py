@@ -93,6 +93,7 @@ def test_two_thousand_servers_are_cut_with_a_count_that_is_right():
     assert len(shown) + more == 2000
     assert len(shown) > 200
     assert "\n## server-0: 20 tools\n## server-1: 20 tools\n" in text
+    assert len(text.partition("\nTools by server")[0]) <= 1000
 
 
 def test_one_server_with_more_tools_than_tokens_is_shown_as_a_count():
@@ -135,9 +136,11 @@ def test_the_work_of_a_listing_follows_the_budget_and_not_the_catalogue():
     assert time.perf_counter() - started < 2  # generous: it takes some 20 ms; reading all takes a minute
 
 
-def test_a_count_keeps_the_state_but_not_the_cause():
+def test_a_count_shows_no_momentary_state():
     big = server("big", *(tool(f"t{i}") for i in range(500)), state=State.PARKED, cause="no such command")
-    assert describe_tools([big], budget=200).endswith("## big (parked): 500 tools")
+    assert describe_tools([big], budget=200).endswith("## big: 500 tools")
+    off = server("off", state=State.DISABLED, listed=False)
+    assert "\n## off (disabled)\n" in describe_tools([big, off, server("on", tool("t"))], budget=100)
 
 
 def test_resources_lose_descriptions_then_facts_then_lines():

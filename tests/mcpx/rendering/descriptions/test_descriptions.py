@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from msgspec import structs
 
 from mcpx.catalog.model import State, ToolInfo
-from mcpx.rendering.descriptions import INSTRUCTIONS, describe, describe_resources, describe_tools
-from tests.mcpx.rendering.snapshots import resource, server, template, tool
+from mcpx.rendering.descriptions import describe, describe_resources, describe_tools, instructions
+from tests.mcpx.rendering.snapshots import corpus, resource, server, template, tool
 
 PLENTY = 100_000
 READ = tool("read_file", "Read the complete contents of a file. Then more.", "path", "head tail")
@@ -74,25 +76,47 @@ def test_the_length_of_instructions_can_be_set():
     assert tools_of(server("s", instructions="abcdef"), max_description_len=3)[0] == "## s: abc..."
 
 
-def test_a_server_that_is_not_ready_shows_its_state_and_its_last_known_tools():
-    waiting = server("fs", READ, state=State.WAITING, cause="exit code 1", retry_in_s=4.2)
-    lines = tools_of(waiting)
-    assert lines[0] == "## fs (waiting, retry in 4 s)"
-    assert lines[1].startswith("read_file(")
+@pytest.mark.parametrize("state", [state for state in State if state is not State.DISABLED])
+def test_a_momentary_state_changes_no_byte(state):
+    """A provider's prompt cache lives on equal bytes; and a cause may quote the server's last words."""
+    offers = READ, resource("u:x"), template("u:{y}")
+    known = server("fs", *offers), server("other", READ, listed=False)
+    now = (
+        server("fs", *offers, state=state, cause="Traceback\n" + "x" * 5000, retry_in_s=4.2),
+        server("other", READ, state=state, cause="exit code 1", listed=False),
+    )
+    for budget in (300, 400, 4000):
+        assert describe(now, budget=budget) == describe(known, budget=budget)
+    assert instructions(now) == instructions(known)
 
 
-def test_a_cause_is_not_shown():
-    """It may quote the server's last words, and the description goes to every client."""
-    head, *rest = tools_of(server("fs", READ, state=State.PARKED, cause="Traceback\n" + "x" * 5000))
-    assert head == "## fs (parked)"
-    assert len(rest) == 1
+def test_another_order_changes_no_byte():
+    tools = tool("b"), READ, tool("a", "DEPRECATED: use b")
+    offers = *tools, resource("u:x"), resource("u:a"), template("u:{y}"), template("u:{a}")
+    known = server("fs", *offers), server("db", tool("q"), instructions="Ask")
+    again = server("db", tool("q"), instructions="Ask"), server("fs", *offers[::-1])
+    for budget in (300, 400, 4000):
+        assert describe(again, budget=budget) == describe(known, budget=budget)
+    assert instructions(again) == instructions(known)
+
+
+def test_deprecated_tools_are_last_and_marked_in_every_form():
+    others = (tool(f"{name}_tool", "Does what it says and some more of it", "x") for name in "bc")
+    known = server("s", tool("a", "DEPRECATED: use c"), *others)
+    forms = {tuple(tools_of(known, budget=budget)[-2:]) for budget in range(25, 80)}
+    assert (
+        "c_tool(x): Does what it says and some more of it",
+        "a() (deprecated): DEPRECATED: use c",
+    ) in forms
+    assert ("c_tool(x)", "a() (deprecated)") in forms
+    assert "b_tool, c_tool, a (deprecated)" in {lines[-1] for lines in forms}
 
 
 @pytest.mark.parametrize(
     ("known", "lines"),
     [
         (server("s"), ["## s", "(no tools)"]),
-        (server("s", state=State.STARTING, listed=False), ["## s (starting)", "(tools not listed yet)"]),
+        (server("s", state=State.STARTING, listed=False), ["## s", "(tools not listed yet)"]),
         (
             server("s", state=State.DISABLED, cause="KEY is not set", listed=False),
             ["## s (disabled)"],
@@ -109,9 +133,10 @@ def test_no_servers_reads_well():
     assert made.resources.endswith("No resources are listed.")
 
 
-def test_servers_stand_in_the_order_of_the_config():
+def test_servers_stand_in_the_order_of_their_names():
+    """That of the configuration would change the bytes with an entry that is moved."""
     lines = tools_of(server("b"), server("a"), server("c"))
-    assert [line for line in lines if line.startswith("## ")] == ["## b", "## a", "## c"]
+    assert [line for line in lines if line.startswith("## ")] == ["## a", "## b", "## c"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +148,7 @@ def test_upstream_text_cannot_look_like_another_entry(evil):
         server("ok", tool("t", evil.replace("x", ""))),
     )
     assert len(lines) == 4
-    assert [line[:4] for line in lines if line.startswith("## ")] == ['## "', "## o"]
+    assert [line[:4] for line in lines if line.startswith("## ")] == ["## o", '## "']
     assert all(line.isprintable() for line in lines)
 
 
@@ -170,19 +195,21 @@ def test_a_name_that_the_uri_ends_with_is_not_said_twice():
     assert resources_of(server("s", resource("file:///guide.md", "guide.md")))[1] == "file:///guide.md"
 
 
-def test_templates_are_listed_after_the_resources():
+def test_templates_are_listed_after_the_resources_each_in_the_order_of_their_uris():
     lines = resources_of(
-        server("s", template("db://{id}", "row", mime_type="text/x"), resource("db://1", "one"))
+        server(
+            "s",
+            template("db://{id}", "row", mime_type="text/x"),
+            template("a://{id}", "a row"),
+            resource("db://2", "two"),
+            resource("db://1", "one"),
+        )
     )
-    assert lines == ["## s", "db://1 (one)", "db://{id} (row, text/x)"]
+    assert lines == ["## s", "db://1 (one)", "db://2 (two)", "a://{id} (a row)", "db://{id} (row, text/x)"]
 
 
 def test_servers_without_resources_are_left_out_of_the_resources():
     assert resources_of(server("a", READ), server("b", resource("u:x", "x"))) == ["## b", "u:x"]
-
-
-def test_a_server_that_is_not_ready_shows_its_state_with_its_resources():
-    assert resources_of(server("b", resource("u:x"), state=State.WAITING, cause="c"))[0] == "## b (waiting)"
 
 
 def test_a_uri_cannot_look_like_another_entry():
@@ -194,8 +221,9 @@ def test_a_uri_cannot_look_like_another_entry():
 
 def test_each_description_starts_with_how_to_use_the_tool():
     made = describe([server("fs", READ, resource("u:x"))], budget=4000)
+    assert made.inspect.startswith("inspect(query)")
     assert "inspect(server_name, tool_name)" in made.inspect
-    assert "TypeScript" in made.inspect
+    assert "\nServers: fs\n" in made.inspect
     assert made.inspect.endswith(
         "\n## fs\nread_file(path, head?, tail?): Read the complete contents of a file"
     )
@@ -203,6 +231,136 @@ def test_each_description_starts_with_how_to_use_the_tool():
     assert made.resources.endswith("\n## fs\nu:x (a name)")
 
 
-def test_the_instructions_name_the_three_tools_and_are_short():
-    assert all(f"{name}(server_name" in INSTRUCTIONS for name in ("inspect", "exec", "resources"))
-    assert len(INSTRUCTIONS) < 600
+def test_the_first_rung_shows_types():
+    properties = {"max_count": {"type": "integer"}, "path": {"type": "string"}}
+    schema = {"properties": properties, "required": ["path"]}
+    log = ToolInfo(server_name="git", name="log", input_schema=schema, description="Shows the log. Much more")
+    tools = [log, *(structs.replace(log, name=f"log{i}") for i in range(6))]
+    assert tools_of(server("git", *tools))[1] == "log(path: string, max_count?: integer): Shows the log"
+    assert "log(path, max_count?): Shows the log" in tools_of(server("git", *tools), budget=112)
+
+
+MARKDOWN = (
+    """# Everything Server \u2013 Server Instructions
+
+Audience: these instructions are for a model.
+Follow them, e.g. to use the server.
+
+## Features
+
+- Use `get-roots-list` first. """
+    + "And so on. " * 40
+)
+
+
+def test_markdown_instructions_are_whole_sentences_without_headings():
+    (head,) = [line for line in tools_of(server("s", READ, instructions=MARKDOWN)) if line.startswith("## s")]
+    assert head.startswith("## s: Audience: these instructions are for a model. Follow them, e.g. to use")
+    assert "#" not in head[3:]
+    assert head.endswith("And so on. ...")
+    assert 250 < len(head) <= len("## s: ") + 300 + len(" ...")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("# Only a heading", "# Only a heading"),
+        ("# H\n\n- one\n- two", "- one - two"),
+        ("```\ncode\n```\nText", "code Text"),
+        ("# H\n" + "x" * 400, "x" * 300 + "..."),
+        ("---\nText", "Text"),
+    ],
+)
+def test_odd_markdown_instructions(text, shown):
+    assert tools_of(server("s", READ, instructions=text))[0] == f"## s: {shown}"
+
+
+# --- what every client shows
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("limit", [None, 1024, 2048])
+@pytest.mark.parametrize("budget", [600, 1000, 4000, 20_000])
+def test_the_first_thousand_characters_say_how_to_call_and_name_all_seventy_servers(budget, limit):
+    known = corpus()
+    made = describe(known, budget=budget, limit=limit)
+    head = made.inspect[:1000]
+    assert all(call in head for call in ("inspect(query)", "inspect(server_name)", "exec"))
+    (line,) = [line for line in head.split("\n") if line.startswith("Servers: ")]
+    assert line.removeprefix("Servers: ").split(",") == sorted(one.name for one in known)
+    assert all(len(text) <= (limit or 10**6) for text in (made.inspect, made.exec, made.resources))
+
+
+@pytest.mark.corpus
+def test_lists_stand_in_the_parameters_where_a_client_would_cut_them():
+    docs = server("docs", *(resource(f"f:///{i}", description="About it. " * 9) for i in range(40)))
+    known = [*corpus(), docs]
+    whole, cut = (describe(known, budget=12_000, limit=limit) for limit in (None, 2048))
+    assert whole.inspect == f"{cut.inspect}\n{cut.server_name}"
+    assert whole.resources == f"{cut.resources}\n{cut.uri}"
+    assert (whole.server_name, whole.uri) == ("", "")
+    assert "get_component" not in cut.inspect
+    assert "get-component-docs(" in cut.server_name
+
+
+def test_short_lists_stand_in_the_descriptions_of_every_client():
+    known = [server("fs", READ, resource("u:x"))]
+    assert describe(known, budget=4000, limit=1024) == describe(known, budget=4000)
+
+
+def test_few_servers_are_parted_by_a_comma_and_a_space_and_a_disabled_one_is_marked():
+    made = describe([server("b"), server("a", state=State.DISABLED, listed=False)], budget=4000)
+    assert "\nServers: a (disabled), b\n" in made.inspect
+
+
+@pytest.mark.corpus
+def test_a_small_budget_lists_no_tools_rather_than_those_of_some_servers():
+    assert describe(corpus(), budget=600).inspect.count("\n") == 1
+
+
+@pytest.mark.corpus
+def test_the_search_hint_names_the_servers_within_its_part_of_the_budget():
+    known = corpus()
+    assert describe(known, budget=4000).search_hint.startswith("12306-mcp Ant Design Components Asset")
+    assert all(one.name in describe(known, budget=4000).search_hint for one in known)
+    assert 150 < len(describe(known, budget=600).search_hint) <= 200
+
+
+def test_the_instructions_say_how_to_call_and_count_the_tools_of_each_server():
+    git = server("git", *(tool(f"t{i}") for i in range(12)))
+    text = instructions([git, server("a b", tool("t")), server("0")])
+    assert "Servers (tools): 0 (0), a b (1), git (12)." in text
+    for call in ("inspect(query)", "inspect(server_name)", "inspect(server_name, tool_name)"):
+        assert call in text
+    assert "exec(server_name, tool_name, arguments)" in text
+    assert "resources(server_name, uri)" in text
+    assert len(text) < 600
+
+
+def test_the_instructions_count_no_tools_of_a_server_that_has_not_listed():
+    known = [server("slow", listed=False), server("off", state=State.DISABLED, listed=False)]
+    assert "Servers (tools): off (disabled), slow." in instructions(known)
+    assert "No servers are configured." in instructions([])
+
+
+@pytest.mark.corpus
+def test_the_instructions_name_seventy_servers_with_their_counts_in_1024_characters():
+    known = [*corpus()[:-1], server("zz", listed=False)]
+    text = instructions(known)
+    shown = text[:1024].partition("Servers by tools: ")[2].partition(". ")[0]
+    groups = {count: names.split(",") for count, names in (part.split(" ", 1) for part in shown.split("; "))}
+    assert {name for names in groups.values() for name in names} >= {one.name for one in known[:-1]}
+    assert all(one.name in groups[str(len(one.tools))] for one in known[:-1])
+    assert shown.endswith("; not listed yet zz")
+    assert len(text) <= 2000
+
+
+def test_more_servers_than_two_thousand_characters_hold_are_names_and_a_number():
+    known = [server(f"server-{i:04}", *(tool(f"t{n}") for n in range(i))) for i in range(125)]
+    text = instructions(known)
+    assert text.count("server-0") == 125
+    assert len(text) <= 2000
+    text = instructions([server(f"server-{i:04}", tool("t")) for i in range(1000)])
+    more = int(re.search(r" and (\d+) more; search finds them\. ", text).group(1))
+    assert text.count("server-0") + more == 1000
+    assert 1900 < len(text) <= 2000

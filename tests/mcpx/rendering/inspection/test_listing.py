@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from mcpx.config import Config
+from mcpx.core.calls import Inspect
 from mcpx.core.inspection import Inspector
 from mcpx.core.results import ResultRenderer
-from mcpx.rendering.inspection_fit import MAX_SCHEMA_CHARS, MODEL_TOKENS, PROGRAM_BYTES
+from mcpx.rendering.inspection.listing import LISTING_TOKENS
+from mcpx.rendering.inspection.plain import MAX_SCHEMA_CHARS, PROGRAM_BYTES
 from mcpx.rendering.tokens import estimate
 from mcpx.rendering.toon import encode
 from mcpx.validation.checker import ArgumentChecker
@@ -35,7 +37,9 @@ class Known:
 
 def inspected(*tools, tool_name=None, **fields):
     results = ResultRenderer(Config(source="test", servers={}))
-    return Inspector(Known(*tools, **fields), ArgumentChecker(), results).inspect("s", tool_name)
+    return Inspector(Known(*tools, **fields), ArgumentChecker(), results).inspect(
+        Inspect("s", (tool_name,) if tool_name else ())
+    )
 
 
 def text_of(shaped):
@@ -59,10 +63,11 @@ def test_a_few_tools_are_shown_whole():
 @pytest.mark.parametrize(
     ("count", "shown"),
     [
-        (500, '"tool_number_499(path, limit?)",Does the thing'),
-        (1400, '"tool_number_1399(path, limit?)"'),
-        (2400, "tool_number_2399"),
-        (10_000, "tool_number_999"),
+        (120, 'tool_number_119,Does the thing,"{path: unknown'),
+        (200, '"tool_number_199(path, limit?)",Does the thing'),
+        (320, '"tool_number_319(path, limit?)"'),
+        (600, "tool_number_599"),
+        (10_000, "tool_number_600"),
     ],
 )
 def test_very_many_are_shown_as_fully_as_fits(count, shown):
@@ -70,8 +75,8 @@ def test_very_many_are_shown_as_fully_as_fits(count, shown):
     text = text_of(shaped)
     assert shown in text
     assert f"tools_total: {count}" in text
-    assert "inspect(server_name, tool_name) shows one tool whole" in text
-    assert estimate(text) < MODEL_TOKENS * 1.2
+    assert "inspect(server_name, tool_name) shows a tool whole" in text
+    assert estimate(text) <= LISTING_TOKENS
     plain = shaped.structured_content
     assert len(msgspec.json.encode(plain)) < PROGRAM_BYTES + 10_000
     if count < 10_000:
@@ -140,10 +145,10 @@ def test_what_was_rendered_is_rendered_anew_by_other_settings():
     tools = tools_of(3)
     results = ResultRenderer(Config(source="test", servers={}))
     inspector = Inspector(Known(*tools), ArgumentChecker(), results)
-    long = text_of(inspector.inspect("s"))
+    long = text_of(inspector.inspect(Inspect("s")))
     results.settings = Config(source="test", servers={}, max_description_len=10)
-    assert len(text_of(inspector.inspect("s"))) < len(long)
-    assert "Does the t..." in text_of(inspector.inspect("s"))
+    assert len(text_of(inspector.inspect(Inspect("s")))) < len(long)
+    assert "Does the t..." in text_of(inspector.inspect(Inspect("s")))
 
 
 def test_toon_of_a_shortened_listing_is_data():

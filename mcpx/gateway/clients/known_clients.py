@@ -1,0 +1,82 @@
+"""What is known of clients that show a model less, or more, than they are sent.
+
+A table, as data: one row a client, each with its source. A client that is not in it is taken to show
+descriptions whole and to keep `structuredContent` from the model. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mcpx.config import StructuredContent
+
+
+class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
+    """A client, by the beginning of the name that it gives itself, in lower case with dashes for spaces.
+
+    `description_chars` is the most characters of a tool's description that its model is shown, None for all.
+    `shows_structured_content` is whether its model is given `structuredContent`, in place of `content` or
+    beside it, which undoes the saving.
+    """
+
+    prefix: str
+    source: str
+    description_chars: int | None = None
+    shows_structured_content: bool = False
+
+
+KNOWN_CLIENTS: Final = (
+    KnownClient(
+        prefix="claude-code",
+        description_chars=2048,
+        shows_structured_content=True,
+        source="code.claude.com/docs/en/mcp; anthropics/claude-code #41593, #87650; #55677, #79944",
+    ),
+    KnownClient(
+        prefix="cursor",
+        shows_structured_content=True,
+        source="modelcontextprotocol/modelcontextprotocol #1411",
+    ),
+    KnownClient(
+        prefix="github-copilot",
+        description_chars=1024,  # some endpoints refuse longer ones
+        shows_structured_content=True,
+        source="higebu/3gpp-mcp #238; github/copilot-cli #3258, #4515",
+    ),
+    KnownClient(
+        prefix="copilot",
+        description_chars=1024,
+        shows_structured_content=True,
+        source="as github-copilot",
+    ),
+    KnownClient(
+        prefix="codex",  # of instructions it shows 1,000 bytes
+        shows_structured_content=True,
+        source="openai/codex core/src/tools/handlers/mcp.rs, protocol/src/models.rs; #38287",
+    ),
+    KnownClient(
+        prefix="opencode",
+        shows_structured_content=True,
+        source="anomalyco/opencode #32074",
+    ),
+    KnownClient(
+        prefix="visual-studio-code",  # it cuts the descriptions of parameters at 1,024 for GPT-4
+        source="microsoft/vscode-copilot-chat src/extension/tools/common/toolSchemaNormalizer.ts",
+    ),
+)
+
+
+def known_client(name: str | None) -> KnownClient | None:
+    """The row of a client of that name; None for one that is not known, or has no name."""
+    normal = (name or "").lower().replace(" ", "-")
+    return next((client for client in KNOWN_CLIENTS if normal.startswith(client.prefix)), None)
+
+
+def wants_structured_content(policy: StructuredContent, name: str | None) -> bool:
+    """Whether a client of that name (None: unknown) is given `structuredContent`."""
+    if policy != "auto":
+        return policy == "always"
+    client = known_client(name)
+    return client is None or not client.shows_structured_content

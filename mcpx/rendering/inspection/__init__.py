@@ -1,0 +1,5 @@
+"""What inspect shows: all servers (`servers`), the tools of one (`listing`), tools whole (`tool`).
+
+Each is as full as its budget of tokens allows, and says what it leaves out. `plain` has the same for
+programs.
+"""

@@ -1,0 +1,187 @@
+"""The answer to a search: text for the model within a budget of tokens, and plain JSON for programs.
+
+Owns `search_answer`, which `inspect(query)` calls, and `best_tools` for the errors about unknown names. Pure.
+The text is grouped by server, best first:
+
+    ## github (26 tools)
+    create_issue(owner: string, repo: string, title: string, ...): Create a new issue in a repository
+    list_issues(owner: string, repo: string, ...): List issues of a repository
+    get_issue update_issue add_issue_comment +21
+    ## linear (12 tools)
+    ...
+    Other servers: jira: create_issue get_issue; notion: create_page; 31 more
+
+The best servers have lines of their own. Each gets its best entry whole, the first one its best three; the
+rest of the budget goes to names in the order of `_ORDER`, and what is left then to more entries whole.
+Servers on which nothing matches come last: a question may use other words than a server does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
+from mcpx.catalog.search import ServerHits, search
+from mcpx.catalog.search_index import indexed
+from mcpx.rendering.search_block import MAX_ENTRIES, Block
+from mcpx.rendering.tokens import estimate
+from mcpx.text import cut, quoted, shown_server
+
+ANSWER_TOKENS: Final = 408  # by the estimate, which is on the high side: 400 of a real tokenizer
+MAX_SERVERS: Final = 4  # with lines of their own
+MAX_OTHERS: Final = 12  # servers of which only names are shown
+_WHOLE: Final = (3, 1, 1, 1)  # entries of each server that are shown whole, before any name
+_MAX_WHOLE: Final = 3
+MAX_HINTS: Final = 3  # tools that an error names
+HINT_READ_CHARS: Final = 40_000  # of catalogues, about 15 ms
+_HINT_SHARE: Final = 0.4  # of the best tool's score
+_MAX_OTHER_NAMES: Final = 20  # of one server
+_QUERY_LEN: Final = 80
+_TAIL_TOKENS: Final = 12  # of the line of other servers, without them
+
+_ORDER: Final = sorted(
+    [(place, number) for place in range(MAX_SERVERS) for number in range(MAX_ENTRIES)]
+    + [(place, n) for place in range(MAX_SERVERS, MAX_SERVERS + MAX_OTHERS) for n in range(_MAX_OTHER_NAMES)],
+    key=lambda one: (1 + one[0]) ** 1.2 * (1 + one[1]) ** (0.4 if one[0] < MAX_SERVERS else 1.5),
+)
+"""Places of servers, and numbers of their entries: the likeliest to be wanted first. Tuned as the ranking."""
+
+
+def search_answer(
+    servers: Sequence[ServerInfo], query: str, *, only: str | None = None, budget: int = ANSWER_TOKENS
+) -> tuple[str, JSON]:
+    """What `query` finds on all servers, or on the one named `only`: text for the model, and plain JSON.
+
+    The text takes at most `budget` tokens by `mcpx.rendering.tokens.estimate`. The JSON holds what the text
+    shows: `{query, servers: [{server, state?, tools: [{name, signature?, description?}], resources?,
+    templates?, prompts?, left_out?}], left_out?}`. `left_out` is the number of tools of a server, and of
+    servers, that are not shown.
+    """
+    searched = [server for server in servers if only in (None, server.name)]
+    found = search(searched, query)
+    if not found:
+        return _nothing(searched, query, only, budget), {"query": query, "servers": []}
+    blocks = _blocks(found, searched)
+    _Filling(blocks, budget - _TAIL_TOKENS).fill()
+    best = [block for block in blocks if block.lines]
+    others = [block for block in blocks if block.names and not block.lines]
+    left_out = len(searched) - len(best) - len(others)
+    text = "\n".join([*(block.text() for block in best), *_tail(others, left_out)])
+    plain = [block.to_dict() for block in (*best, *others)]
+    return text, present(query=query, servers=plain, left_out=left_out or None)
+
+
+def best_tools(servers: Sequence[ServerInfo], query: str) -> list[str]:
+    """The tools that `query` finds best, for an error: `git.git_log(repo_path: string, ...): Shows ...` each.
+
+    At most MAX_HINTS, and fewer where the best are much better than the rest. Servers whose catalogues are
+    long and have not been read yet are not searched.
+    """
+    found = search(indexed(servers, HINT_READ_CHARS), query[:_QUERY_LEN])
+    hits = [(one.server, hit) for one in found[:MAX_HINTS] for hit in one.best(MAX_HINTS)]
+    hits = [pair for pair in hits if isinstance(pair[1].entry, ToolInfo)]
+    hits.sort(key=lambda pair: -pair[1].score)
+    least = hits[0][1].score * _HINT_SHARE if hits else 0
+    return [
+        f"{shown_server(server.name)}.{Block(server, [hit], 1).line(0)}"
+        for server, hit in hits[:MAX_HINTS]
+        if hit.score >= least
+    ]
+
+
+def _blocks(found: Sequence[ServerHits], servers: Sequence[ServerInfo]) -> list[Block]:
+    """The servers in order: those that match, then the others; for a name, only those that have it."""
+    most = MAX_SERVERS + MAX_OTHERS
+    hits = [(one.server, one.best(MAX_ENTRIES)) for one in found[:most]]
+    named = [one for one in hits if one[1][0].named]
+    if not named:
+        matching = {one.server.name for one in found}
+        hits += [(one, []) for one in servers if one.tools and one.name not in matching]
+    return [Block(server, best, place) for place, (server, best) in enumerate((named or hits)[:most])]
+
+
+class _Filling:
+    """Chooses what is shown of each server, as long as the budget lasts."""
+
+    def __init__(self, blocks: Sequence[Block], budget: float) -> None:
+        self._blocks = blocks
+        self._left = budget
+
+    def fill(self) -> None:
+        """Show the best entries whole, then names, then more entries whole."""
+        for block, most in zip(self._blocks, _WHOLE, strict=False):
+            for number in range(min(most, block.matches)):
+                head = 0 if block.lines else estimate(block.head()) + 1
+                if self._pays(head + estimate(block.line(number)) + 1):
+                    block.lines.append(number)
+        for place, number in _ORDER:
+            if self._left < 1:
+                break
+            if place < len(self._blocks):
+                self._name(self._blocks[place], number)
+        for number in range(1, _MAX_WHOLE):
+            for block in self._blocks[:MAX_SERVERS]:
+                self._promote(block, number)
+
+    def _name(self, block: Block, number: int) -> None:
+        """Show an entry by name that is not shown yet."""
+        if number in block.lines or number >= len(block.entries):
+            return
+        cost = _cost(f" {block.name(number)}")
+        if not block.lines and not block.names:
+            cost += _cost(f" {shown_server(block.server.name)}:;")
+        if self._pays(cost):
+            block.names.append(number)
+
+    def _promote(self, block: Block, number: int) -> None:
+        """Show an entry whole that is shown by name."""
+        if number >= block.matches or not block.lines or number not in block.names:
+            return
+        if self._pays(estimate(block.line(number)) + 1 - _cost(f" {block.name(number)}")):
+            block.names.remove(number)
+            block.lines.append(number)
+
+    def _pays(self, cost: float) -> bool:
+        if cost > self._left:
+            return False
+        self._left -= cost
+        return True
+
+
+@lru_cache(maxsize=16384)
+def _cost(text: str) -> float:
+    """Tokens of a word among others, to a fraction: `estimate` rounds up, and there are many."""
+    return estimate(text * 16) / 16
+
+
+def _tail(others: Sequence[Block], left_out: int) -> list[str]:
+    """The line that names the other servers, if there are any."""
+    shown = [*(block.brief() for block in others), *([f"{left_out} more"] if left_out else [])]
+    return [f"Other servers: {'; '.join(shown)}"] if shown else []
+
+
+def _nothing(servers: Sequence[ServerInfo], query: str, only: str | None, budget: int) -> str:
+    """What is said where nothing matches: which servers there are, as many as the budget takes."""
+    said = quoted(cut(query, _QUERY_LEN))
+    if only is not None:
+        return f"Nothing on {shown_server(only)} matches {said}. inspect({quoted(only)}) lists its tools."
+    if not servers:
+        return f"Nothing matches {said}: no servers are configured."
+    text = f"Nothing matches {said}. Servers: "
+    blocks = [Block(server, [], 0) for server in servers if server.tools][: MAX_SERVERS + MAX_OTHERS]
+    for block in blocks:
+        block.names = list(range(len(block.entries)))
+    whole = "; ".join(block.brief() for block in blocks)
+    if len(blocks) == len(servers) and estimate(text + whole) <= budget:
+        return text + whole
+    names: list[str] = []
+    left = budget - estimate(text) - _TAIL_TOKENS
+    for server in servers:
+        left -= estimate(f", {shown_server(server.name)} ({len(server.tools)})")
+        if left < 0:
+            break
+        names.append(f"{shown_server(server.name)} ({len(server.tools)})")
+    more = f" and {len(servers) - len(names):,} more" if len(names) < len(servers) else ""
+    return f"{text}{', '.join(names)}{more}. The number is that of tools."
