@@ -18,6 +18,7 @@ from msgspec import Meta
 YEAR_S: Final = 31_536_000
 """The longest duration: a longer one is a slip, and timers need a bound."""
 GIB: Final = 1 << 30
+MAX_RESULT_TOKENS: Final = 1_000_000
 TOON_MAX_SIZE: Final = 2 << 20
 """Bytes as they come, with all escapes; very dense results have a bound of their own."""
 
@@ -157,6 +158,15 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),
     ] = True
+    result_token_budget: Annotated[
+        int,
+        Meta(ge=0, le=MAX_RESULT_TOKENS),
+        doc(
+            "Tokens (estimated) that a result may take for a model. What is over it is cut at whole rows or"
+            " lines, and the rest is kept for an hour under an address that the result ends with. 0 turns it"
+            " off."
+        ),
+    ] = 8000
     restart: Annotated[
         RestartPolicy, doc("How a server that failed is started again. Each key can be given alone.")
     ] = RestartPolicy()
@@ -196,7 +206,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_description_len: Annotated[
         Count, doc("Characters of a parameter's description in the TypeScript form.")
     ] = 300
-    toon_compression_enabled: Annotated[bool, doc("Show JSON results as TOON where that is shorter.")] = True
+    toon_compression_enabled: Annotated[
+        bool, doc("Show JSON results as compact JSON, or as TOON where that is smaller; false as they came.")
+    ] = True
+    toon_compression_min_saving: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        doc(
+            "Share of the tokens of compact JSON that TOON must save to be used: 0 uses it whenever it is"
+            " smaller, 1 never."
+        ),
+    ] = 0.15
     toon_compression_min_size: Annotated[
         int, Meta(ge=0, le=GIB), doc("Results of fewer characters than this go through as they came.")
     ] = 0

@@ -25,6 +25,7 @@ from mcpx.core.fleet import Fleet, Observer
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
+from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, RouterActor
 from mcpx.core.supervision import TEARDOWN_S
@@ -61,6 +62,7 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
+        self.views = ResultViews(self.results, self.upstreams)
         self.router = ActorRef[Message]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
@@ -132,8 +134,9 @@ class Hub:
         return self.fleet.observe(observer)
 
     def client_left(self, client: ClientId) -> None:
-        """End what belongs to this client alone: sessions, and suspended calls."""
+        """End what belongs to this client alone: sessions, suspended calls, and kept results."""
         self.fleet.leave(client)
+        self.views.kept.drop(client)
         self.clients.leave(client)
 
     # --- its changes

@@ -88,6 +88,12 @@ class Registry:
 
     # --- reading
 
+    def may_read(self, server_name: str, uri: str) -> bool:
+        """Whether there is such a server, and this URI may be sent to it."""
+        upstream = self._upstreams.get(server_name)
+        known = upstream.catalogue if upstream else None
+        return known is not None and uri_rejection(uri, known) is None
+
     def resolve_uri(self, upstream: Upstream, uri: str) -> str:
         """The URI to send to that server: as given, or its own where MCPX's name for it is given.
 

@@ -12,20 +12,22 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig
 
 FOR_SERVERS: Final = ("max_message_bytes",)
 """Global settings that a server is started with: a new value restarts them all."""
 AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served")
 """Settings that the tree and its frontends are built with."""
+LOOKED_UP: Final = ("result_token_budget",)
+"""Settings of a server that are looked up when they are used: a new value restarts nothing."""
 _NO_SETTINGS: Final = frozenset({"source", "servers", "notices"})
 
 
 class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a reload does, by the names of the servers, in the order of their configuration.
 
-    `settings` are the global settings whose new values are in force. `needs_restart` are those that MCPX must
-    be restarted for (`http.port`): it goes on with the old ones.
+    `settings` are those whose new values are in force without a restart of a server that has not `changed`.
+    `needs_restart` are those that MCPX must be restarted for (`http.port`): it goes on with the old ones.
     """
 
     added: tuple[str, ...] = ()
@@ -43,8 +45,11 @@ def plan_reload(old: Config, new: Config) -> ReloadPlan:
     same = {
         name
         for name, server in new.servers.items()
-        if old.servers.get(name) == server and (server.disabled is not None or not all_again)
+        if name in old.servers
+        and _started_with(old.servers[name]) == _started_with(server)
+        and (server.disabled is not None or not all_again)
     }
+    settings += [name for name in LOOKED_UP if any(_differs(name, old, new, server) for server in same)]
     return ReloadPlan(
         added=tuple(name for name in new.servers if name not in old.servers),
         removed=tuple(name for name in old.servers if name not in new.servers),
@@ -59,6 +64,15 @@ def effective_config(old: Config, new: Config) -> Config:
     """`new`, but with the old values of the settings that only a restart of MCPX can change."""
     kept: dict[str, Any] = {name: getattr(old, name) for name in _settings(new) if name in AT_START}
     return replace(new, **kept)
+
+
+def _started_with(server: ServerConfig) -> ServerConfig:
+    """A server without the settings that are looked up when they are used."""
+    return replace(server, **dict.fromkeys(LOOKED_UP, 0))
+
+
+def _differs(setting: str, old: Config, new: Config, server: str) -> bool:
+    return bool(getattr(old.servers[server], setting) != getattr(new.servers[server], setting))
 
 
 def _settings(config: Config) -> list[str]:

@@ -19,10 +19,12 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.model import JSON
 from mcpx.core.calls import Exec, Read
 from mcpx.core.hub import Hub
+from mcpx.core.result_address import read_address
+from mcpx.core.result_selection import Selectable
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
-from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.identity import client_of, connection_of, session_client
 from mcpx.gateway.clients.known_clients import wants_structured_content
 from mcpx.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.gateway.native.requests import ResourcesAndPrompts
@@ -127,24 +129,41 @@ class GatewayServer(Server[Any]):
 
     async def _run(self, ctx: Context, name: str, arguments: JSON) -> ToolResult | JSON:
         """The result; or input requests to the client, which are a result of their own kind."""
-        results, text = self._hub.results, parameters.text
+        text = parameters.text
         if name == tools.INSPECT:
             tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
             return await self._hub.calls.inspect(text(arguments, "server_name"), tool_names, query=query)
         if name == tools.RESOURCES:
-            server, uri = text(arguments, "server_name"), text(arguments, "uri")
-            if not uri:
-                return await self._hub.calls.list_resources(server)
-            server = server or self._hub.registry.server_with(uri)
-            if not server:
-                raise WrongParameter("server_name is missing")
-            return await sdk_path.run(
-                self._hub, ctx, Read(server, uri), lambda raw: results.resource(raw, uri=uri, server=server)
-            )
-        request = await self._exec_request(parameters.read_exec(arguments))
-        return await sdk_path.run(
-            self._hub, ctx, request, lambda raw: results.tool(raw, server=request.server_name)[1]
+            return await self._resources(ctx, text(arguments, "server_name"), text(arguments, "uri"))
+        return await self._exec(ctx, await self._exec_request(parameters.read_exec(arguments)))
+
+    async def _resources(self, ctx: Context, server: str, uri: str) -> ToolResult | JSON:
+        """The list of a server's resources, a resource, or a page of a kept result."""
+        if not uri:
+            return await self._hub.calls.list_resources(server)
+        registry, views, client = self._hub.registry, self._hub.views, self._client(ctx)
+        address = read_address(uri)
+        if address is not None and (views.has(address, client) or not registry.may_read(server, uri)):
+            return await views.read(address, client)
+        server = server or registry.server_with(uri)
+        if not server:
+            raise WrongParameter("server_name is missing")
+        request = Read(server, uri)
+        return await sdk_path.run(self._hub, ctx, request, lambda raw: views.resource(raw, request, client))
+
+    async def _exec(self, ctx: Context, request: Exec) -> ToolResult | JSON:
+        views, client = self._hub.views, self._client(ctx)
+        if request.select is None:
+            return await sdk_path.run(self._hub, ctx, request, lambda raw: views.tool(raw, request, client))
+        views.check(request)
+        found = await sdk_path.run(
+            self._hub, ctx, request, lambda raw: views.selectable(raw, request, client)
         )
+        return await views.project(found, request, client) if isinstance(found, Selectable) else found
+
+    def _client(self, ctx: Context) -> ClientId:
+        """The client that results are kept for."""
+        return session_client(connection_of(ctx.session), self._hub)
 
     async def _exec_request(self, given: ExecParameters) -> Exec:
         """The request for `ToolCalls`, with the names and arguments that are meant."""

@@ -105,8 +105,12 @@ def _work(raw: msgspec.Raw | bytes) -> int:
     return _CONTAINER_WORK * containers + text.count(b",")
 
 
-def pieces(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None, server: str) -> list[Bytes] | None:
+def pieces(
+    raw: msgspec.Raw, *, structured: bool, stamp: bytes | None, server: str, content: bytes | None = None
+) -> list[Bytes] | None:
     """The result for the wire, made of its own bytes; None where it is no result but a question.
+
+    `content` takes the place of its own, where given.
 
     Raises:
         CallError: `protocol_error`: it is not MCP.
@@ -114,7 +118,7 @@ def pieces(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None, server: s
     parts = _apart(raw, server)
     if parts is None:
         return None
-    made: list[Bytes] = [b'{"content":', *_content(parts, server)]
+    made: list[Bytes] = [b'{"content":', *(_content(parts, server) if content is None else [content])]
     made.append(b',"isError":true' if parts.is_error else b',"isError":false')
     if structured and is_given(parts.structured):
         made += structured_content(memoryview(parts.structured))
@@ -150,9 +154,11 @@ def essential_contents(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
 
 
 def resource_pieces(
-    raw: msgspec.Raw, *, uri: str, structured: bool, stamp: bytes | None, server: str
+    raw: msgspec.Raw, *, uri: str, structured: bool, stamp: bytes | None, server: str, texts: bool = True
 ) -> list[Bytes] | None:
     """The result for the wire of a large text or blob alone, made of its own bytes; None for any other.
+
+    Without `texts`, it is None for a text, too.
 
     Raises:
         CallError: `protocol_error`: it is not MCP.
@@ -165,6 +171,8 @@ def resource_pieces(
     mime_type = msgspec.json.encode(item.mime_type)
     text, blob = memoryview(item.text), memoryview(item.blob)
     if bytes(text[:1]) == _QUOTE:
+        if not texts:
+            return None
         block: list[Bytes] = [b'{"type":"text","text":', text]
         value: list[Bytes] = [b'{"result":', text, b"}"]
     elif bytes(blob[:1]) == _QUOTE and _is_base64(blob):

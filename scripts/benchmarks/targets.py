@@ -65,7 +65,8 @@ def mcpx(state: Path, servers: dict[str, list[str]]) -> Target:
     state.mkdir(parents=True, exist_ok=True)
     config = state / "config.json"
     entries = {name: {"command": argv[0], "args": argv[1:]} for name, argv in servers.items()}
-    config.write_text(json.dumps({"mcpServers": entries}))
+    whole = {"result_token_budget": 0}  # the others show results whole, too
+    config.write_text(json.dumps({"mcpServers": entries, **whole}))
     env = {"MCPX_STATE_DIR": str(state), "MCPX_LOG": "debug", "MCPX_LOG_FORMAT": "json"}
     server = next(iter(servers))
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mcpx.config import StructuredContent
 from mcpx.core.calls import Exec, Read, ToolCalls, as_call_error
 from mcpx.core.hub import Hub
+from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.clients.known_clients import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
@@ -93,7 +94,7 @@ class FastPath:
 
     def __init__(self, hub: Hub, server: GatewayServer, connection: EraServer) -> None:
         self._calls = hub.calls
-        self._results = hub.results
+        self._views = hub.views
         self._upstreams = hub.upstreams
         self._clients = hub.clients
         self._connection = connection
@@ -172,13 +173,13 @@ class FastPath:
         if upstream is None or upstream.catalogue is None:
             return None
         if params.name == tools.EXEC:
-            if given.tool_name not in upstream.catalogue.tools or given.uri:
+            if given.tool_name not in upstream.catalogue.tools or given.uri or given.select:
                 return None
             context = self._context(wire, params)
             return Exec(
                 given.server_name, given.tool_name, given.arguments, context, given.select, given.max_tokens
             )
-        if params.name == tools.RESOURCES and given.uri:
+        if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
             return Read(given.server_name, given.uri, self._context(wire, params))
         return None
 
@@ -209,16 +210,16 @@ class FastPath:
 
     def _encoder(self, meta: _Meta | None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
-        policy = self._results.settings.include_structured_content
+        policy = self._views.results.settings.include_structured_content
         if self._connection.era is Era.MODERN:
             name = meta.client_info.name if meta and meta.client_info else None
             wanted = wants_structured_content(policy, name)
-            return ResultEncoder(self._results, structured=wanted, stamp=self._stamp)
+            return ResultEncoder(self._views, structured=wanted, stamp=self._stamp)
         encoder = self._encoders.get(policy)
         if encoder is None:
             client = self._connection.connection.client_params
             wanted = wants_structured_content(policy, client.client_info.name if client else None)
-            encoder = self._encoders[policy] = ResultEncoder(self._results, structured=wanted)
+            encoder = self._encoders[policy] = ResultEncoder(self._views, structured=wanted)
         return encoder
 
 
@@ -269,8 +270,8 @@ class _Call:
     def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
         request = self._request
         if isinstance(request, Exec):
-            return self._encoder.tool(raw, server=request.server_name)
-        return self._encoder.resource(raw, uri=request.uri, server=request.server_name)
+            return self._encoder.tool(raw, request)
+        return self._encoder.resource(raw, request)
 
     def _failure(self, error: BaseException) -> list[Bytes]:
         try:

@@ -25,8 +25,10 @@ from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
 from mcpx.core.calls import Forward, Read
 from mcpx.core.hub import Hub
+from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path
+from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_prompt, about_resource
@@ -104,6 +106,8 @@ class ResourcesAndPrompts:
     # --- resources
 
     async def _read(self, ctx: Context, params: mcp_types.ReadResourceRequestParams) -> JSON:
+        if (page := await self._kept_result(ctx, params.uri)) is not None:
+            return page
         target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
         server = target.upstream.name
 
@@ -118,6 +122,24 @@ class ResourcesAndPrompts:
             raise about_resource(
                 error, uri=params.uri, own=target.own_uri, version=ctx.protocol_version
             ) from None
+
+    async def _kept_result(self, ctx: Context, uri: str) -> JSON | None:
+        """A page of a kept result, as resources; None for the URI of anything else.
+
+        Raises:
+            MCPError: It is not kept, or there is no such page.
+        """
+        try:
+            address = read_address(uri)
+            client = session_client(connection_of(ctx.session), self._hub)
+            server = self._hub.upstreams.get(KEPT_SERVER)  # its URIs look the same
+            if address is None or (server is not None and not self._hub.views.has(address, client)):
+                return None
+            read = await self._hub.views.read(address, client)
+        except CallError as error:
+            raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
+        contents = [{"uri": uri, "mimeType": "text/plain", "text": block["text"]} for block in read.content]
+        return {**_UNCACHED, "contents": contents}
 
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
         target = await self._lookup.resource(params.uri, version=ctx.protocol_version)

@@ -13,11 +13,15 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.core.results import ResultRenderer
+from mcpx.core.calls import Exec, Read
+from mcpx.core.result_limits import SURELY_WITHIN
+from mcpx.core.result_pages import Limit
+from mcpx.core.result_views import ResultViews
 from mcpx.errors import CallError
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering import large_results
 from mcpx.rendering.large_results import is_given, structured_content
+from mcpx.rendering.results import ToolResult
 from mcpx.wire.envelope import Bytes
 
 _NOTHING: Final = msgspec.Raw()
@@ -52,20 +56,27 @@ class ResultEncoder:
     revision carry, None for a client of an older one.
     """
 
-    def __init__(self, results: ResultRenderer, *, structured: bool, stamp: bytes | None = None) -> None:
-        self._results = results
+    def __init__(self, views: ResultViews, *, structured: bool, stamp: bytes | None = None) -> None:
+        self._views = views
+        self._results = views.results
         self._structured = structured
         self._stamp = stamp
 
-    def tool(self, raw: msgspec.Raw, *, server: str) -> list[Bytes]:
+    def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         """The result of a tool.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
             InputRequired: The server asks for input instead.
         """
-        structured, stamp = self._structured, self._stamp
+        structured, stamp, server = self._structured, self._stamp, request.server_name
+        size = len(memoryview(raw))
+        limit = None
+        if size > SURELY_WITHIN or request.max_tokens is not None:
+            limit = self._views.limits.find(request, size)
         large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
+        if limit is not None:
+            return self._limited(raw, request, limit) if large else self._viewed(raw, request)
         pieces = (
             large_results.pieces(raw, structured=structured, stamp=stamp, server=server)
             if large
@@ -76,20 +87,45 @@ class ResultEncoder:
         _, shaped = self._results.tool(raw, server=server, large=large)
         return self._encoded(tools.result(shaped, structured=structured))
 
-    def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> list[Bytes]:
+    def _viewed(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
+        """A result that may be over its limit."""
+        shaped = self._views.tool(raw, request, request.context.client)
+        return self._encoded(tools.result(shaped, structured=self._structured))
+
+    def _limited(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
+        """A large result, of which nothing but the content is read."""
+        server, content = request.server_name, None
+        if (read := large_results.essentials(raw, server)) is not None:
+            whole = ToolResult(content=read["content"])
+            further = self._views.limits.of_pages(request)
+            fitted = self._views.fit(whole, whole.content, limit, further, request.context.client)
+            content = None if fitted is whole else _encode(fitted.content)
+        pieces = large_results.pieces(
+            raw, structured=self._structured, stamp=self._stamp, server=server, content=content
+        )
+        return self._viewed(raw, request) if pieces is None else pieces
+
+    def resource(self, raw: msgspec.Raw, request: Read) -> list[Bytes]:
         """The result of the resources tool.
 
         Raises:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
+        size, uri, server = len(memoryview(raw)), request.uri, request.server_name
+        limited = size > SURELY_WITHIN and self._views.limits.find(request, size) is not None
         if large_results.is_large(raw, self._results.settings.toon_compression_max_size):
             pieces = large_results.resource_pieces(
-                raw, uri=uri, structured=self._structured, stamp=self._stamp, server=server
+                raw,
+                uri=uri,
+                structured=self._structured,
+                stamp=self._stamp,
+                server=server,
+                texts=not limited,
             )
             if pieces is not None:
                 return pieces
-        shaped = self._results.resource(raw, uri=uri, server=server)
+        shaped = self._views.resource(raw, request, request.context.client)
         return self._encoded(tools.result(shaped, structured=self._structured))
 
     def input_required(self, result: JSON) -> list[Bytes]:

@@ -30,6 +30,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "schema_compression_enabled": True,
         "max_description_len": 300,
         "toon_compression_enabled": True,
+        "toon_compression_min_saving": 0.15,
         "toon_compression_min_size": 0,
         "toon_compression_max_size": 2097152,
         "catalog_token_budget": 4000,
@@ -44,6 +45,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert msgspec.structs.astuple(server.health) == (True, 30.0, 5.0, 2)
     assert msgspec.structs.astuple(server.restart) == (0.5, 60.0, 30.0, 8, 300.0)
     assert (server.auto_describe, server.sessions) == (True, "shared")
+    assert server.result_token_budget == 8000
     assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), ())
 
 
@@ -119,7 +121,7 @@ def effective(config: Config) -> dict[str, Any]:
     http = {f"http.{key}": value for key, value in plain["http"].items()}
     ours = {"source", "servers", "notices", "http", "http_served"}
     rest = {key: plain[key] for key in plain if key not in ours}
-    flags = {key: server[key] for key in ("auto_describe", "sessions", "native")}
+    flags = {key: server[key] for key in ("auto_describe", "sessions", "native", "result_token_budget")}
     return {**rest, **server["limits"], **server["health"]} | restart | http | flags
 
 

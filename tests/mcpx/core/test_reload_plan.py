@@ -32,6 +32,14 @@ def test_the_largest_message_reaches_every_server_that_runs():
     assert plan.settings == ("max_message_bytes",)
 
 
+def test_another_budget_for_results_restarts_nothing():
+    servers = {"follows": entry(), "has its own": entry(settings={"result_token_budget": 5})}
+    old, new = config_of(servers, result_token_budget=1), config_of(servers, result_token_budget=2)
+    assert plan_reload(old, new) == ReloadPlan(
+        untouched=("follows", "has its own"), settings=("result_token_budget",)
+    )
+
+
 def test_settings_are_in_force_at_once_or_named_for_as_long_as_they_are_not():
     old = config_of({"s": entry()})
     http = HttpGateway(port=9, allowed_hosts=("h",))

@@ -229,7 +229,7 @@ class Fuzzed:
         raw: msgspec.Raw = await self.hub.router.ask(message)
         for stamp in (None, b"{}"):
             try:
-                ResultEncoder(self.hub.results, structured=True, stamp=stamp).tool(raw, server="s")
+                ResultEncoder(self.hub.views, structured=True, stamp=stamp).tool(raw, message)
             except CallError:
                 continue
 

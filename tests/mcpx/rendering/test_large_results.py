@@ -8,7 +8,9 @@ import tracemalloc
 import msgspec
 import pytest
 
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig, Stdio
+from mcpx.core.calls import Exec, Read
+from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
 from mcpx.gateway.tools.encoding import ResultEncoder
@@ -16,6 +18,7 @@ from mcpx.rendering import large_results
 from mcpx.rendering.results import InputRequired, read_resource_result, read_tool_result, shape_tool_result
 
 STAMP = b'{"io.modelcontextprotocol/serverInfo":{"name":"mcpx"}}'
+CALL = Exec("s", "t", b"")
 MEGABYTE = 1_000_000
 ROWS = json.dumps([{"id": n, "name": f"row {n}", "ok": True} for n in range(50_000)])
 DENSE = {
@@ -35,19 +38,20 @@ def text_result(text):
 
 
 def encoder_of(largest, *, structured=True, stamp=None):
-    results = ResultRenderer(Config(source="test", servers={}, toon_compression_max_size=largest))
-    return ResultEncoder(results, structured=structured, stamp=stamp)
+    server = ServerConfig(name="s", transport=Stdio(command="x"), result_token_budget=0)
+    config = Config(source="test", servers={"s": server}, toon_compression_max_size=largest)
+    return ResultEncoder(ResultViews(ResultRenderer(config), {}), structured=structured, stamp=stamp)
 
 
 def on_the_wire(raw, *, structured=True, stamp=None, largest=MEGABYTE):
     encoder = encoder_of(largest, structured=structured, stamp=stamp)
-    return json.loads(b"".join(encoder.tool(raw, server="s")))
+    return json.loads(b"".join(encoder.tool(raw, CALL)))
 
 
 def for_programs(raw, *, largest=MEGABYTE):
     read = read_tool_result(raw, server="s")
     large = large_results.is_large(raw, largest)
-    return shape_tool_result(read, toon=True, toon_min_size=0, is_large=large, server="s")
+    return shape_tool_result(read, is_large=large, server="s")
 
 
 @pytest.mark.parametrize("text", [ROWS, *DENSE.values()], ids=["rows", *DENSE])
@@ -117,7 +121,7 @@ def test_a_dense_result_keeps_the_blocks_of_every_kind():
 def test_millions_of_tiny_blocks_cost_no_memory():
     raw = msgspec.Raw(b'{"content":[' + b"{}," * 3_000_000 + b"{}]}")
     tracemalloc.start()
-    on_the_wire_pieces = encoder_of(MEGABYTE).tool(raw, server="s")
+    on_the_wire_pieces = encoder_of(MEGABYTE).tool(raw, CALL)
     with pytest.raises(CallError, match="more than 1024 blocks"):
         for_programs(raw)
     peak = tracemalloc.get_traced_memory()[1]
@@ -148,8 +152,7 @@ BLOB = "YWFh" * 500_000
 def test_a_large_resource_is_shown_as_a_small_one_is(contents, stamp):
     raw = raw_of({"contents": contents})
     by_size = [
-        encoder_of(size, stamp=stamp).resource(raw, uri=URI, server="s")
-        for size in (MEGABYTE, 100 * MEGABYTE)
+        encoder_of(size, stamp=stamp).resource(raw, Read("s", URI)) for size in (MEGABYTE, 100 * MEGABYTE)
     ]
     large, small = (json.loads(b"".join(pieces)) for pieces in by_size)
     assert large == small
@@ -162,13 +165,13 @@ def test_a_large_resource_is_shown_as_a_small_one_is(contents, stamp):
 @pytest.mark.parametrize("blob", [BLOB + "a", "=" + BLOB + "YWF", BLOB[:-4] + "YQ==YWFh", BLOB + "!!!!"])
 def test_a_large_blob_that_is_not_base64_is_a_protocol_error(blob):
     with pytest.raises(CallError) as caught:
-        encoder_of(MEGABYTE).resource(raw_of({"contents": [{"blob": blob}]}), uri=URI, server="s")
+        encoder_of(MEGABYTE).resource(raw_of({"contents": [{"blob": blob}]}), Read("s", URI))
     assert caught.value.code is Code.PROTOCOL_ERROR
 
 
 def test_a_blob_with_escaped_slashes_is_base64_all_the_same():
     raw = msgspec.Raw(b'{"contents":[{"blob":"' + b"aG\\/k" * 400_000 + b'"}]}')
-    answer = json.loads(b"".join(encoder_of(MEGABYTE).resource(raw, uri=URI, server="s")))
+    answer = json.loads(b"".join(encoder_of(MEGABYTE).resource(raw, Read("s", URI))))
     assert answer["structuredContent"]["blob"] == "aG/k" * 400_000
 
 

@@ -22,6 +22,8 @@ MEGABYTE = 1 << 20
 
 
 def flooding(**settings):
+    """A flooding server whose results go out whole."""
+    settings = {"result_token_budget": 0, **settings}
     return {"command": sys.executable, "args": ["-S", "-E", str(FLOODING)], **settings}
 
 

@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig, Stdio
+from mcpx.core.calls import Exec, Read
+from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.rendering.results import shape_tool_result
 
-RENDERER = ResultRenderer(Config(source="test", servers={}))
+SERVER = ServerConfig(name="s", transport=Stdio(command="x"), result_token_budget=0)
+VIEWS = ResultViews(ResultRenderer(Config(source="test", servers={"s": SERVER})), {})
+CALL, READ = Exec("s", "t", b""), Read("s", "a:b")
 STAMP = b'{"io.modelcontextprotocol/serverInfo":{"name":"mcpx"}}'
 TEXTS = st.text(max_size=20) | st.sampled_from(['{"a": [1, 2]}', "[1]", ' {"b": 1}', "\n[2]", "{", '"x"', ""])
 META = st.none() | st.dictionaries(st.sampled_from("ab"), st.integers(), max_size=2)
@@ -46,8 +50,8 @@ def whole(pieces):
 @given(RESULTS, st.booleans(), st.sampled_from([None, STAMP]), st.booleans())
 def test_bytes_and_objects_are_rendered_alike(result, structured, stamp, spaced):
     raw = json.dumps(result, separators=None if spaced else (",", ":")).encode()
-    pieces = ResultEncoder(RENDERER, structured=structured, stamp=stamp).tool(msgspec.Raw(raw), server="s")
-    shaped = shape_tool_result(result, toon=True, toon_min_size=0, server="s")
+    pieces = ResultEncoder(VIEWS, structured=structured, stamp=stamp).tool(msgspec.Raw(raw), CALL)
+    shaped = shape_tool_result(result, server="s")
     expected = tools.result(shaped, structured=structured)
     if stamp is None:
         expected.pop("resultType")
@@ -59,7 +63,7 @@ def test_bytes_and_objects_are_rendered_alike(result, structured, stamp, spaced)
 def test_plain_text_is_neither_parsed_nor_copied():
     text = "plain " * 100_000
     raw = json.dumps({"content": [{"type": "text", "text": text}]}).encode()
-    pieces = ResultEncoder(RENDERER, structured=True).tool(msgspec.Raw(raw), server="s")
+    pieces = ResultEncoder(VIEWS, structured=True).tool(msgspec.Raw(raw), CALL)
     views = [piece for piece in pieces if isinstance(piece, memoryview)]
     assert sum(map(len, views)) > len(text)
     assert whole(pieces)["content"][0]["text"] == text
@@ -68,7 +72,7 @@ def test_plain_text_is_neither_parsed_nor_copied():
 @pytest.mark.parametrize("raw", [b"[]", b'"text"', b"{", b'{"content": 3}', b'{"content": [3]}', b""])
 def test_what_is_not_mcp_is_a_protocol_error(raw):
     with pytest.raises(CallError) as caught:
-        ResultEncoder(RENDERER, structured=True).tool(msgspec.Raw(raw), server="s")
+        ResultEncoder(VIEWS, structured=True).tool(msgspec.Raw(raw), CALL)
     assert caught.value.code is Code.PROTOCOL_ERROR
     with pytest.raises(CallError):
-        ResultEncoder(RENDERER, structured=True).resource(msgspec.Raw(raw), uri="a:b", server="s")
+        ResultEncoder(VIEWS, structured=True).resource(msgspec.Raw(raw), READ)

@@ -1,0 +1,120 @@
+"""Results that were too large for a model, kept so that it can read the rest.
+
+Owned by the hub, on its event loop. Each client has results of its own, dropped when it leaves; nobody else
+can read them. Clients that cannot be told apart (requests without a session, programs) share one collection,
+under ids that cannot be guessed. All in all at most `MAX_KEPT_BYTES` are kept, none for longer than
+`MAX_AGE_S`: the oldest of the client with most makes room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Container
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcpx.core.result_pages import NO_LIMIT, Limit
+from mcpx.upstream.context import SESSIONLESS, ClientId
+
+MAX_KEPT_BYTES: Final = 64 << 20
+MAX_AGE_S: Final = 3600.0
+_ENTRY_BYTES: Final = 1024  # what an entry costs beside its texts, generously
+_SHORT_ID_BYTES: Final = 2  # ids of one client's own: four digits that a model can copy
+_LONG_ID_BYTES: Final = 16
+
+
+class KeptResult(msgspec.Struct, frozen=True, eq=False):
+    """The texts of one result as the server gave them, in their order."""
+
+    id: str
+    texts: tuple[str, ...]
+    size: int
+    """In bytes of memory."""
+    kept_at: float
+    """By the event loop's clock."""
+    limit: Limit = NO_LIMIT
+    """What is shown of it at a time."""
+
+
+class KeptResults:
+    """The results that are kept, by client and id."""
+
+    def __init__(self, *, max_bytes: int = MAX_KEPT_BYTES, max_age_s: float = MAX_AGE_S) -> None:
+        self._max_bytes = max_bytes
+        self._max_age_s = max_age_s
+        self._by_client: dict[ClientId, dict[str, KeptResult]] = {}  # each client's oldest first
+        self._bytes: dict[ClientId, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept now."""
+        return sum(self._bytes.values())
+
+    def keep(
+        self, texts: tuple[str, ...], client: ClientId | None, limit: Limit = NO_LIMIT
+    ) -> KeptResult | None:
+        """Keep a result for a client (None: a program); None where it alone is too large, or the client gone.
+
+        Other results may be dropped for it.
+        """
+        owner = client or SESSIONLESS
+        size = _ENTRY_BYTES + sum(map(sys.getsizeof, texts))
+        if size > self._max_bytes or not owner.connected:
+            return None
+        self._make_room(size)
+        results = self._by_client.setdefault(owner, {})
+        kept = KeptResult(_new_id(owner, results), texts, size, anyio.current_time(), limit)
+        results[kept.id] = kept
+        self._bytes[owner] = self._bytes.get(owner, 0) + size
+        if self._timer is None:
+            self._expire()
+        return kept
+
+    def get(self, result_id: str, client: ClientId | None) -> KeptResult | None:
+        """A result of this client; None where there is none of that id, or no more."""
+        kept = self._by_client.get(client or SESSIONLESS, {}).get(result_id)
+        return None if kept is None or self._is_old(kept) else kept
+
+    def drop(self, client: ClientId) -> None:
+        """Drop the results of a client that has left."""
+        self._by_client.pop(client, None)
+        self._bytes.pop(client, None)
+
+    def _make_room(self, size: int) -> None:
+        """Drop the oldest result of the client that holds most, until there is room for `size` bytes."""
+        while self._bytes and self.size + size > self._max_bytes:
+            fullest = max(self._bytes, key=self._bytes.__getitem__)
+            self._remove(fullest, next(iter(self._by_client[fullest].values())))
+
+    def _remove(self, owner: ClientId, kept: KeptResult) -> None:
+        del self._by_client[owner][kept.id]
+        self._bytes[owner] -= kept.size
+        if not self._by_client[owner]:
+            self.drop(owner)
+
+    def _is_old(self, kept: KeptResult) -> bool:
+        return anyio.current_time() - kept.kept_at >= self._max_age_s
+
+    def _expire(self) -> None:
+        """Drop what is too old, and come back when the next one will be."""
+        for owner, results in list(self._by_client.items()):
+            for kept in [kept for kept in results.values() if self._is_old(kept)]:
+                self._remove(owner, kept)
+        firsts = [next(iter(results.values())).kept_at for results in self._by_client.values() if results]
+        self._timer = None
+        if firsts:
+            delay = max(0.0, min(firsts) + self._max_age_s - anyio.current_time())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+
+
+def _new_id(owner: ClientId, results: Container[str]) -> str:
+    """An id that is new to this client, and one that cannot be guessed where others share its collection."""
+    size = _LONG_ID_BYTES if owner is SESSIONLESS else _SHORT_ID_BYTES
+    while (made := secrets.token_hex(size)) in results:
+        size = _LONG_ID_BYTES
+    return made

@@ -1,0 +1,94 @@
+"""What `select` takes its part of, and what is said where there is no such part. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mcpx.catalog.model import JSON
+from mcpx.core.kept_results import KeptResult
+from mcpx.core.result_address import PREFIX, SERVER
+from mcpx.errors import CallError, Code
+from mcpx.rendering.content import text_block, texts_of
+from mcpx.rendering.large_results import essentials, is_dense, is_given
+from mcpx.rendering.projection import GENERAL_EXAMPLE, BadExpression, Projected, parse
+from mcpx.rendering.results import ToolResult
+
+_DONE: Final = "The call was carried out: do not repeat it."
+
+
+class Selectable(msgspec.Struct, frozen=True):
+    """The texts whose JSON an expression is applied to, and those to keep where it gives nothing."""
+
+    sources: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+class _Result(msgspec.Struct, gc=False):
+    content: list[JSON] = []
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw())
+    is_error: bool | None = msgspec.field(name="isError", default=None)
+    result_type: str | None = msgspec.field(name="resultType", default=None)
+
+
+class _Structured(msgspec.Struct, gc=False):
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw())
+    is_error: bool | None = msgspec.field(name="isError", default=None)
+
+
+def check_expression(expression: str, *, server: str, tool: str | None = None) -> None:
+    """Check an expression before anything is sent.
+
+    Raises:
+        CallError: `invalid_arguments`: it cannot be parsed.
+    """
+    try:
+        parse(expression)
+    except BadExpression as error:
+        text = f"select is not a JMESPath expression: {error}\nFor example: {GENERAL_EXAMPLE}"
+        details = {"select": str(error), "example": GENERAL_EXAMPLE}
+        raise CallError(Code.INVALID_ARGUMENTS, text, server=server, tool=tool, details=details) from None
+
+
+def selectable(raw: msgspec.Raw, *, server: str) -> Selectable | None:
+    """What can be selected from the result of a tool: its structured content, else its texts.
+
+    None for a result that is shown as it is: an error of the tool, a question, or what is not MCP.
+
+    Raises:
+        CallError: `response_too_large`: it is dense, and has too many blocks.
+    """
+    try:
+        if is_dense(raw):
+            content = (essentials(raw, server) or {}).get("content")
+            found: _Result | _Structured = msgspec.json.decode(raw, type=_Structured)
+        else:
+            found = msgspec.json.decode(raw, type=_Result)
+            content = found.content if found.result_type != "input_required" else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if content is None or found.is_error:
+        return None
+    texts = tuple(texts_of(content))
+    if not is_given(found.structured):
+        return Selectable(texts, texts)
+    value = str(memoryview(found.structured), "utf-8")
+    return Selectable((value,), texts if any(map(_may_be_json, texts)) else (*texts, value))
+
+
+def _may_be_json(text: str) -> bool:
+    return text.lstrip(" \t\r\n")[:1] in {"{", "["}
+
+
+def nothing_selected(
+    projected: Projected, kept: KeptResult | None, *, after_call: bool = False
+) -> ToolResult:
+    """The answer where a projection failed, or is null or empty: what there is, and how to go on."""
+    value = msgspec.json.decode(projected.value)
+    problem = projected.problem
+    said = f"select failed: {problem}" if problem else f"{msgspec.json.encode(value).decode()}: nothing fits"
+    where = f'Select again: resources("{SERVER}", "{PREFIX}{kept.id}?select=...")' if kept else ""
+    text = "\n".join(filter(None, (said, projected.hint, _DONE if after_call else "", where)))
+    plain: JSON = {"error": text} if problem else {"result": value}
+    return ToolResult(content=[text_block(text)], structured_content=plain, is_error=bool(problem))
