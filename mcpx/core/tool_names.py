@@ -20,6 +20,7 @@ Names = tuple[str, str]
 """A server and a tool."""
 
 MAX_NAMED: Final = 5  # servers in an error
+MAX_TOOLS_NAMED: Final = 20
 _NAME_LEN: Final = 120
 _PREFIXES: Final = ("", "mcp__", "mcp_")  # that clients put before a server's name
 _SEPARATORS: Final = (".", "/", "::", ":", "__")
@@ -100,7 +101,8 @@ def _incomplete(
     if owners:
         text += f": {_shown(given)} is a tool of {_listed(owners)}"
     elif server_name in known:
-        text += f": inspect({_shown(server_name)}) lists the tools of that server"
+        tools = _listed(list(known[server_name].tools), MAX_TOOLS_NAMED)
+        text += f"; {shown_name(server_name)} has {tools}" if tools else ""
     elif given:
         text += f", and no server has a tool named {_shown(given)}"
     text += "; nothing was sent"
@@ -117,7 +119,7 @@ def _shown(name: str) -> str:
     return quoted(cut(name, _NAME_LEN))
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMED
-    text = ", ".join(cut(shown_name(name), _NAME_LEN) for name in names[:MAX_NAMED])
+def _listed(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    more = len(names) - most
+    text = ", ".join(cut(shown_name(name), _NAME_LEN) for name in names[:most])
     return f"{text} and {more} more" if more > 0 else text
