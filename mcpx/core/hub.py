@@ -23,6 +23,7 @@ from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, Message, ToolCalls
 from mcpx.core.fleet import Fleet, Observer
 from mcpx.core.inspection import Inspector
+from mcpx.core.meter import Meter
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.results import ResultRenderer
@@ -61,6 +62,7 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
+        self.meter = Meter(self.upstreams)
         self.router = ActorRef[Message]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
@@ -130,6 +132,7 @@ class Hub:
         """End what belongs to this client alone: sessions, and suspended calls."""
         self.fleet.leave(client)
         self.clients.leave(client)
+        self.meter.client_left(client)
 
     # --- its changes
 

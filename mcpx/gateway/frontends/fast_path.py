@@ -20,9 +20,12 @@ from msgspec.structs import replace
 from mcpx.config import StructuredContent
 from mcpx.core.calls import Exec, Read, ToolCalls, as_call_error
 from mcpx.core.hub import Hub
+from mcpx.core.meter import ClientMeter
+from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.clients.sessions import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
+from mcpx.gateway.metering import tool_label
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
@@ -78,12 +81,14 @@ class FastPath:
 
     def __init__(self, hub: Hub, server: GatewayServer, connection: EraServer) -> None:
         self._calls = hub.calls
+        self._meter = hub.meter
         self._results = hub.results
         self._upstreams = hub.upstreams
         self._clients = hub.clients
         self._connection = connection
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
+        self._of_client: ClientMeter | None = None  # before 2026-07-28
         info = msgspec.json.encode(server.server_info_stamp)
         self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + info + b"}"
 
@@ -100,7 +105,8 @@ class FastPath:
         request = self._request(wire, params)
         if request is None:
             return params.name == tools.EXEC and self._refuses(wire, request_id, params)
-        call = _Call(self._calls, wire, request_id, request, self._encoder(params.meta))
+        encoder, meter = self._encoder(params.meta), self._client_meter(params.meta)
+        call = _Call(self._calls, wire, request_id, request, encoder, meter=meter)
         reply: RawReply = Reply(call.settled)
         wire.fast_cancels[call.key] = reply.abandon
         self._calls.call(request, reply)
@@ -135,7 +141,9 @@ class FastPath:
     def _refuse(self, wire: WireDispatcher, request_id: RequestId, params: _Params, problem: str) -> None:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
-        wire.channel.write(*envelope.answer(request_id, self._encoder(params.meta).failure(refusal)))
+        pieces = self._encoder(params.meta).failure(refusal)
+        self._client_meter(params.meta).note(given.server_name, given.tool_name, _NOTHING, pieces)
+        wire.channel.write(*envelope.answer(request_id, pieces))
 
     # --- the request
 
@@ -185,6 +193,15 @@ class FastPath:
             self._plain = RequestContext(client=client, caller=caller)
         return self._plain
 
+    def _client_meter(self, meta: _Meta | None) -> ClientMeter:
+        """What counts the calls of this client."""
+        if self._connection.era is Era.MODERN:
+            return self._meter.of_client(meta.client_info.name if meta and meta.client_info else None)
+        if self._of_client is None:
+            client = self._connection.connection.client_params
+            self._of_client = self._meter.of_client(client.client_info.name if client else None)
+        return self._of_client
+
     def _encoder(self, meta: _Meta | None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
         policy = self._results.settings.include_structured_content
@@ -203,7 +220,7 @@ class FastPath:
 class _Call:
     """One request that the fast path has taken, until it is answered."""
 
-    __slots__ = ("_calls", "_encoder", "_request", "_request_id", "_wire", "key")
+    __slots__ = ("_calls", "_encoder", "_meter", "_request", "_request_id", "_wire", "key")
 
     def __init__(
         self,
@@ -212,6 +229,8 @@ class _Call:
         request_id: RequestId,
         request: Exec | Read,
         encoder: ResultEncoder,
+        *,
+        meter: ClientMeter,
     ) -> None:
         self.key = coerce_request_id(request_id)
         self._calls = calls
@@ -219,6 +238,7 @@ class _Call:
         self._request_id = request_id
         self._request = request
         self._encoder = encoder
+        self._meter = meter
 
     def settled(self, reply: RawReply) -> None:
         """Answer the request; or, where the server asks for input, see to that first."""
@@ -247,14 +267,21 @@ class _Call:
     def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
         request = self._request
         if isinstance(request, Exec):
-            return self._encoder.tool(raw, server=request.server_name)
-        return self._encoder.resource(raw, uri=request.uri, server=request.server_name)
+            pieces = self._encoder.tool(raw, server=request.server_name)
+            self._meter.note(request.server_name, request.tool_name, raw, pieces)
+            return pieces
+        pieces = self._encoder.resource(raw, uri=request.uri, server=request.server_name)
+        self._meter.note(request.server_name, RESOURCES, raw, pieces)
+        return pieces
 
     def _failure(self, error: BaseException) -> list[Bytes]:
         try:
-            return self._encoder.failure(as_call_error(error, self._request))
+            pieces = self._encoder.failure(as_call_error(error, self._request))
         except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
-            return self._encoder.failure(as_call_error(unsayable, self._request))
+            pieces = self._encoder.failure(as_call_error(unsayable, self._request))
+        request = self._request
+        self._meter.note(request.server_name, tool_label(request), _NOTHING, pieces)
+        return pieces
 
     def _answer(self, pieces: list[Bytes]) -> None:
         self._wire.fast_cancels.pop(self.key, None)

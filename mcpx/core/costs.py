@@ -1,0 +1,128 @@
+"""What results and definitions of tools cost a model, in estimated tokens.
+
+Counted is what a model reads: the text of `content` (or of a resource's `contents`), and `structuredContent`
+only where there is no content. Images, audio and other binary data cost nothing. Of a long text only parts
+are looked at. Pure; nothing here raises for what a server may send: what cannot be read costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.wire.envelope import Bytes
+
+_NOTHING: Final = msgspec.Raw()
+_WHOLE_BYTES: Final = 32768  # of a text that is looked at whole
+_WINDOW_BYTES: Final = 2048
+_WINDOWS: Final = 8  # of a longer text, evenly spaced
+_MAX_JOINED_BYTES: Final = 16 << 20  # of a result in pieces; a larger one is passed on as it came
+# Where a JSON string may be cut: at a sign that is in no escape, or before an escape.
+_BREAK: Final = re.compile(rb'[^\\"/bfnrtu0-9a-fA-F\x80-\xff]|(?<=[^\\])\\')
+_MAX_TAIL_BYTES: Final = 64  # of a part, in which its last break is looked for
+
+
+class _Resource(msgspec.Struct, gc=False):
+    text: msgspec.Raw = _NOTHING
+
+
+class _Block(msgspec.Struct, gc=False):
+    text: msgspec.Raw = _NOTHING
+    resource: _Resource | None = None
+
+
+class _Result(msgspec.Struct, gc=False):
+    content: list[_Block] = []
+    contents: list[_Block] = []
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
+
+
+_decode = msgspec.json.Decoder(_Result).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def estimate(text: str) -> int:
+    """The tokens of a text of any kind."""
+    return -(-len(text) // 4)
+
+
+def costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
+    """The cost of a server's result, and of the result in pieces that was made of it."""
+    direct = _texts(raw)
+    if len(pieces) > 1 and sum(map(len, pieces)) > _MAX_JOINED_BYTES:
+        spent = direct
+    else:
+        spent = _texts(b"".join(pieces))
+    cost = _sum(direct)
+    return cost, cost if spent == direct else _sum(spent)
+
+
+def result_cost(result: msgspec.Raw | bytes) -> int:
+    """The cost of a result, `{content, structuredContent?}` or a resource's `{contents}`, as JSON."""
+    return _sum(_texts(result))
+
+
+def content_cost(blocks: Sequence[JSON]) -> int:
+    """The cost of content blocks, as plain JSON."""
+    return result_cost(_encode({"content": blocks}))
+
+
+def tools_cost(tools: Iterable[ToolInfo]) -> int:
+    """The cost of the tools of a server to a client that is connected to it directly."""
+    return sum(definition_cost(tool.name, tool.description, tool.input_schema) for tool in tools)
+
+
+def definition_cost(name: str, description: str | None, schema: Any) -> int:
+    """The cost of what a model reads of a tool: name, description and parameters."""
+    shown = _encode({"name": name, "description": description or "", "inputSchema": schema})
+    return estimate(shown.decode())
+
+
+def _texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:
+    """What a model reads of a result: JSON strings, or one other JSON value."""
+    try:
+        read = _decode(result)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    blocks = read.content or read.contents
+    if not blocks:
+        return [read.structured] if read.structured else []
+    texts = (block.text if block.resource is None else block.resource.text for block in blocks)
+    return [text for text in texts if text]
+
+
+def _sum(texts: list[msgspec.Raw]) -> int:
+    return sum(map(_cost, texts))
+
+
+def _cost(text: msgspec.Raw) -> int:
+    """The cost of a JSON string, or of another value as it is written."""
+    if len(text) <= _WHOLE_BYTES:
+        return estimate(_plain(text))
+    whole, looked_at, cost = memoryview(text), 0, 0
+    for number in range(_WINDOWS):
+        start = (len(whole) - _WINDOW_BYTES) * number // (_WINDOWS - 1)
+        window = _between_breaks(bytes(whole[start : start + _WINDOW_BYTES]))
+        looked_at += len(window)
+        cost += estimate(_plain(b'"%b"' % window))
+    return cost * len(whole) // looked_at
+
+
+def _between_breaks(window: bytes) -> bytes:
+    """A part of a JSON string, from its first to its last break: no escape in it is cut."""
+    first = _BREAK.search(window)
+    breaks = [found.start() for found in _BREAK.finditer(window, len(window) - _MAX_TAIL_BYTES)]
+    return window[first.start() : breaks[-1]] if first and breaks else window
+
+
+def _plain(text: msgspec.Raw | bytes) -> str:
+    """A JSON string decoded; anything else as it is written."""
+    try:
+        return _decode_text(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return bytes(text).decode(errors="ignore")
