@@ -20,7 +20,7 @@ _NOTHING: Final = msgspec.Raw()
 _WHOLE_BYTES: Final = 32768  # of a text that is looked at whole
 _WINDOW_BYTES: Final = 2048
 _WINDOWS: Final = 8  # of a longer text, evenly spaced
-_MAX_JOINED_BYTES: Final = 16 << 20  # of a result in pieces; a larger one is passed on as it came
+_MAX_JOINED_BYTES: Final = 1 << 20  # of a result in pieces; a larger one is passed on as it came
 # Where a JSON string may be cut: at a sign that is in no escape, or before an escape.
 _BREAK: Final = re.compile(rb'[^\\"/bfnrtu0-9a-fA-F\x80-\xff]|(?<=[^\\])\\')
 _MAX_TAIL_BYTES: Final = 64  # of a part, in which its last break is looked for

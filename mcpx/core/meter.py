@@ -22,7 +22,18 @@ import msgspec
 
 from mcpx.catalog.model import Catalogue
 from mcpx.core.costs import costs, tools_cost
-from mcpx.core.stats import INSPECT, MAX_CLIENTS, MCPX, MENU, OTHERS, RESOURCES, UNNAMED, Count, Totals
+from mcpx.core.stats import (
+    INSPECT,
+    MAX_CLIENTS,
+    MAX_TOOLS,
+    MCPX,
+    MENU,
+    OTHERS,
+    RESOURCES,
+    UNNAMED,
+    Count,
+    Totals,
+)
 from mcpx.observe.contained import contain
 from mcpx.text import one_line
 from mcpx.upstream.actor import Upstream
@@ -77,6 +88,8 @@ class ClientMeter:
 
     def _row(self, server: str, tool: str) -> _Row:
         server, tool = self._meter.known(server, tool)
+        if len(self._rows) >= MAX_TOOLS and (server, tool) not in self._rows:
+            server = tool = OTHERS
         row = self._rows.get((server, tool))
         if row is None:
             row = self._rows[server, tool] = _Row(self.name, server, tool)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 WRITE_INTERVAL_S: Final = 60.0
-LOCK_TIMEOUT_S: Final = 2.0  # another process holds the lock for milliseconds
+LOCK_TIMEOUT_S: Final = 1.0  # another process holds the lock for milliseconds
 LOCK_POLL_S: Final = 0.01
 MAX_FILE_BYTES: Final = 16 << 20  # ten times what the largest sums take
 _READ: Final = (

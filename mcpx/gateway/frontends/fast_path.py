@@ -88,7 +88,7 @@ class FastPath:
         self._connection = connection
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
-        self._of_client: ClientMeter | None = None  # before 2026-07-28
+        self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
         info = msgspec.json.encode(server.server_info_stamp)
         self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + info + b"}"
 
@@ -105,8 +105,8 @@ class FastPath:
         request = self._request(wire, params)
         if request is None:
             return params.name == tools.EXEC and self._refuses(wire, request_id, params)
-        encoder, meter = self._encoder(params.meta), self._client_meter(params.meta)
-        call = _Call(self._calls, wire, request_id, request, encoder, meter=meter)
+        meter = self._client_meter or self._meter_of(params.meta)
+        call = _Call(self._calls, wire, request_id, request, self._encoder(params.meta), meter=meter)
         reply: RawReply = Reply(call.settled)
         wire.fast_cancels[call.key] = reply.abandon
         self._calls.call(request, reply)
@@ -142,7 +142,7 @@ class FastPath:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
         pieces = self._encoder(params.meta).failure(refusal)
-        self._client_meter(params.meta).note(given.server_name, given.tool_name, _NOTHING, pieces)
+        self._meter_of(params.meta).note(given.server_name, given.tool_name, _NOTHING, pieces)
         wire.channel.write(*envelope.answer(request_id, pieces))
 
     # --- the request
@@ -193,14 +193,13 @@ class FastPath:
             self._plain = RequestContext(client=client, caller=caller)
         return self._plain
 
-    def _client_meter(self, meta: _Meta | None) -> ClientMeter:
+    def _meter_of(self, meta: _Meta | None) -> ClientMeter:
         """What counts the calls of this client."""
         if self._connection.era is Era.MODERN:
             return self._meter.of_client(meta.client_info.name if meta and meta.client_info else None)
-        if self._of_client is None:
-            client = self._connection.connection.client_params
-            self._of_client = self._meter.of_client(client.client_info.name if client else None)
-        return self._of_client
+        client = self._connection.connection.client_params
+        self._client_meter = self._meter.of_client(client.client_info.name if client else None)
+        return self._client_meter
 
     def _encoder(self, meta: _Meta | None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
