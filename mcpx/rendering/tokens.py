@@ -1,15 +1,21 @@
 """How many tokens a text costs a model, without a tokenizer.
 
-Owns one pure function, `estimate`. The descriptions call it to stay inside their budget. It follows the
-way o200k_base and cl100k_base cut a text into pieces (a word with the one character before it, up to three
-digits, a run of punctuation) and charges each piece the dearer of the two encodings' average, measured on
-tool listings. It promises:
+Owns two pure functions. `estimate` is for descriptions, which must stay inside their budget, and errs on the
+high side; `estimate_result` is for results, where it must cost next to nothing, and errs to neither side.
+
+`estimate` follows the way o200k_base and cl100k_base cut a text into pieces (a word with the one character
+before it, up to three digits, a run of punctuation) and charges each piece the dearer of the two encodings'
+average, measured on tool listings. It promises:
 
 * never less than the real count of a whole listing, in either encoding, and at most about 15 % more for
   English and identifiers; other scripts are charged by the letter at cl100k's prices, which are the higher;
 * lines may be added up: a text costs at most the sum over its lines, and 1 for each line break.
 
 A single odd word can cost more than it is charged; the promise is about texts of a few lines and more.
+
+`estimate_result` counts letters, digits, signs and spaces, and the runs of them, by C-speed scans. Its prices
+are fitted to o200k_base on recorded results (raw, as compact JSON and as TOON) and on code, prose, logs and
+tables; for recordings that it was not fitted to it is 7 % off in the mean, 15 % at the ninetieth percentile.
 """
 
 from __future__ import annotations
@@ -77,6 +83,36 @@ _SCRIPTS: Final = (
     (0x0080, 110),  # Latin with marks
 )
 
+# For `estimate_result`: each byte of UTF-8 as the class of its character; the first byte stands for all.
+_LOWER, _DIGIT, _SPACE, _SIGN, _CONTINUATION = b"a0 .~"
+_BEYOND_ASCII: Final = (  # first byte of a range, class, hundredths of a token a character
+    (0xC2, b"L", 45),  # Latin with marks, Greek, Hebrew
+    (0xD0, b"C", 30),  # Cyrillic
+    (0xD4, b"L", 45),
+    (0xD8, b"C", 30),  # Arabic
+    (0xDC, b"L", 45),
+    (0xE0, b"C", 30),  # scripts of India and South-East Asia
+    (0xE2, b"S", 90),  # punctuation, arrows, signs
+    (0xE3, b"K", 50),  # kana
+    (0xE4, b"H", 85),  # ideographs
+    (0xEA, b"K", 50),  # Hangul
+    (0xEE, b"S", 90),
+    (0xF0, b"E", 190),  # emoji
+)
+_PRICE_BEYOND_ASCII: Final = {name: price for _, name, price in _BEYOND_ASCII}
+
+
+def _class(byte: int) -> int:
+    if byte < 0x80:  # noqa: PLR2004 - ASCII; an upper-case letter tends to begin a piece, as a sign does
+        one = chr(byte)
+        return _LOWER if one.islower() else _DIGIT if one.isdigit() else _SPACE if one == " " else _SIGN
+    return next((name[0] for first, name, _ in reversed(_BEYOND_ASCII) if byte >= first), _CONTINUATION)
+
+
+_CLASSES: Final = bytes(map(_class, range(256)))
+_SAMPLED_CHARS: Final = 16_384  # a longer text is judged by samples of as many characters in all
+_SAMPLE_CHARS: Final = 1024
+
 
 @lru_cache(maxsize=512)
 def _character(character: str) -> int:
@@ -138,3 +174,37 @@ def estimate(text: str) -> int:
     breaks = sum(_NEWLINE_AFTER_SIGN if sign else _NEWLINE for sign in _NEWLINES.findall(text))
     hundredths = breaks + sum(map(_line, text.split("\n")))
     return -(-hundredths // 100)
+
+
+def estimate_result(text: str) -> int:
+    """Tokens that a result costs a model; computed in about 1 us for 100 characters, 0.2 ms at most.
+
+    Of a long text, evenly spread samples are counted, always the same.
+    """
+    size = len(text)
+    if size <= _SAMPLED_CHARS:
+        return (_hundredths(text) + 50) // 100
+    count = _SAMPLED_CHARS // _SAMPLE_CHARS
+    starts = (index * (size - _SAMPLE_CHARS) // (count - 1) for index in range(count))
+    sample = "".join([text[start : start + _SAMPLE_CHARS] for start in starts])
+    return _hundredths(sample) * size // (100 * _SAMPLED_CHARS)
+
+
+def _hundredths(text: str) -> int:
+    """The price of a text by its classes of characters; pairs and threes are counted without overlap."""
+    encoded = text.encode("utf-8", "replace")
+    count = encoded.translate(_CLASSES).count
+    price = (
+        10 * count(b"a")
+        + 140 * count(b"0")
+        - 155 * count(b"00")
+        - 65 * count(b"000")
+        + 41 * count(b" ")
+        - 70 * count(b"  ")
+        + 93 * count(b".")
+        - 18 * count(b"..")
+        - 126 * count(b"...")
+    )
+    if len(encoded) != len(text):
+        price += sum(each * count(name) for name, each in _PRICE_BEYOND_ASCII.items())
+    return price

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import json
+import statistics
+from pathlib import Path
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.rendering.descriptions import describe_tools
-from mcpx.rendering.tokens import estimate
+from mcpx.rendering.tokens import estimate, estimate_result
+from mcpx.rendering.toon import encode, read_json
 from tests import tokens
 from tests.mcpx.rendering.snapshots import corpus
 
@@ -81,3 +87,47 @@ SCRIPTS = {
 def test_no_script_is_underestimated_or_more_than_doubled(script):
     text = SCRIPTS[script]
     assert real([text])[0] <= estimate(text) <= 2.3 * real([text])[0]
+
+
+# Results
+
+
+SESSIONS = Path(tokens.__file__).parent / "data" / "livemcpbench" / "sessions.json"
+
+
+def recorded_results():
+    """The texts of the recorded results: as they came, and JSON also compact and as TOON."""
+    steps = [step for session in json.loads(SESSIONS.read_text())["sessions"] for step in session["steps"]]
+    blocks = [block for step in steps for block in step.get("content", [])]
+    texts = {block["text"] for block in blocks if len(block.get("text", "")) >= 20}
+    sources = [source for source in map(read_json, texts) if source]
+    compact = [msgspec.json.encode(source.value).decode() for source in sources]
+    return {"raw": sorted(texts), "compact": compact, "toon": [encode(source.value) for source in sources]}
+
+
+@pytest.mark.corpus
+def test_recorded_results_are_estimated_within_9_percent_in_the_mean_and_7_in_sum():
+    for texts in recorded_results().values():
+        counted = tokens.count(texts)["o200k_base"]
+        estimates = list(map(estimate_result, texts))
+        errors = [abs(one / other - 1) for one, other in zip(estimates, counted, strict=True)]
+        assert statistics.mean(errors) < 0.09
+        assert abs(sum(estimates) / sum(counted) - 1) < 0.07
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_result_in_any_script_is_estimated_within_60_percent(script):
+    text = SCRIPTS[script]
+    assert abs(estimate_result(text) / tokens.count([text])["o200k_base"][0] - 1) < 0.6
+
+
+@given(st.text())
+def test_no_result_is_estimated_below_nothing(text):
+    assert 0 <= estimate_result(text) <= 2 * len(text)
+
+
+@pytest.mark.parametrize("line", ["2026-11-22 INFO it works\n", '{"id":1,"name":"x"},', "表格数据\n"])
+def test_a_long_text_is_estimated_by_samples_as_it_is_whole(line):
+    count = 16_000 // len(line)
+    assert estimate_result(line * count * 50) == pytest.approx(50 * estimate_result(line * count), rel=0.02)
