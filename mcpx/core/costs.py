@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.rendering.tokens import estimate_result
 from mcpx.wire.envelope import Bytes
 
 _NOTHING: Final = msgspec.Raw()
@@ -46,11 +47,6 @@ _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def estimate(text: str) -> int:
-    """The tokens of a text of any kind."""
-    return -(-len(text) // 4)
-
-
 def costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
     """The cost of a server's result, and of the result in pieces that was made of it."""
     direct = _texts(raw)
@@ -62,16 +58,6 @@ def costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
     return cost, cost if spent == direct else _sum(spent)
 
 
-def result_cost(result: msgspec.Raw | bytes) -> int:
-    """The cost of a result, `{content, structuredContent?}` or a resource's `{contents}`, as JSON."""
-    return _sum(_texts(result))
-
-
-def content_cost(blocks: Sequence[JSON]) -> int:
-    """The cost of content blocks, as plain JSON."""
-    return result_cost(_encode({"content": blocks}))
-
-
 def tools_cost(tools: Iterable[ToolInfo]) -> int:
     """The cost of the tools of a server to a client that is connected to it directly."""
     return sum(definition_cost(tool.name, tool.description, tool.input_schema) for tool in tools)
@@ -80,7 +66,7 @@ def tools_cost(tools: Iterable[ToolInfo]) -> int:
 def definition_cost(name: str, description: str | None, schema: Any) -> int:
     """The cost of what a model reads of a tool: name, description and parameters."""
     shown = _encode({"name": name, "description": description or "", "inputSchema": schema})
-    return estimate(shown.decode())
+    return estimate_result(shown.decode())
 
 
 def _texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:
@@ -103,13 +89,13 @@ def _sum(texts: list[msgspec.Raw]) -> int:
 def _cost(text: msgspec.Raw) -> int:
     """The cost of a JSON string, or of another value as it is written."""
     if len(text) <= _WHOLE_BYTES:
-        return estimate(_plain(text))
+        return estimate_result(_plain(text))
     whole, looked_at, cost = memoryview(text), 0, 0
     for number in range(_WINDOWS):
         start = (len(whole) - _WINDOW_BYTES) * number // (_WINDOWS - 1)
         window = _between_breaks(bytes(whole[start : start + _WINDOW_BYTES]))
         looked_at += len(window)
-        cost += estimate(_plain(b'"%b"' % window))
+        cost += estimate_result(_plain(b'"%b"' % window))
     return cost * len(whole) // looked_at
 
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.core.costs import content_cost, costs, definition_cost, estimate, result_cost, tools_cost
+from mcpx.core.costs import costs, definition_cost, tools_cost
+from mcpx.rendering.tokens import estimate_result
 
 IMAGE = {"type": "image", "data": "A" * 4000, "mimeType": "image/png"}
 
@@ -21,12 +22,17 @@ def raw(**result):
     return msgspec.Raw(json.dumps(result).encode())
 
 
+def result_cost(result):
+    direct, spent = costs(result, [bytes(result)])
+    assert direct == spent
+    return direct
+
+
 def test_the_text_of_a_result_counts_and_its_structured_content_does_not():
     words = "the quick brown fox jumps over the lazy dog"
-    assert result_cost(raw(content=[text(words)])) == estimate(words)
+    assert result_cost(raw(content=[text(words)])) == estimate_result(words)
     both = raw(content=[text(words), text(words)], structuredContent={"result": words}, _meta={"a": words})
-    assert result_cost(both) == 2 * estimate(words)
-    assert content_cost([text(words)]) == estimate(words)
+    assert result_cost(both) == 2 * estimate_result(words)
 
 
 def test_structured_content_counts_where_there_is_no_content():
@@ -44,16 +50,16 @@ def test_images_and_other_binary_data_cost_nothing():
 def test_the_text_of_resources_counts():
     words = "as it stands in the file"
     embedded = {"type": "resource", "resource": {"uri": "a:b", "text": words}}
-    assert result_cost(raw(content=[embedded])) == estimate(words)
-    assert result_cost(raw(contents=[{"uri": "a:b", "text": words}])) == estimate(words)
+    assert result_cost(raw(content=[embedded])) == estimate_result(words)
+    assert result_cost(raw(contents=[{"uri": "a:b", "text": words}])) == estimate_result(words)
 
 
 def test_both_sides_are_estimated_alike():
     result = raw(content=[text("one two three"), IMAGE])
     block = memoryview(msgspec.json.encode(text("one two three")))
-    assert costs(result, [b'{"content":[', block, b"]}"]) == (estimate("one two three"),) * 2
+    assert costs(result, [b'{"content":[', block, b"]}"]) == (estimate_result("one two three"),) * 2
     shorter = msgspec.json.encode({"content": [text("1 2 3")]})
-    assert costs(result, [shorter]) == (estimate("one two three"), estimate("1 2 3"))
+    assert costs(result, [shorter]) == (estimate_result("one two three"), estimate_result("1 2 3"))
 
 
 @pytest.mark.parametrize("word", ["plain words, ", '"quoted"\n', "你好。世界 ", "日本語"])
@@ -61,7 +67,7 @@ def test_both_sides_are_estimated_alike():
 def test_a_long_text_is_estimated_by_parts_of_it(word, ascii_only):
     words = word * (400_000 // len(word))
     result = msgspec.Raw(json.dumps({"content": [text(words)]}, ensure_ascii=ascii_only).encode())
-    assert result_cost(result) == pytest.approx(estimate(words), rel=0.1)
+    assert result_cost(result) == pytest.approx(estimate_result(words), rel=0.1)
 
 
 def test_an_answer_too_large_to_be_copied_is_taken_for_what_came():
@@ -77,7 +83,7 @@ def test_what_cannot_be_read_costs_nothing(broken):
 
 
 def test_text_that_is_not_text_is_counted_as_it_is_written():
-    assert result_cost(raw(content=[{"type": "text", "text": 12345678}])) == estimate("12345678")
+    assert result_cost(raw(content=[{"type": "text", "text": 12345678}])) == estimate_result("12345678")
 
 
 def test_a_tool_costs_its_name_description_and_parameters():
@@ -88,4 +94,8 @@ def test_a_tool_costs_its_name_description_and_parameters():
     shown = (
         '{"name":"read","description":"Reads it","inputSchema":' + json.dumps(schema).replace(" ", "") + "}"
     )
-    assert tools_cost([tool, tool]) == 2 * estimate(shown) == 2 * definition_cost("read", "Reads it", schema)
+    assert (
+        tools_cost([tool, tool])
+        == 2 * estimate_result(shown)
+        == 2 * definition_cost("read", "Reads it", schema)
+    )

@@ -12,9 +12,10 @@ from structlog.testing import capture_logs
 
 from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.core import meter as meters
-from mcpx.core.costs import estimate, tools_cost
+from mcpx.core.costs import tools_cost
 from mcpx.core.meter import SAMPLES, Meter
 from mcpx.core.stats import INSPECT, MAX_CLIENTS, MCPX, MENU, OTHERS, RESOURCES, UNNAMED, Count
+from mcpx.rendering.tokens import estimate_result
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,7 @@ def note(meter, *, client="c", server="git", tool="log", raw="a b c d " * 4, giv
 async def test_a_call_counts_for_its_client_and_its_tool(meter):
     note(meter, raw="x y z " * 100, given="x y z " * 10)
     totals = meter.since_start()
-    count = Count(1, estimate("x y z " * 100), estimate("x y z " * 10))
+    count = Count(1, estimate_result("x y z " * 100), estimate_result("x y z " * 10))
     assert totals.clients == {"c": count}
     assert totals.tools == {"git": {"log": count}}
     assert meter.all_time().total == count
@@ -62,8 +63,8 @@ async def test_what_mcpx_answers_by_itself_costs_nothing_directly(meter):
     note(meter, raw="", given="an error")
     note(meter, server="", tool=INSPECT, raw="", given="found")
     totals = meter.since_start()
-    assert totals.tools["git"]["log"] == Count(1, 0, estimate("an error"))
-    assert totals.tools[MCPX][INSPECT] == Count(1, 0, estimate("found"))
+    assert totals.tools["git"]["log"] == Count(1, 0, estimate_result("an error"))
+    assert totals.tools[MCPX][INSPECT] == Count(1, 0, estimate_result("found"))
 
 
 async def test_names_that_do_not_exist_are_counted_together(meter):
@@ -113,7 +114,7 @@ async def test_large_results_are_always_looked_at(meter):
     note(meter, raw=words, given="cut")
     whole = meter.since_start().total
     assert whole.calls == 2 * SAMPLES + 1
-    assert whole.direct - small == pytest.approx(estimate(words), rel=0.05)
+    assert whole.direct - small == pytest.approx(estimate_result(words), rel=0.05)
 
 
 async def test_a_window_ends_by_itself(meter, monkeypatch):
