@@ -60,13 +60,16 @@ def costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
 
 def tools_cost(tools: Iterable[ToolInfo]) -> int:
     """The cost of the tools of a server to a client that is connected to it directly."""
-    return sum(definition_cost(tool.name, tool.description, tool.input_schema) for tool in tools)
+    return definitions_cost((tool.name, tool.description, tool.input_schema) for tool in tools)
 
 
-def definition_cost(name: str, description: str | None, schema: Any) -> int:
-    """The cost of what a model reads of a tool: name, description and parameters."""
-    shown = _encode({"name": name, "description": description or "", "inputSchema": schema})
-    return estimate_result(shown.decode())
+def definitions_cost(definitions: Iterable[tuple[str, str | None, Any]]) -> int:
+    """The cost of what a model reads of tools: their names, descriptions and parameters."""
+    shown = [
+        {"name": name, "description": description or "", "inputSchema": schema}
+        for name, description, schema in definitions
+    ]
+    return estimate_result(_encode(shown).decode()) if shown else 0
 
 
 def _texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:

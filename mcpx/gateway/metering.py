@@ -16,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 
 from mcpx.catalog.model import JSON
 from mcpx.core.calls import Exec, Request
-from mcpx.core.costs import definition_cost
+from mcpx.core.costs import definitions_cost
 from mcpx.core.hub import Hub
 from mcpx.core.stats import INSPECT, RESOURCES
 from mcpx.gateway.clients.identity import connection_of, session_client
@@ -77,7 +77,7 @@ def metered_render(
 def note_listing(hub: Hub, ctx: Context, listed: list[mcp_types.Tool]) -> None:
     """Note a listing of the three tools."""
     try:
-        spent = sum(definition_cost(tool.name, tool.description, tool.input_schema) for tool in listed)
+        spent = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in listed)
         client = session_client(connection_of(ctx.session), hub)
         hub.meter.note_listing(client, client_name(ctx.session), spent)
     except Exception as error:  # noqa: BLE001 - the promise of this module

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.core.costs import costs, definition_cost, tools_cost
+from mcpx.core.costs import costs, definitions_cost, tools_cost
 from mcpx.rendering.tokens import estimate_result
 
 IMAGE = {"type": "image", "data": "A" * 4000, "mimeType": "image/png"}
@@ -88,14 +88,8 @@ def test_text_that_is_not_text_is_counted_as_it_is_written():
 
 def test_a_tool_costs_its_name_description_and_parameters():
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
-    tool = ToolInfo(
-        server_name="s", name="read", description="Reads it", input_schema=schema, title="T" * 999
-    )
-    shown = (
-        '{"name":"read","description":"Reads it","inputSchema":' + json.dumps(schema).replace(" ", "") + "}"
-    )
-    assert (
-        tools_cost([tool, tool])
-        == 2 * estimate_result(shown)
-        == 2 * definition_cost("read", "Reads it", schema)
-    )
+    tool = ToolInfo(server_name="s", name="read", description="Reads", input_schema=schema, title="T" * 999)
+    parameters = json.dumps(schema).replace(" ", "")
+    shown = f'[{{"name":"read","description":"Reads","inputSchema":{parameters}}}]'
+    assert tools_cost([tool]) == estimate_result(shown) == definitions_cost([("read", "Reads", schema)])
+    assert tools_cost([]) == 0
