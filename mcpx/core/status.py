@@ -18,16 +18,18 @@ from mcpx.version import __version__
 if TYPE_CHECKING:
     from mcpx.catalog.model import ServerInfo
     from mcpx.core.hub import Hub
-    from mcpx.core.stats import Count
+    from mcpx.core.stats import Count, Totals
     from mcpx.upstream.actor import Upstream
     from supervisors import ChildState
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """Estimated tokens: `direct` without MCPX, `spent` with it."""
+    """Estimated tokens: `direct` without MCPX, `spent` with it; of all clients, of one server's tools."""
 
     direct: int
     spent: int
+    clients: dict[str, Cost] | msgspec.UnsetType = msgspec.UNSET
+    tools: dict[str, Cost] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,28 +108,36 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
     """The status now. `started` is when MCPX started, by `anyio.current_time()`, if not with the hub."""
     since = hub.started if started is None else started
-    counted = hub.meter.since_start(), hub.meter.all_time()
+    since_start, all_time = hub.meter.since_start(), hub.meter.all_time()
     daemon = DaemonStatus(
         pid=os.getpid(),
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
         dropped=hub.clients.dropped or msgspec.UNSET,
-        tokens=_tokens(*(totals.total for totals in counted)),
+        tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
     )
     servers = [
-        _server(upstream, _tokens(*(totals.of_server(name) for totals in counted)))
+        _server(
+            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
+        )
         for name, upstream in hub.upstreams.items()
     ]
     return Status(daemon=daemon, servers=servers)
 
 
-def _tokens(since_start: Count, all_time: Count) -> Tokens:
-    return Tokens(since_start=_cost(since_start), all_time=_cost(all_time))
+def _of_clients(totals: Totals) -> Cost:
+    count = totals.total
+    return Cost(direct=count.direct, spent=count.spent, clients=_costs(totals.clients))
 
 
-def _cost(count: Count) -> Cost:
-    return Cost(direct=count.direct, spent=count.spent)
+def _of_tools(totals: Totals, server: str) -> Cost:
+    count = totals.of_server(server)
+    return Cost(direct=count.direct, spent=count.spent, tools=_costs(totals.tools.get(server, {})))
+
+
+def _costs(counts: dict[str, Count]) -> dict[str, Cost]:
+    return {name: Cost(direct=count.direct, spent=count.spent) for name, count in counts.items()}
 
 
 def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:

@@ -10,7 +10,7 @@ import pytest
 
 from mcpx import __version__
 from mcpx.catalog.model import State
-from mcpx.core.stats import INSPECT
+from mcpx.core.stats import INSPECT, MENU
 from mcpx.core.status import Status, snapshot
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
@@ -41,8 +41,10 @@ async def test_it_encodes_to_exactly_the_documented_json():
         (server,) = plain["servers"]
         assert list(server) == SERVER_KEYS
         assert list(server["latency_ms"]) == ["p50", "p99"]
-        nothing = {"direct": 0, "spent": 0}
-        assert server["tokens"] == daemon["tokens"] == {"since_start": nothing, "all_time": nothing}
+        nothing = {"direct": 0, "spent": 0, "tools": {}}
+        assert server["tokens"] == {"since_start": nothing, "all_time": nothing}
+        nothing = {"direct": 0, "spent": 0, "clients": {}}
+        assert daemon["tokens"] == {"since_start": nothing, "all_time": nothing}
         assert msgspec.json.decode(msgspec.json.encode(plain), type=Status).servers[0].name == "s"
 
 
@@ -88,6 +90,8 @@ async def test_the_tokens_of_a_server_are_those_of_its_tools_and_its_menu():
         watch.hub.meter.of_client("c").note("", INSPECT, b"", [answer])
         server, whole = row(watch).tokens, snapshot(watch.hub, clients=0).daemon.tokens
         assert server.since_start == server.all_time
+        assert set(server.since_start.tools) == {MENU, "echo"}
+        assert set(whole.all_time.clients) == {"c"}
         assert server.since_start.direct - menu.direct > 500
         assert server.since_start.spent == menu.spent
         assert whole.since_start.direct == server.since_start.direct
