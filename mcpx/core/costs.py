@@ -7,6 +7,7 @@ are looked at. Pure; nothing here raises for what a server may send: what cannot
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -69,7 +70,13 @@ def definitions_cost(definitions: Iterable[tuple[str, str | None, Any]]) -> int:
         {"name": name, "description": description or "", "inputSchema": schema}
         for name, description, schema in definitions
     ]
-    return estimate_result(_encode(shown).decode()) if shown else 0
+    if not shown:
+        return 0
+    try:
+        text = _encode(shown).decode()
+    except UnicodeEncodeError:  # a lone surrogate in a server's text
+        text = json.dumps(shown, separators=(",", ":"))
+    return estimate_result(text)
 
 
 def _texts(result: msgspec.Raw | bytes) -> list[msgspec.Raw]:

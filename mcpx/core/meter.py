@@ -35,7 +35,7 @@ from mcpx.core.stats import (
     Totals,
 )
 from mcpx.observe.contained import contain
-from mcpx.text import one_line
+from mcpx.text import cut, one_line, visible
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import SESSIONLESS
 from mcpx.wire.envelope import Bytes
@@ -44,6 +44,7 @@ WINDOW_S: Final = 0.25
 SAMPLES: Final = 32  # calls of one tool and client that are looked at in a window
 LARGE_BYTES: Final = 65536  # a result from here on is always looked at
 MAX_NAME_CHARS: Final = 64  # of a client
+MAX_LABEL_CHARS: Final = 200  # of a server or a tool
 MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
 SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
 _NOT_TOOLS: Final = frozenset({INSPECT, RESOURCES})
@@ -92,7 +93,7 @@ class ClientMeter:
             server = tool = OTHERS
         row = self._rows.get((server, tool))
         if row is None:
-            row = self._rows[server, tool] = _Row(self.name, server, tool)
+            row = self._rows[server, tool] = _Row(self.name, _label(server), _label(tool))
         return row
 
 
@@ -182,7 +183,7 @@ class Meter:
             # shared out so that the shares of all add up
             direct_after = direct_before + direct
             share = spent * direct_after // whole - spent * direct_before // whole if whole else spent
-            self._add(label, server, MENU, Count(0, direct, share))
+            self._add(label, _label(server), MENU, Count(0, direct, share))
             direct_before = direct_after
 
     def _is_news(self, client: object, direct: int, spent: int) -> bool:
@@ -248,6 +249,11 @@ class Meter:
         """It could not be written: it remains for the next time."""
         self._unsaved.merge(self._writing)
         self._writing = Totals()
+
+
+def _label(name: str) -> str:
+    """A name that any file and terminal can hold."""
+    return cut(visible(name), MAX_LABEL_CHARS)
 
 
 def _costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:

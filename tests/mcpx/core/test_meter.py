@@ -95,6 +95,15 @@ async def test_clients_are_known_by_clean_short_names_and_bounded(meter):
     assert meter.since_start().total.calls == 2 * MAX_CLIENTS + 2
 
 
+async def test_no_name_keeps_the_sums_out_of_a_file(meter, upstreams):
+    odd = "a\ud800\x1b" + "x" * 10_000
+    upstreams[odd] = SimpleNamespace(catalogue=catalogue(odd, odd))
+    note(meter, client=odd, server=odd, tool=odd)
+    meter.note_listing(ClientId(), odd, 10)
+    totals = msgspec.json.decode(msgspec.json.encode(meter.since_start()))
+    assert max(map(len, (*totals["clients"], *totals["tools"]))) < 300
+
+
 async def test_beyond_the_samples_calls_cost_the_average(meter, monkeypatch):
     looked_at = []
     monkeypatch.setattr(meters, "costs", lambda raw, pieces: looked_at.append(raw) or (10, 3))
