@@ -6,13 +6,12 @@ without. Nothing here raises: a fault of the meter costs no answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
-import mcp_types
 import msgspec
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 
 from mcpx.catalog.model import JSON
 from mcpx.core.calls import Exec, Request
@@ -26,7 +25,6 @@ from mcpx.observe.contained import contain
 from mcpx.rendering.results import ToolResult
 
 Context = ServerRequestContext[Any, Any]
-CallTool = Callable[[Context, mcp_types.CallToolRequestParams], Awaitable[JSON]]
 R = TypeVar("R")
 _noted: ContextVar[bool] = ContextVar("_noted")  # whether the call that this task answers has been noted
 _LABELS: Final = {tools.INSPECT: INSPECT, tools.RESOURCES: RESOURCES}
@@ -37,20 +35,20 @@ def tool_label(request: Request) -> str:
     return request.tool_name if isinstance(request, Exec) else RESOURCES
 
 
-def metered(hub: Hub, answer: CallTool) -> CallTool:
-    """`answer`, which answers the SDK's calls of the three tools; what MCPX answers by itself is noted here.
+def metered_requests(hub: Hub) -> ServerMiddleware[Any]:
+    """A middleware for the SDK's server: notes listings of the tools, and what MCPX answers by itself.
 
     Where a server's result is in the answer, `metered_render` has noted both.
     """
 
-    async def answered(ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
+    async def answered(ctx: Context, call_next: CallNext) -> HandlerResult:
         unnoted = _noted.set(False)
         try:
-            result = await answer(ctx, params)
-            if not _noted.get() and result.get("resultType") != "input_required":
-                arguments = params.arguments or {}
-                tool = _LABELS.get(params.name) or arguments.get("tool_name")
-                _note(hub, ctx, (arguments.get("server_name"), tool), result)
+            result = await call_next(ctx)
+            if isinstance(result, dict) and ctx.method == "tools/list":
+                _note_listing(hub, ctx, result)
+            elif isinstance(result, dict) and ctx.method == "tools/call" and not _noted.get():
+                _note_own(hub, ctx, result)
             return result
         finally:
             _noted.reset(unnoted)
@@ -74,14 +72,27 @@ def metered_render(
     return rendered
 
 
-def note_listing(hub: Hub, ctx: Context, listed: list[mcp_types.Tool]) -> None:
-    """Note a listing of the three tools."""
+def _note_listing(hub: Hub, ctx: Context, listed: JSON) -> None:
     try:
-        spent = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in listed)
+        definitions = (
+            (tool["name"], tool.get("description"), tool["inputSchema"]) for tool in listed["tools"]
+        )
         client = session_client(connection_of(ctx.session), hub)
-        hub.meter.note_listing(client, client_name(ctx.session), spent)
+        hub.meter.note_listing(client, client_name(ctx.session), definitions_cost(definitions))
     except Exception as error:  # noqa: BLE001 - the promise of this module
         contain(error, "meter")
+
+
+def _note_own(hub: Hub, ctx: Context, result: JSON) -> None:
+    """Note an answer of MCPX itself to a call of one of the three tools; input requests are none."""
+    params = ctx.params or {}
+    arguments = params.get("arguments")
+    if result.get("resultType") == "input_required":
+        return
+    if not isinstance(arguments, dict):
+        arguments = {}
+    tool = _LABELS.get(str(params.get("name"))) or arguments.get("tool_name")
+    _note(hub, ctx, (arguments.get("server_name"), tool), result)
 
 
 def _note(

@@ -24,7 +24,7 @@ from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
-from mcpx.gateway.metering import metered, note_listing
+from mcpx.gateway.metering import metered_requests
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
@@ -49,7 +49,7 @@ class GatewayServer(Server[Any]):
             title="MCPX",
             instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
-            on_call_tool=metered(hub, self._call_tool),  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
+            on_call_tool=self._call_tool,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
             # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
             get_tool_input_schema=tools.SCHEMAS.get,
         )
@@ -58,7 +58,7 @@ class GatewayServer(Server[Any]):
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.middleware = [clients.track]
+        self.middleware = [clients.track, metered_requests(hub)]
         self._hub = hub
         self._wait_until = anyio.current_time() + hub.config.startup_wait
         self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
@@ -97,9 +97,7 @@ class GatewayServer(Server[Any]):
             budget=self._hub.config.catalog_token_budget,
             max_description_len=self._hub.config.max_description_len,
         )
-        listed = tools.tools(descriptions)
-        note_listing(self._hub, ctx, listed)
-        return mcp_types.ListToolsResult(tools=listed)
+        return mcp_types.ListToolsResult(tools=tools.tools(descriptions))
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         if params.name not in tools.NAMES:

@@ -11,6 +11,7 @@ import pytest
 
 from mcpx.config import parse
 from mcpx.core.hub import open_hub
+from mcpx.core.stats import MENU
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.frontends.fast_path import FastPath
@@ -163,6 +164,7 @@ async def test_both_paths_give_the_same_answers(modern, name):
             assert hub.upstreams["tools"].counters.calls - calls_before == calls_before
             assert counted_calls(hub) == counted
             assert list(hub.meter.since_start().clients) == [name]
+            assert (MENU in hub.meter.since_start().tools["tools"]) is modern
     for (tool, arguments), one, other in zip(CALLS, slow, quick, strict=True):
         assert other == one, f"{tool} {arguments}"
 
