@@ -21,10 +21,9 @@ from mcpx.core.calls import Exec, Read
 from mcpx.core.hub import Hub
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
-from mcpx.gateway import sdk_path
+from mcpx.gateway import metering, sdk_path
 from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.sessions import ClientSessions, client_name, wants_structured_content
-from mcpx.gateway.metering import metered_requests
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering.descriptions import INSTRUCTIONS, describe
@@ -58,7 +57,7 @@ class GatewayServer(Server[Any]):
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.middleware = [clients.track, metered_requests(hub)]
+        self.middleware = [clients.track, metering.metered_requests(hub)]
         self._hub = hub
         self._wait_until = anyio.current_time() + hub.config.startup_wait
         self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
