@@ -49,7 +49,8 @@ def stats(config_path: str | None, by: str, as_json: bool) -> None:  # noqa: FBT
 
     is_terminal = sys.stdout.isatty()
     console = Console(width=None if is_terminal else PIPE_WIDTH)
-    console.print(render(report, by=by, bar=TERMINAL_BAR if is_terminal else PLAIN_BAR))
+    has_blocks = is_terminal and console.encoding.startswith("utf")
+    console.print(render(report, by=by, bar=TERMINAL_BAR if has_blocks else PLAIN_BAR))
 
 
 def _ask(config_path: str | None) -> dict[str, Any]:
@@ -119,7 +120,7 @@ def _bar(row: dict[str, Any], longest: int, bar: tuple[str, str]) -> Text:
     from rich.text import Text
 
     spent, direct = (round(BAR_CELLS * row[key] / max(1, longest)) for key in ("spent", "direct"))
-    return Text(bar[0] * spent, style="green").append(bar[1] * max(0, direct - spent), style="dim")
+    return Text().append(bar[0] * spent, style="green").append(bar[1] * max(0, direct - spent), style="dim")
 
 
 def saved(count: dict[str, Any]) -> str:
