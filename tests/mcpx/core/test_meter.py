@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import anyio
@@ -15,6 +16,7 @@ from mcpx.core import meter as meters
 from mcpx.core.costs import tools_cost
 from mcpx.core.meter import SAMPLES, Meter
 from mcpx.core.stats import INSPECT, MAX_CLIENTS, MCPX, MENU, OTHERS, RESOURCES, UNNAMED, Count
+from mcpx.observe import contained
 from mcpx.rendering.tokens import estimate_result
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
@@ -136,6 +138,7 @@ async def test_a_window_ends_by_itself(meter, monkeypatch):
 
 async def test_a_fault_of_the_meter_costs_no_call(meter, monkeypatch):
     monkeypatch.setattr(meters, "costs", lambda raw, pieces: 1 / 0)
+    monkeypatch.setattr(contained, "_seen", Counter())
     with capture_logs() as logs:
         note(meter)
     assert meter.since_start().total == Count(1, 0, 0)
