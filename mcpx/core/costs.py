@@ -19,13 +19,12 @@ from mcpx.rendering.tokens import estimate_result
 from mcpx.wire.envelope import Bytes
 
 _NOTHING: Final = msgspec.Raw()
-_WHOLE_BYTES: Final = 32768  # of a text that is looked at whole
-_WINDOW_BYTES: Final = 2048
+_WHOLE_BYTES: Final = 4096  # of a text that is looked at whole
+_WINDOW_BYTES: Final = 512
 _WINDOWS: Final = 8  # of a longer text, evenly spaced
-_MAX_JOINED_BYTES: Final = 1 << 20  # of a result in pieces; a larger one is passed on as it came
 # Where a JSON string may be cut: at a sign that is in no escape, or before an escape.
 _BREAK: Final = re.compile(rb'[^\\"/bfnrtu0-9a-fA-F\x80-\xff]|(?<=[^\\])\\')
-_MAX_TAIL_BYTES: Final = 64  # of a part, in which its last break is looked for
+_MAX_TAIL_BYTES: Final = 64  # of a part, in which the break is looked for at which it ends
 
 
 class _Resource(msgspec.Struct, gc=False):
@@ -51,8 +50,8 @@ _encode = msgspec.json.Encoder().encode
 def costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
     """The cost of a server's result, and of the result in pieces that was made of it."""
     direct = _texts(raw)
-    if len(pieces) > 1 and sum(map(len, pieces)) > _MAX_JOINED_BYTES:
-        spent = direct
+    if len(pieces) > 1 and sum(map(len, pieces)) >= sum(map(len, direct)):
+        spent = direct  # in pieces that are the server's own, and nothing was cut
     else:
         spent = _texts(b"".join(pieces))
     cost = _sum(direct)
@@ -100,20 +99,19 @@ def _cost(text: msgspec.Raw) -> int:
     """The cost of a JSON string, or of another value as it is written."""
     if len(text) <= _WHOLE_BYTES:
         return estimate_result(_plain(text))
-    whole, looked_at, cost = memoryview(text), 0, 0
+    whole = memoryview(text)
+    windows = []
     for number in range(_WINDOWS):
         start = (len(whole) - _WINDOW_BYTES) * number // (_WINDOWS - 1)
-        window = _between_breaks(bytes(whole[start : start + _WINDOW_BYTES]))
-        looked_at += len(window)
-        cost += estimate_result(_plain(b'"%b"' % window))
-    return cost * len(whole) // looked_at
+        windows.append(_between_breaks(bytes(whole[start : start + _WINDOW_BYTES])))
+    looked_at = b"".join(windows)
+    return estimate_result(_plain(b'"%b"' % looked_at)) * len(whole) // len(looked_at)
 
 
 def _between_breaks(window: bytes) -> bytes:
-    """A part of a JSON string, from its first to its last break: no escape in it is cut."""
-    first = _BREAK.search(window)
-    breaks = [found.start() for found in _BREAK.finditer(window, len(window) - _MAX_TAIL_BYTES)]
-    return window[first.start() : breaks[-1]] if first and breaks else window
+    """A part of a JSON string that begins and ends at a break, so that no escape in it is cut."""
+    first, last = _BREAK.search(window), _BREAK.search(window, len(window) - _MAX_TAIL_BYTES)
+    return window[first.start() : last.start()] if first and last else window
 
 
 def _plain(text: msgspec.Raw | bytes) -> str:

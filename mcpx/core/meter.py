@@ -6,8 +6,9 @@ estimates (`mcpx.core.costs`), the same for both sides. What MCPX answers by its
 its own) costs nothing directly.
 
 Under load not every call is looked at: of each tool of each client the first `SAMPLES` calls in a window are,
-and the others are taken to cost the average of these. Large results are always looked at. So noting a call
-costs a fraction of a microsecond. Nothing here raises: a fault of the meter costs no call.
+of those with large results the first `SAMPLES_OF_LARGE`, and the others are taken to cost the average of
+these. So noting a call costs a fraction of a microsecond. Nothing here raises: a fault of the meter costs no
+call.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from mcpx.wire.envelope import Bytes
 
 WINDOW_S: Final = 0.25
 SAMPLES: Final = 32  # calls of one tool and client that are looked at in a window
-LARGE_BYTES: Final = 65536  # a result from here on is always looked at
+SAMPLES_OF_LARGE: Final = 2  # and of those with large results, which take longer
+LARGE_BYTES: Final = 32768
 MAX_NAME_CHARS: Final = 64  # of a client
 MAX_LABEL_CHARS: Final = 200  # of a server or a tool
 MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
@@ -60,13 +62,21 @@ class _Listing(NamedTuple):
 class _Row:
     """The calls of one tool by one client in the current window."""
 
-    __slots__ = ("calls", "client", "direct", "sampled", "server", "spent", "tool")
+    __slots__ = ("_large", "calls", "client", "direct", "sampled", "samples", "server", "spent", "tool")
 
-    def __init__(self, client: str, server: str, tool: str) -> None:
+    def __init__(self, client: str, server: str, tool: str, samples: int = SAMPLES) -> None:
         self.client = client
         self.server = server
         self.tool = tool
+        self.samples = samples
         self.calls = self.sampled = self.direct = self.spent = 0
+        self._large: _Row | None = None
+
+    def of_large(self) -> _Row:
+        """The same tool's calls with large results, which have an average of their own."""
+        if self._large is None:
+            self._large = _Row(self.client, self.server, self.tool, SAMPLES_OF_LARGE)
+        return self._large
 
 
 class ClientMeter:
@@ -81,10 +91,9 @@ class ClientMeter:
         """Count one answer: the server's result (empty where there is none), and the client's, in pieces."""
         row = self._rows.get((server, tool)) or self._row(server, tool)
         if len(raw) > LARGE_BYTES:
-            self._meter.add(row, Count(1, *_costs(raw, pieces)))
-            return
+            row = row.of_large()
         row.calls += 1
-        if row.sampled < SAMPLES:
+        if row.sampled < row.samples:
             self._meter.sample(row, raw, pieces)
 
     def _row(self, server: str, tool: str) -> _Row:

@@ -70,11 +70,15 @@ def test_a_long_text_is_estimated_by_parts_of_it(word, ascii_only):
     assert result_cost(result) == pytest.approx(estimate_result(words), rel=0.1)
 
 
-def test_an_answer_too_large_to_be_copied_is_taken_for_what_came():
-    block = memoryview(msgspec.json.encode(text("x" * (17 << 20))))
+def test_an_answer_in_pieces_may_have_been_cut():
+    words = "some words, " * 2000
+    whole, block = estimate_result(words), memoryview(msgspec.json.encode(text(words)))
     result = msgspec.Raw(b'{"content":[' + bytes(block) + b"]}")
     direct, spent = costs(result, [b'{"content":[', block, b"]}"])
-    assert direct == spent > 1_000_000
+    assert direct == spent == pytest.approx(whole, rel=0.1)
+    rest = memoryview(msgspec.json.encode(text("a few words")))
+    direct, spent = costs(result, [b'{"content":[', rest, b"]}"])
+    assert (direct, spent) == (pytest.approx(whole, rel=0.1), estimate_result("a few words"))
 
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"content":3}', b'{"content":["' + b"\xff" * 40])
