@@ -62,11 +62,11 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
-        self.meter = Meter(self.upstreams)
         self.router = ActorRef[Message]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
+        self.meter = Meter(self.upstreams)
         self._checker = ArgumentChecker()
         self._inspector = Inspector(self.registry, self._checker, self.results)
         self._reload_lock = anyio.Lock()

@@ -6,7 +6,7 @@ without. Nothing here raises: a fault of the meter costs no answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
@@ -22,11 +22,11 @@ from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.sessions import client_name
 from mcpx.gateway.tools import definitions as tools
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import ToolResult
 
 Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
-_noted: ContextVar[bool] = ContextVar("_noted")  # whether the call that this task answers has been noted
+_served: ContextVar[tuple[Request, msgspec.Raw] | None] = ContextVar("_served")
+"""What a server has answered to the request that this task serves, and to which request of ours."""
 _LABELS: Final = {tools.INSPECT: INSPECT, tools.RESOURCES: RESOURCES}
 
 
@@ -36,72 +36,61 @@ def tool_label(request: Request) -> str:
 
 
 def metered_requests(hub: Hub) -> ServerMiddleware[Any]:
-    """A middleware for the SDK's server: notes listings of the tools, and what MCPX answers by itself.
-
-    Where a server's result is in the answer, `metered_render` has noted both.
-    """
+    """A middleware for the SDK's server: notes its answers to calls of the three tools, and their listing."""
 
     async def answered(ctx: Context, call_next: CallNext) -> HandlerResult:
-        unnoted = _noted.set(False)
+        before = _served.set(None)
         try:
             result = await call_next(ctx)
-            if isinstance(result, dict) and ctx.method == "tools/list":
-                _note_listing(hub, ctx, result)
-            elif isinstance(result, dict) and ctx.method == "tools/call" and not _noted.get():
-                _note_own(hub, ctx, result)
+            try:
+                if isinstance(result, dict) and ctx.method in _NOTES:
+                    _NOTES[ctx.method](hub, ctx, result)
+            except Exception as error:  # noqa: BLE001 - the promise of this module
+                contain(error, "meter")
             return result
         finally:
-            _noted.reset(unnoted)
+            _served.reset(before)
 
     return answered
 
 
-def metered_render(
-    hub: Hub, ctx: Context, request: Request, render: Callable[[msgspec.Raw], R]
-) -> Callable[[msgspec.Raw], R]:
-    """`render`, which also notes the server's result and what is made of it, if that is a tool's result."""
+def metered_render(request: Request, render: Callable[[msgspec.Raw], R]) -> Callable[[msgspec.Raw], R]:
+    """`render`, which also remembers what a server has answered to this request, until it is noted."""
 
     def rendered(raw: msgspec.Raw) -> R:
-        made = render(raw)
-        if isinstance(made, ToolResult):
-            _noted.set(True)
-            called = (request.server_name, tool_label(request))
-            _note(hub, ctx, called, {"content": made.content}, raw)
-        return made
+        _served.set((request, raw))
+        return render(raw)
 
     return rendered
 
 
 def _note_listing(hub: Hub, ctx: Context, listed: JSON) -> None:
-    try:
-        definitions = (
-            (tool["name"], tool.get("description"), tool["inputSchema"]) for tool in listed["tools"]
-        )
-        client = session_client(connection_of(ctx.session), hub)
-        hub.meter.note_listing(client, client_name(ctx.session), definitions_cost(definitions))
-    except Exception as error:  # noqa: BLE001 - the promise of this module
-        contain(error, "meter")
+    definitions = ((tool["name"], tool.get("description"), tool["inputSchema"]) for tool in listed["tools"])
+    client = session_client(connection_of(ctx.session), hub)
+    hub.meter.note_listing(client, client_name(ctx.session), definitions_cost(definitions))
 
 
-def _note_own(hub: Hub, ctx: Context, result: JSON) -> None:
-    """Note an answer of MCPX itself to a call of one of the three tools; input requests are none."""
-    params = ctx.params or {}
-    arguments = params.get("arguments")
+def _note_call(hub: Hub, ctx: Context, result: JSON) -> None:
+    """Note the answer to a call; input requests are none."""
     if result.get("resultType") == "input_required":
         return
-    if not isinstance(arguments, dict):
-        arguments = {}
-    tool = _LABELS.get(str(params.get("name"))) or arguments.get("tool_name")
-    _note(hub, ctx, (arguments.get("server_name"), tool), result)
+    served = _served.get()
+    if served is None:  # MCPX has answered by itself
+        server, tool, raw = *_names(ctx.params or {}), msgspec.Raw()
+    else:
+        request, raw = served
+        server, tool = request.server_name, tool_label(request)
+    shown = "content" if result.get("content") else "structuredContent"
+    answer = msgspec.json.encode({shown: result.get(shown)})
+    hub.meter.of_client(client_name(ctx.session)).note(server, tool, raw, [answer])
 
 
-def _note(
-    hub: Hub, ctx: Context, called: tuple[Any, Any], result: JSON, raw: msgspec.Raw | bytes = b""
-) -> None:
-    """Note what was answered to a call of a server's tool, and what the server had answered."""
-    try:
-        server, tool = (name if isinstance(name, str) else "" for name in called)
-        meter = hub.meter.of_client(client_name(ctx.session))
-        meter.note(server, tool, raw, [msgspec.json.encode(result)])
-    except Exception as error:  # noqa: BLE001 - the promise of this module
-        contain(error, "meter")
+def _names(params: Mapping[str, Any]) -> tuple[str, str]:
+    """The server and the tool that a call of one of the three tools names; "" where it names none."""
+    arguments = params.get("arguments")
+    given = arguments if isinstance(arguments, dict) else {}
+    server, tool = given.get("server_name"), _LABELS.get(str(params.get("name"))) or given.get("tool_name")
+    return server if isinstance(server, str) else "", tool if isinstance(tool, str) else ""
+
+
+_NOTES: Final = {"tools/list": _note_listing, "tools/call": _note_call}

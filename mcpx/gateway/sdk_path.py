@@ -43,7 +43,7 @@ async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspe
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
     notifications = _NotificationQueue(hub.clients)
-    render = metered_render(hub, ctx, request, render)
+    render = metered_render(request, render)
     request = replace(request, context=_context(hub, ctx, notifications))
     failure: CallError | MCPError | None = None
     result: R | JSON = {}

@@ -81,11 +81,11 @@ class FastPath:
 
     def __init__(self, hub: Hub, server: GatewayServer, connection: EraServer) -> None:
         self._calls = hub.calls
-        self._meter = hub.meter
         self._results = hub.results
         self._upstreams = hub.upstreams
         self._clients = hub.clients
         self._connection = connection
+        self._meter = hub.meter
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
@@ -244,7 +244,7 @@ class _Call:
         error = reply.error
         if error is None:
             try:
-                pieces = self._encoded(reply.value or _NOTHING)
+                pieces = self._metered(reply.value or _NOTHING)
             except InputRequired as need:
                 scope = anyio.CancelScope()
                 self._wire.fast_cancels[self.key] = scope.cancel
@@ -257,21 +257,23 @@ class _Call:
     async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                result = await self._calls.provide_input(self._request, need, self._encoded)
+                result = await self._calls.provide_input(self._request, need, self._metered)
                 pieces = result if isinstance(result, list) else self._encoder.input_required(result)
             except Exception as error:  # noqa: BLE001 - as in `settled`
                 pieces = self._failure(error)
             self._answer(pieces)
 
+    def _metered(self, raw: msgspec.Raw) -> list[Bytes]:
+        request, pieces = self._request, self._encoded(raw)
+        tool = request.tool_name if isinstance(request, Exec) else RESOURCES
+        self._meter.note(request.server_name, tool, raw, pieces)
+        return pieces
+
     def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
         request = self._request
         if isinstance(request, Exec):
-            pieces = self._encoder.tool(raw, server=request.server_name)
-            self._meter.note(request.server_name, request.tool_name, raw, pieces)
-            return pieces
-        pieces = self._encoder.resource(raw, uri=request.uri, server=request.server_name)
-        self._meter.note(request.server_name, RESOURCES, raw, pieces)
-        return pieces
+            return self._encoder.tool(raw, server=request.server_name)
+        return self._encoder.resource(raw, uri=request.uri, server=request.server_name)
 
     def _failure(self, error: BaseException) -> list[Bytes]:
         try:
