@@ -21,6 +21,7 @@ import structlog
 
 from mcpx.config import Config
 from mcpx.core.hub import Hub
+from mcpx.core.stats_file import StatsFile, StatsWriter
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
 from mcpx.daemon.paths import DaemonPaths, check_state_folder
@@ -134,6 +135,7 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience) -> i
     notifier = Notifier()
     hub = Hub(config, reloading=notifier.reloading)
     clients = ClientSessions(hub)
+    hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, StatsFile()).run))
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for child in frontends(hub, clients):
         hub.root.add(child)

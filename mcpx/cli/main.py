@@ -18,6 +18,7 @@ from mcpx.cli.demo import demo
 from mcpx.cli.printing import echo
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
+from mcpx.cli.stats import stats
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.version import __version__
 
@@ -60,7 +61,7 @@ def attach(arguments: tuple[str, ...]) -> None:
     sys.exit(main(list(arguments)))
 
 
-for command in (serve, attach, daemon, status, reload_config, restart, logs):
+for command in (serve, attach, daemon, status, stats, reload_config, restart, logs):
     cli.add_command(command)
 for command in (demo, check, config, inspect, exec_tool, resources):
     cli.add_command(command)

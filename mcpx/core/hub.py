@@ -23,6 +23,7 @@ from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, Message, ToolCalls
 from mcpx.core.fleet import Fleet, Observer
 from mcpx.core.inspection import Inspector
+from mcpx.core.meter import Meter
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
@@ -67,6 +68,7 @@ class Hub:
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
+        self.meter = Meter(self.upstreams)
         self._checker = ArgumentChecker()
         self._inspector = Inspector(self.registry, self._checker, self.results)
         self.fleet.observe(lambda _name, _changed: self._inspector.indexing.start())
@@ -138,6 +140,7 @@ class Hub:
         self.fleet.leave(client)
         self.views.kept.drop(client)
         self.clients.leave(client)
+        self.meter.client_left(client)
 
     # --- its changes
 

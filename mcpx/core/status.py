@@ -18,15 +18,33 @@ from mcpx.version import __version__
 if TYPE_CHECKING:
     from mcpx.catalog.model import ServerInfo
     from mcpx.core.hub import Hub
+    from mcpx.core.stats import Count, Totals
     from mcpx.upstream.actor import Upstream
     from supervisors import ChildState
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """Estimated tokens: `direct` without MCPX, `spent` with it; of all clients, of one server's tools."""
+
+    direct: int
+    spent: int
+    clients: dict[str, Cost] | msgspec.UnsetType = msgspec.UNSET
+    tools: dict[str, Cost] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """What results and listings of tools have cost the clients, in this process and for good."""
+
+    since_start: Cost
+    all_time: Cost
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The MCPX process. `clients` counts the connected ones.
 
     `dropped` counts the log and progress messages that were dropped because clients did not read; it is
-    absent if there were none.
+    absent if there were none. `tokens` is the sum over all servers and what MCPX answered by itself; a
+    daemon of an older version says nothing of it.
     """
 
     pid: int
@@ -34,6 +52,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     uptime_s: float
     clients: int
     dropped: int | msgspec.UnsetType = msgspec.UNSET
+    tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +71,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     requests that ended without a response or with a protocol error, sent or not. `sessions` is present for a
     server with a session for each client, and counts those that are open; state and pid are then those of the
     shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
-    out or cuts, if there is any; `inspect` names it.
+    out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`.
     """
 
     name: str
@@ -74,6 +93,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     errors: int
     latency_ms: Latency
+    tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     sessions: int | msgspec.UnsetType = msgspec.UNSET
     left_out: int | msgspec.UnsetType = msgspec.UNSET
 
@@ -88,17 +108,39 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
     """The status now. `started` is when MCPX started, by `anyio.current_time()`, if not with the hub."""
     since = hub.started if started is None else started
+    since_start, all_time = hub.meter.since_start(), hub.meter.all_time()
     daemon = DaemonStatus(
         pid=os.getpid(),
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
         dropped=hub.clients.dropped or msgspec.UNSET,
+        tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
     )
-    return Status(daemon=daemon, servers=[_server(upstream) for upstream in hub.upstreams.values()])
+    servers = [
+        _server(
+            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
+        )
+        for name, upstream in hub.upstreams.items()
+    ]
+    return Status(daemon=daemon, servers=servers)
 
 
-def _server(upstream: Upstream) -> ServerStatus:
+def _of_clients(totals: Totals) -> Cost:
+    count = totals.total
+    return Cost(direct=count.direct, spent=count.spent, clients=_costs(totals.clients))
+
+
+def _of_tools(totals: Totals, server: str) -> Cost:
+    count = totals.of_server(server)
+    return Cost(direct=count.direct, spent=count.spent, tools=_costs(totals.tools.get(server, {})))
+
+
+def _costs(counts: dict[str, Count]) -> dict[str, Cost]:
+    return {name: Cost(direct=count.direct, spent=count.spent) for name, count in counts.items()}
+
+
+def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
     info = upstream.info()
     life = upstream.queue.lifecycle_or_none()
     known, counters = info.catalogue, upstream.counters
@@ -124,6 +166,7 @@ def _server(upstream: Upstream) -> ServerStatus:
         latency_ms=Latency(
             p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
         ),
+        tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
     )

@@ -23,7 +23,7 @@ from mcpx.core.result_address import read_address
 from mcpx.core.result_selection import Selectable
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
-from mcpx.gateway import sdk_path
+from mcpx.gateway import metering, sdk_path
 from mcpx.gateway.clients.identity import client_of, connection_of, session_client
 from mcpx.gateway.clients.known_clients import wants_structured_content
 from mcpx.gateway.clients.sessions import ClientSessions, client_name
@@ -62,7 +62,7 @@ class GatewayServer(Server[Any]):
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.middleware = [clients.track]
+        self.middleware = [clients.track, metering.metered_requests(hub)]
         self._hub = hub
         self._clients = clients
         self._wait_until = anyio.current_time() + hub.config.startup_wait

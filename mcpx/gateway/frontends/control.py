@@ -3,6 +3,7 @@
 A connection that begins with `{"mcpx"` asks one thing and gets one answer:
 
     {"mcpx": "status"}                                     the state of the daemon and its servers
+    {"mcpx": "stats"}                                      the tokens that clients have spent and saved
     {"mcpx": "reload"}                                     read the configuration again
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
@@ -36,6 +37,7 @@ from mcpx.catalog.model import JSON
 from mcpx.config import load
 from mcpx.core.calls import ExecutionResult
 from mcpx.core.hub import Hub
+from mcpx.core.stats import report
 from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.errors import CallError, Code, ConfigError, MCPXError
@@ -100,6 +102,8 @@ class Control:
                 status = snapshot(self._hub, clients=self._clients(), started=self._started)
                 shown: JSON = msgspec.to_builtins(status)
                 return shown
+            case "stats":
+                return report(self._hub.meter.all_time(), self._hub.meter.since_start())
             case "reload":
                 plan: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
                 return plan

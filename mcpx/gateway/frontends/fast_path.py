@@ -20,10 +20,13 @@ from msgspec.structs import replace
 from mcpx.config import StructuredContent
 from mcpx.core.calls import Exec, Read, ToolCalls, as_call_error
 from mcpx.core.hub import Hub
+from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
+from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.clients.known_clients import wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
+from mcpx.gateway.metering import tool_label
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
@@ -98,8 +101,10 @@ class FastPath:
         self._upstreams = hub.upstreams
         self._clients = hub.clients
         self._connection = connection
+        self._meter = hub.meter
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
+        self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
         info = msgspec.json.encode(server.server_info_stamp)
         self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + info + b"}"
 
@@ -116,7 +121,8 @@ class FastPath:
         request = self._request(wire, params)
         if request is None:
             return params.name == tools.EXEC and self._refuses(wire, request_id, params)
-        call = _Call(self._calls, wire, request_id, request, self._encoder(params.meta))
+        meter = self._client_meter or self._meter_of(params.meta)
+        call = _Call(self._calls, wire, request_id, request, self._encoder(params.meta), meter=meter)
         reply: RawReply = Reply(call.settled)
         wire.fast_cancels[call.key] = reply.abandon
         self._calls.call(request, reply)
@@ -153,7 +159,9 @@ class FastPath:
     ) -> None:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
-        wire.channel.write(*envelope.answer(request_id, self._encoder(params.meta).failure(refusal)))
+        pieces = self._encoder(params.meta).failure(refusal)
+        self._meter_of(params.meta).note(given.server_name, given.tool_name, _NOTHING, pieces)
+        wire.channel.write(*envelope.answer(request_id, pieces))
 
     # --- the request
 
@@ -208,6 +216,14 @@ class FastPath:
             self._plain = RequestContext(client=client, caller=caller)
         return self._plain
 
+    def _meter_of(self, meta: _Meta | None) -> ClientMeter:
+        """What counts the calls of this client."""
+        if self._connection.era is Era.MODERN:
+            return self._meter.of_client(meta.client_info.name if meta and meta.client_info else None)
+        client = self._connection.connection.client_params
+        self._client_meter = self._meter.of_client(client.client_info.name if client else None)
+        return self._client_meter
+
     def _encoder(self, meta: _Meta | None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
         policy = self._views.results.settings.include_structured_content
@@ -226,7 +242,7 @@ class FastPath:
 class _Call:
     """One request that the fast path has taken, until it is answered."""
 
-    __slots__ = ("_calls", "_encoder", "_request", "_request_id", "_wire", "key")
+    __slots__ = ("_calls", "_encoder", "_meter", "_request", "_request_id", "_wire", "key")
 
     def __init__(
         self,
@@ -235,6 +251,8 @@ class _Call:
         request_id: RequestId,
         request: Exec | Read,
         encoder: ResultEncoder,
+        *,
+        meter: ClientMeter,
     ) -> None:
         self.key = coerce_request_id(request_id)
         self._calls = calls
@@ -242,13 +260,14 @@ class _Call:
         self._request_id = request_id
         self._request = request
         self._encoder = encoder
+        self._meter = meter
 
     def settled(self, reply: RawReply) -> None:
         """Answer the request; or, where the server asks for input, see to that first."""
         error = reply.error
         if error is None:
             try:
-                pieces = self._encoded(reply.value or _NOTHING)
+                pieces = self._metered(reply.value or _NOTHING)
             except InputRequired as need:
                 scope = anyio.CancelScope()
                 self._wire.fast_cancels[self.key] = scope.cancel
@@ -261,11 +280,17 @@ class _Call:
     async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                result = await self._calls.provide_input(self._request, need, self._encoded)
+                result = await self._calls.provide_input(self._request, need, self._metered)
                 pieces = result if isinstance(result, list) else self._encoder.input_required(result)
             except Exception as error:  # noqa: BLE001 - as in `settled`
                 pieces = self._failure(error)
             self._answer(pieces)
+
+    def _metered(self, raw: msgspec.Raw) -> list[Bytes]:
+        request, pieces = self._request, self._encoded(raw)
+        tool = request.tool_name if isinstance(request, Exec) else RESOURCES
+        self._meter.note(request.server_name, tool, raw, pieces)
+        return pieces
 
     def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
         request = self._request
@@ -275,9 +300,12 @@ class _Call:
 
     def _failure(self, error: BaseException) -> list[Bytes]:
         try:
-            return self._encoder.failure(as_call_error(error, self._request))
+            pieces = self._encoder.failure(as_call_error(error, self._request))
         except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
-            return self._encoder.failure(as_call_error(unsayable, self._request))
+            pieces = self._encoder.failure(as_call_error(unsayable, self._request))
+        request = self._request
+        self._meter.note(request.server_name, tool_label(request), _NOTHING, pieces)
+        return pieces
 
     def _answer(self, pieces: list[Bytes]) -> None:
         self._wire.fast_cancels.pop(self.key, None)

@@ -10,6 +10,7 @@ import pytest
 
 from mcpx import __version__
 from mcpx.catalog.model import State
+from mcpx.core.stats import INSPECT, MENU
 from mcpx.core.status import Status, snapshot
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.anyio
 SERVER_KEYS = [
     *("name", "state", "pid", "transport", "protocol_version", "uptime_s", "restarts", "failures"),
     *("next_attempt_in_s", "last_error", "tools", "resources", "templates", "prompts", "in_flight"),
-    *("queued", "calls", "errors", "latency_ms"),
+    *("queued", "calls", "errors", "latency_ms", "tokens"),
 ]
 
 
@@ -34,12 +35,16 @@ async def test_it_encodes_to_exactly_the_documented_json():
         plain = msgspec.json.decode(msgspec.json.encode(snapshot(watch.hub, clients=3, started=started)))
         assert list(plain) == ["daemon", "servers"]
         daemon = plain["daemon"]
-        assert list(daemon) == ["pid", "version", "uptime_s", "clients"]
+        assert list(daemon) == ["pid", "version", "uptime_s", "clients", "tokens"]
         assert (daemon["pid"], daemon["version"], daemon["clients"]) == (os.getpid(), __version__, 3)
         assert 90 <= daemon["uptime_s"] < 100
         (server,) = plain["servers"]
         assert list(server) == SERVER_KEYS
         assert list(server["latency_ms"]) == ["p50", "p99"]
+        nothing = {"direct": 0, "spent": 0, "tools": {}}
+        assert server["tokens"] == {"since_start": nothing, "all_time": nothing}
+        nothing = {"direct": 0, "spent": 0, "clients": {}}
+        assert daemon["tokens"] == {"since_start": nothing, "all_time": nothing}
         assert msgspec.json.decode(msgspec.json.encode(plain), type=Status).servers[0].name == "s"
 
 
@@ -73,6 +78,24 @@ async def test_a_ready_server_shows_what_it_is_and_has_done():
             None,
         )
         assert server.uptime_s is not None
+
+
+async def test_the_tokens_of_a_server_are_those_of_its_tools_and_its_menu():
+    async with one_server() as watch:
+        watch.hub.meter.note_listing(object(), "c", 10)
+        menu = row(watch).tokens.since_start
+        assert menu.direct > menu.spent == 10
+        answer = b'{"content":[{"type":"text","text":"%b"}]}' % (b"long " * 800)
+        watch.hub.meter.of_client("c").note("s", "echo", answer, [answer.replace(b"long ", b"")])
+        watch.hub.meter.of_client("c").note("", INSPECT, b"", [answer])
+        server, whole = row(watch).tokens, snapshot(watch.hub, clients=0).daemon.tokens
+        assert server.since_start == server.all_time
+        assert set(server.since_start.tools) == {MENU, "echo"}
+        assert set(whole.all_time.clients) == {"c"}
+        assert server.since_start.direct - menu.direct > 500
+        assert server.since_start.spent == menu.spent
+        assert whole.since_start.direct == server.since_start.direct
+        assert whole.since_start.spent > server.since_start.spent
 
 
 async def test_a_server_that_died_and_is_back_shows_its_restart_and_why():

@@ -22,6 +22,17 @@ async def test_unreadable_arguments(arguments):
     assert operation == ""
 
 
+async def test_stats_are_of_this_process_and_of_all_time():
+    async with one_server() as watch:
+        watch.hub.meter.note_listing(object(), "c", 10)
+        response, operation = await Control(watch.hub, "config.json", lambda: 0).answer(b'{"mcpx":"stats"}')
+    answer = json.loads(response)
+    assert operation == "stats"
+    assert answer["all_time"] == answer["since_start"]
+    assert answer["all_time"]["total"]["spent"] == 10
+    assert [row["client"] for row in answer["all_time"]["clients"]] == ["c"]
+
+
 @pytest.mark.parametrize("line", [b"{", b"[" * 50_000, b'{"mcpx":5}', b'{"mcpx":"status","arguments":1e400}'])
 async def test_what_is_no_request(line):
     async with one_server() as watch:

@@ -11,6 +11,7 @@ import pytest
 
 from mcpx.config import parse
 from mcpx.core.hub import open_hub
+from mcpx.core.stats import MENU
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.frontends.fast_path import FastPath
@@ -144,6 +145,12 @@ def envelope(name):
     return {VERSION: "2026-07-28", INFO: {"name": name, "version": "1"}, CAPABILITIES: {}}
 
 
+def counted_calls(hub):
+    """The numbers of the meter for each tool that was called."""
+    rows = sorted(hub.meter.since_start().to_dict()["tools"], key=lambda row: (row["server"], row["tool"]))
+    return [row[key] for row in rows if row["calls"] for key in ("calls", "direct", "spent")]
+
+
 async def answers(hub, *, fast, modern, name):
     async with served(hub, fast=fast) as client:
         if modern:
@@ -168,8 +175,12 @@ async def test_both_paths_give_the_same_answers(modern, name):
             assert await hub.settled(20)
             slow = await answers(hub, fast=False, modern=modern, name=name)
             calls_before = hub.upstreams["tools"].counters.calls
+            counted = [2 * number for number in counted_calls(hub)]
             quick = await answers(hub, fast=True, modern=modern, name=name)
             assert hub.upstreams["tools"].counters.calls - calls_before == calls_before
+            assert counted_calls(hub) == counted
+            assert list(hub.meter.since_start().clients) == [name]
+            assert (MENU in hub.meter.since_start().tools["tools"]) is modern
     for (tool, arguments), one, other in zip(CALLS, slow, quick, strict=True):
         assert other == one, f"{tool} {arguments}"
 

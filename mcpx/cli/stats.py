@@ -1,0 +1,138 @@
+"""`mcpx stats`: the tokens that MCPX has saved its clients, as a table with a bar for each row.
+
+From the daemon where one runs, else from the file that all MCPX processes of the user keep. `render` is pure;
+names are never read as markup. Where standard output is no terminal, the bars are ASCII.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcpx.cli.daemon import with_config
+from mcpx.cli.printing import echo
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+BAR_CELLS: Final = 24
+MAX_NAME_CELLS: Final = 28  # so that the table fits 80 cells
+MAX_ROWS: Final = 40
+PIPE_WIDTH: Final = 200  # a pipe has no width of its own
+TERMINAL_BAR: Final = ("█", "░")
+PLAIN_BAR: Final = ("#", ".")
+_UNITS: Final = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
+_LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
+
+
+@click.command(short_help="The tokens that MCPX has saved.")
+@with_config
+@click.option(
+    "--by", type=click.Choice(list(_LISTS)), default="server", show_default=True, help="A row each."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def stats(config_path: str | None, by: str, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """Show what results and lists of tools have cost in tokens, and would have cost without MCPX.
+
+    Both are estimates. The table is of all time; the daemon's own time has a line above it.
+    """
+    report = _ask(config_path)
+    if as_json:
+        echo(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    is_terminal = sys.stdout.isatty()
+    console = Console(width=None if is_terminal else PIPE_WIDTH)
+    has_blocks = is_terminal and console.encoding.startswith("utf")
+    console.print(render(report, by=by, bar=TERMINAL_BAR if has_blocks else PLAIN_BAR))
+
+
+def _ask(config_path: str | None) -> dict[str, Any]:
+    from mcpx.core.stats import report
+    from mcpx.core.stats_file import StatsFile
+    from mcpx.daemon.control_client import request
+    from mcpx.daemon.paths import daemon_paths
+    from mcpx.errors import MCPXError
+
+    response = request(daemon_paths(config_path), {"mcpx": "stats"})
+    if response is not None:
+        return response
+    file = StatsFile()
+    try:
+        return report(file.read(), None)
+    except OSError as error:
+        raise MCPXError(f"{file.path}: {error.strerror}") from None
+
+
+def render(report: dict[str, Any], *, by: str = "server", bar: tuple[str, str] = PLAIN_BAR) -> RenderableType:
+    """A report as two lines of sums, and a row for each server, client or tool."""
+    from rich.console import Group
+    from rich.text import Text
+
+    all_time, since_start = report["all_time"], report["since_start"]
+    if not all_time["since"]:
+        return Text("nothing counted yet: no client has listed the tools or called one")
+    parts: list[RenderableType] = [_sentence(f"since {all_time['since']}", all_time["total"], style="bold")]
+    if since_start is not None:
+        parts.append(_sentence("since the start", since_start["total"]))
+    rows = all_time[_LISTS[by]]
+    parts += [Text(), _table(rows[:MAX_ROWS], by, bar)]
+    if len(rows) > MAX_ROWS:
+        parts.append(Text(f"and {len(rows) - MAX_ROWS} more: --json has them all"))
+    return Group(*parts)
+
+
+def _sentence(period: str, count: dict[str, int], style: str = "") -> Text:
+    from rich.text import Text
+
+    calls = "1 call" if count["calls"] == 1 else f"{count['calls']} calls"
+    sums = f"{tokens(count['direct'])} tokens directly, {tokens(count['spent'])} through MCPX"
+    return Text(f"{period}, {calls}: {sums} ({saved(count)} saved)", style=style)
+
+
+def _table(rows: list[dict[str, Any]], by: str, bar: tuple[str, str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcpx.text import one_line
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column(by, max_width=MAX_NAME_CELLS, no_wrap=True, overflow="ellipsis")
+    for header in ("calls", "direct", "mcpx", "saved"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    longest = max((max(row["direct"], row["spent"]) for row in rows), default=0)
+    for row in rows:
+        name = f"{row['server']} {row['tool']}" if by == "tool" else row[by]
+        cells = (str(row["calls"]), tokens(row["direct"]), tokens(row["spent"]), saved(row))
+        table.add_row(Text(one_line(name)), *map(Text, cells), _bar(row, longest, bar))
+    return table
+
+
+def _bar(row: dict[str, Any], longest: int, bar: tuple[str, str]) -> Text:
+    """What was spent, and behind it what was saved; as long as the cost without MCPX."""
+    from rich.text import Text
+
+    spent, direct = (round(BAR_CELLS * row[key] / max(1, longest)) for key in ("spent", "direct"))
+    return Text().append(bar[0] * spent, style="green").append(bar[1] * max(0, direct - spent), style="dim")
+
+
+def saved(count: dict[str, Any]) -> str:
+    """The share that was saved: `93 %`, negative where MCPX has cost more; `-` where there was nothing."""
+    direct, spent = count["direct"], count["spent"]
+    return f"{round(100 * (direct - spent) / direct)} %" if direct else "-"
+
+
+def tokens(number: int) -> str:
+    """A number of tokens in at most five characters: `950`, `1.2k`, `86k`, `4.1M`."""
+    for unit, letter in _UNITS:
+        if number >= unit:
+            scaled = number / unit
+            return f"{scaled:.1f}{letter}" if scaled < 10 else f"{scaled:.0f}{letter}"  # noqa: PLR2004 - two digits
+    return str(number)

@@ -1,0 +1,273 @@
+"""The meter: what each result and each listing of tools costs a model through MCPX, and would cost directly.
+
+One for each hub. The paths of the gateway note each answer to a client and each listing of the tools;
+`mcpx status` and `mcpx stats` read the sums, and `mcpx.core.stats_file` keeps them for good. Costs are
+estimates (`mcpx.core.costs`), the same for both sides. What MCPX answers by itself (`inspect`, an error of
+its own) costs nothing directly.
+
+Under load not every call is looked at: of each tool of each client the first `SAMPLES` calls in a window are,
+of those with large results the first `SAMPLES_OF_LARGE`, and the others are taken to cost the average of
+these. So noting a call costs a fraction of a microsecond. Nothing here raises: a fault of the meter costs no
+call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mcpx.catalog.model import Catalogue
+from mcpx.core.costs import costs, tools_cost
+from mcpx.core.stats import (
+    INSPECT,
+    MAX_CLIENTS,
+    MAX_TOOLS,
+    MCPX,
+    MENU,
+    OTHERS,
+    RESOURCES,
+    UNNAMED,
+    Count,
+    Totals,
+)
+from mcpx.observe.contained import contain
+from mcpx.text import cut, one_line, visible
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.context import SESSIONLESS
+from mcpx.wire.envelope import Bytes
+
+WINDOW_S: Final = 0.25
+SAMPLES: Final = 32  # calls of one tool and client that are looked at in a window
+SAMPLES_OF_LARGE: Final = 2  # and of those with large results, which take longer
+LARGE_BYTES: Final = 32768
+MAX_NAME_CHARS: Final = 64  # of a client
+MAX_LABEL_CHARS: Final = 200  # of a server or a tool
+MAX_LISTINGS: Final = 1024  # clients whose last listing is remembered
+SESSION_S: Final = 3600.0  # after which a client without sessions is taken for a new one
+_NOT_TOOLS: Final = frozenset({INSPECT, RESOURCES})
+
+
+class _Listing(NamedTuple):
+    direct: int
+    spent: int
+    at: float
+    """On the monotonic clock, in seconds."""
+
+
+class _Row:
+    """The calls of one tool by one client in the current window."""
+
+    __slots__ = ("_large", "calls", "client", "direct", "sampled", "samples", "server", "spent", "tool")
+
+    def __init__(self, client: str, server: str, tool: str, samples: int = SAMPLES) -> None:
+        self.client = client
+        self.server = server
+        self.tool = tool
+        self.samples = samples
+        self.calls = self.sampled = self.direct = self.spent = 0
+        self._large: _Row | None = None
+
+    def of_large(self) -> _Row:
+        """The same tool's calls with large results, which have an average of their own."""
+        if self._large is None:
+            self._large = _Row(self.client, self.server, self.tool, SAMPLES_OF_LARGE)
+        return self._large
+
+
+class ClientMeter:
+    """Counts the calls of the clients of one name."""
+
+    def __init__(self, meter: Meter, name: str) -> None:
+        self.name = name
+        self._meter = meter
+        self._rows: dict[tuple[str, str], _Row] = {}
+
+    def note(self, server: str, tool: str, raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> None:
+        """Count one answer: the server's result (empty where there is none), and the client's, in pieces."""
+        row = self._rows.get((server, tool)) or self._row(server, tool)
+        if len(raw) > LARGE_BYTES:
+            row = row.of_large()
+        row.calls += 1
+        if row.sampled < row.samples:
+            self._meter.sample(row, raw, pieces)
+
+    def _row(self, server: str, tool: str) -> _Row:
+        server, tool = self._meter.known(server, tool)
+        if len(self._rows) >= MAX_TOOLS and (server, tool) not in self._rows:
+            server = tool = OTHERS
+        row = self._rows.get((server, tool))
+        if row is None:
+            row = self._rows[server, tool] = _Row(self.name, _label(server), _label(tool))
+        return row
+
+
+class Meter:
+    """Sums what calls cost. `upstreams` are the servers by name."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+        self._upstreams = upstreams
+        self._clients: dict[str, ClientMeter] = {}
+        self._sampled: list[_Row] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._since_start = Totals()
+        self._saved = Totals()
+        self._writing = Totals()
+        self._unsaved = Totals()
+        self._menus: dict[str, tuple[Catalogue, int]] = {}
+        self._listings: dict[object, _Listing] = {}
+
+    # --- calls
+
+    def of_client(self, name: str | None) -> ClientMeter:
+        """What counts the calls of clients that call themselves that."""
+        name = (name or "")[:MAX_NAME_CHARS]
+        client = self._clients.get(name)
+        if client is None:
+            label = one_line(name) or UNNAMED
+            if len(self._clients) >= MAX_CLIENTS:
+                name = label = OTHERS
+            client = self._clients.setdefault(name, ClientMeter(self, label))
+        return client
+
+    def known(self, server: str, tool: str) -> tuple[str, str]:
+        """Under which names a tool is counted: what does not exist is counted together."""
+        upstream = self._upstreams.get(server)
+        if upstream is None:
+            return MCPX, tool if tool in _NOT_TOOLS else OTHERS
+        catalogue = upstream.catalogue
+        exists = tool in _NOT_TOOLS or (catalogue is not None and tool in catalogue.tools)
+        return server, tool if exists else OTHERS
+
+    def sample(self, row: _Row, raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> None:
+        """Look at one of the calls that are counted in this window."""
+        if not row.sampled:
+            self._sampled.append(row)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
+        row.sampled += 1
+        direct, spent = _costs(raw, pieces)
+        row.direct += direct
+        row.spent += spent
+
+    def _end_window(self) -> None:
+        self._timer = None
+        self._sum_window()
+
+    def _sum_window(self) -> None:
+        rows, self._sampled = self._sampled, []
+        for row in rows:
+            calls, sampled = row.calls, row.sampled
+            self.add(row, Count(calls, row.direct * calls // sampled, row.spent * calls // sampled))
+            row.calls = row.sampled = row.direct = row.spent = 0
+
+    def add(self, row: _Row, count: Count) -> None:
+        """Add calls to the sums."""
+        self._add(row.client, row.server, row.tool, count)
+
+    def _add(self, client: str, server: str, tool: str, count: Count) -> None:
+        for totals in (self._since_start, self._unsaved):
+            totals.since = totals.since or datetime.now(UTC).date().isoformat()
+            totals.add(client, server, tool, count)
+
+    # --- listings of tools
+
+    def note_listing(self, client: object, name: str | None, spent: int) -> None:
+        """Count a listing of MCPX's own tools by a client of that name, at the cost `spent`.
+
+        Directly it would have been the definitions of all tools of all servers. A client that lists again
+        what it has is not counted again; one without a session (`SESSIONLESS`) is after an hour.
+        """
+        menus = self._cost_of_menus()
+        whole = sum(menus.values())
+        label = self.of_client(name).name
+        if not self._is_news(label if client is SESSIONLESS else client, whole, spent):
+            return
+        direct_before = 0
+        for server, direct in menus.items() if whole else ((MCPX, 0),):
+            # shared out so that the shares of all add up
+            direct_after = direct_before + direct
+            share = spent * direct_after // whole - spent * direct_before // whole if whole else spent
+            self._add(label, _label(server), MENU, Count(0, direct, share))
+            direct_before = direct_after
+
+    def _is_news(self, client: object, direct: int, spent: int) -> bool:
+        """Whether the client has not been counted with this listing; it has been from now on."""
+        now = time.monotonic()
+        last = self._listings.pop(client, None)
+        known = last is not None and (last.direct, last.spent) == (direct, spent)
+        if known and isinstance(client, str) and last is not None and now - last.at > SESSION_S:
+            known = False
+        self._listings[client] = last if known and last is not None else _Listing(direct, spent, now)
+        if len(self._listings) > MAX_LISTINGS:
+            del self._listings[next(iter(self._listings))]
+        return not known
+
+    def _cost_of_menus(self) -> dict[str, int]:
+        """The cost of each server's tools, to a client that is connected to it directly."""
+        menus: dict[str, tuple[Catalogue, int]] = {}
+        for name, upstream in self._upstreams.items():
+            known = upstream.catalogue
+            if known is not None and known.tools:
+                before = self._menus.get(name)
+                cost = (
+                    before[1]
+                    if before is not None and before[0] is known
+                    else tools_cost(known.tools.values())
+                )
+                menus[name] = (known, cost)
+        self._menus = menus
+        return {name: cost for name, (_, cost) in menus.items()}
+
+    def client_left(self, client: object) -> None:
+        """Forget a client that has left."""
+        self._listings.pop(client, None)
+
+    # --- the sums
+
+    def since_start(self) -> Totals:
+        """The sums since MCPX started; not to be changed."""
+        self._sum_window()
+        return self._since_start
+
+    def all_time(self) -> Totals:
+        """The sums for good, those of other processes as of the last minute."""
+        self._sum_window()
+        totals = Totals()
+        for part in (self._saved, self._writing, self._unsaved):
+            totals.merge(part)
+        return totals
+
+    # --- for the writer of the file
+
+    def begin_saving(self) -> Totals:
+        """What is not in the file yet. Call `saved` or `not_saved` next."""
+        self._sum_window()
+        self._writing, self._unsaved = self._unsaved, Totals()
+        return self._writing
+
+    def saved(self, totals: Totals) -> None:
+        """It is in the file, which holds these sums now."""
+        self._saved, self._writing = totals, Totals()
+
+    def not_saved(self) -> None:
+        """It could not be written: it remains for the next time."""
+        self._unsaved.merge(self._writing)
+        self._writing = Totals()
+
+
+def _label(name: str) -> str:
+    """A name that any file and terminal can hold."""
+    return cut(visible(name), MAX_LABEL_CHARS)
+
+
+def _costs(raw: msgspec.Raw | bytes, pieces: Sequence[Bytes]) -> tuple[int, int]:
+    try:
+        return costs(raw, pieces)
+    except Exception as error:  # noqa: BLE001 - the boundary: the meter must not cost a call
+        contain(error, "meter")
+        return 0, 0

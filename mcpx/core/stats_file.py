@@ -1,0 +1,156 @@
+"""`stats.json` in the state folder: the sums of the meter for good, shared by all MCPX processes of the user.
+
+Each process adds what it has counted since it last did, under a lock, and replaces the file whole; so nothing
+that another has added is lost. It does so at most once a minute, and when it ends: a process that is killed
+loses the last minute. A file that cannot be read as what it should be is set aside under another name. A
+file that cannot be written is logged once; the counts are kept, and written when that is possible again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+
+from mcpx.core.stats import Totals
+from mcpx.observe.contained import contain
+from mcpx.paths import ensure_folder, state_folder
+from supervisors import Incarnation
+
+if TYPE_CHECKING:
+    from mcpx.core.meter import Meter
+
+log = structlog.get_logger()
+WRITE_INTERVAL_S: Final = 60.0
+LOCK_TIMEOUT_S: Final = 1.0  # another process holds the lock for milliseconds
+LOCK_POLL_S: Final = 0.01
+MAX_FILE_BYTES: Final = 16 << 20  # ten times what the largest sums take
+_READ: Final = (
+    os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+)  # a pipe of that name must not block
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class StatsFile:
+    """The file in one state folder, the usual one by default. Its methods block: for another thread."""
+
+    def __init__(self, state: Path | None = None) -> None:
+        self._folder = state or state_folder()
+        self.path = self._folder / "stats.json"
+
+    def read(self) -> Totals:
+        """The sums in the file; none where there is no file, or none that can be read.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        try:
+            return self._load()
+        except (msgspec.MsgspecError, RecursionError):
+            return Totals()
+
+    def add(self, counted: Totals) -> Totals:
+        """Add to the sums in the file; those that it holds then.
+
+        Raises:
+            OSError: It cannot be written, or another process does not give the lock back.
+        """
+        if not counted.clients:
+            return self.read()
+        ensure_folder(self._folder)
+        with self._locked():
+            try:
+                kept = self._load()
+            except (msgspec.MsgspecError, RecursionError) as error:
+                self._set_aside(error)
+                kept = Totals()
+            kept.merge(counted)
+            self._replace(msgspec.json.encode(kept))
+            return kept
+
+    def _load(self) -> Totals:
+        try:
+            opened = os.open(self.path, _READ)
+        except FileNotFoundError:
+            return Totals()
+        with os.fdopen(opened, "rb") as file:
+            found = os.fstat(opened)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+                raise PermissionError(errno.EPERM, "not a file of yours")
+            return msgspec.json.decode(file.read(MAX_FILE_BYTES), type=Totals)
+
+    def _set_aside(self, error: Exception) -> None:
+        aside = self.path.with_suffix(".unreadable.json")
+        self.path.replace(aside)
+        log.warning("stats.unreadable", path=str(self.path), kept_as=aside.name, reason=str(error))
+
+    def _replace(self, contents: bytes) -> None:
+        new = self.path.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, _WRITE | os.O_EXCL, 0o600), "wb") as file:
+            file.write(contents)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = os.open(self.path.with_suffix(".lock"), _WRITE, 0o600)
+        try:
+            deadline = time.monotonic() + LOCK_TIMEOUT_S
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(LOCK_POLL_S)
+            yield
+        finally:
+            os.close(lock)
+
+
+class StatsWriter:
+    """Keeps a meter's sums in a file: a child of the root supervisor, which it never fails."""
+
+    def __init__(self, meter: Meter, file: StatsFile, *, interval_s: float = WRITE_INTERVAL_S) -> None:
+        self._meter = meter
+        self._file = file
+        self._interval_s = interval_s
+        self._broken = False
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Write now and then, and at last when the supervisor asks this child to stop."""
+        incarnation.ready()
+        while not incarnation.stopping.is_set():
+            await self._write()
+            with anyio.move_on_after(self._interval_s):
+                await incarnation.stopping.wait()
+        await self._write()
+
+    async def _write(self) -> None:
+        try:
+            counted = self._meter.begin_saving()
+            self._meter.saved(await anyio.to_thread.run_sync(self._file.add, counted))
+        except OSError as error:
+            self._meter.not_saved()
+            if not self._broken:
+                log.warning("stats.unwritable", path=str(self._file.path), reason=error.strerror)
+            self._broken = True
+        except Exception as error:  # noqa: BLE001 - the class's promise: the root must not end for a statistic
+            self._meter.not_saved()
+            contain(error, "stats")
+        else:
+            self._broken = False
