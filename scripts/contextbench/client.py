@@ -26,8 +26,8 @@ class Client:
     def __init__(self, name: str, command: list[str], env: dict[str, str] | None = None) -> None:
         self.name = name
         self.process = Process(name, command, env)
-        self._input = open(self.process.stdout, "rb", closefd=False)  # noqa: SIM115, PTH123 - a descriptor
-        self._output = open(self.process.stdin, "wb", closefd=False)  # noqa: SIM115, PTH123 - a descriptor
+        self._input = open(self.process.stdout, "rb", closefd=False)  # noqa: SIM115 - a descriptor
+        self._output = open(self.process.stdin, "wb", closefd=False)  # noqa: SIM115 - a descriptor
         self._id = 0
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
 """Plays the recorded sessions on a surface: the tokens of each, part by part, and what the searches showed.
 
 A session is the instructions and the menu, then in order: each recorded search with its answer; before the
-first call of a tool a look-up, unless a signature that was shown has every argument that the session gives the
-tool; and each call with its result. What the model writes itself is counted apart, in `written`.
+first call of a tool a look-up, unless a signature that was shown has every argument that the session gives
+the tool; and each call with its result. What the model writes itself is counted apart, in `written`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class Cost:
     written: int = 0
     looked_up: int = 0
     used: int = 0
-    refused: int = 0
 
     @property
     def total(self) -> int:
@@ -78,13 +77,13 @@ def _call(surface: Surface, session: Session, call: Call, shown: _Signatures, co
         if (answer := surface.look_up(*key)) is not None:
             cost.used += 1
             cost.all_lookups += tokens(answer)
-            given = {name for each in session.calls if (each.server, each.tool) == key for name in each.arguments}
+            given = {
+                name for each in session.calls if (each.server, each.tool) == key for name in each.arguments
+            }
             if not shown.has(key, given):
                 cost.looked_up += 1
                 cost.lookups += tokens(answer)
-    result = surface.call(call)
-    cost.results += tokens(result)
-    cost.refused += "invalid_arguments" in result and "not_sent" in result
+    cost.results += tokens(surface.call(call))
     cost.written += tokens(compact(call.arguments))
 
 
@@ -117,7 +116,9 @@ class _Signatures:
         """Whether a signature with the types of these arguments was shown."""
         text = self._shown.get(key, "")
         required = next(
-            tool["inputSchema"].get("required", []) for tool in self._servers[key[0]] if tool["name"] == key[1]
+            tool["inputSchema"].get("required", [])
+            for tool in self._servers[key[0]]
+            if tool["name"] == key[1]
         )
         wanted = arguments | set(required)
         return bool(text) and all(re.search(rf"[(,] ?{re.escape(name)}\??: ", text) for name in wanted)

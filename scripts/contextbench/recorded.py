@@ -57,7 +57,7 @@ class Recorded:
 
     servers: dict[str, list[JSON]]
     sessions: list[Session]
-    labels: list[set[str]]
+    labels: list[list[str]]
     router: list[list[Answer]]
 
 
@@ -79,9 +79,12 @@ def load(folder: Path = DATA) -> Recorded:
     return Recorded(
         servers=dict(servers),
         sessions=[Session(list(_steps(session["steps"], offered))) for session in sessions],
-        labels=[{label["tool"] for label in tasks[session["id"]]} for session in sessions],
+        labels=[[label["tool"] for label in tasks[session["id"]]] for session in sessions],
         router=[
-            [Answer({tool["tool"] for tool in each["tools"]}, each["tokens"]) for each in router[session["id"]]]
+            [
+                Answer({tool["tool"] for tool in each["tools"]}, each["tokens"])
+                for each in router[session["id"]]
+            ]
             for session in sessions
         ],
     )

@@ -30,8 +30,8 @@ def _body(message: dict, listing: str, answer: Path) -> str:
             return f'"result":{listing}'
         case "initialize":
             version = message["params"]["protocolVersion"]
-            info = {"name": "replay", "version": "1"}
-            return f'"result":{json.dumps({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})}'
+            offer = {"capabilities": {"tools": {}}, "serverInfo": {"name": "replay", "version": "1"}}
+            return f'"result":{json.dumps({"protocolVersion": version, **offer})}'
         case "ping":
             return '"result":{}'
         case _:

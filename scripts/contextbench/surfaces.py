@@ -7,7 +7,6 @@ search, a look-up of one tool and a call with the text that the model would read
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import time
@@ -165,7 +164,7 @@ def opened(name: str, recorded: Recorded, folder: Path) -> Iterator[Surface]:
         config = servers.configured(folder / "mcpx.json", **settings)
         env = {"MCPX_STATE_DIR": str(folder / "state"), "MCPX_LOG": "info", "MCPX_LOG_FORMAT": "json"}
         command = [sys.executable, "-P", "-m", "mcpx", "serve", str(config)]
-        with Client(name, command, env | {"PYTHONPATH": os.pathsep.join(sys.path[:1])}) as client:
+        with Client(name, command, env) as client:
             yield Mcpx(client, servers)
 
 
