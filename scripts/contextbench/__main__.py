@@ -19,8 +19,10 @@ from scripts.benchmarks.process import Unmeasured
 from scripts.contextbench.figures import figures
 from scripts.contextbench.play import Played, play
 from scripts.contextbench.recorded import DATA, JSON, load
-from scripts.contextbench.report import markdown, show
+from scripts.contextbench.report import demo_data, markdown, show
 from scripts.contextbench.surfaces import SEARCH, SURFACES, opened
+
+DEMO = Path(__file__).resolve().parents[2] / "mcpx" / "demo" / "tour" / "recorded_sessions.json"
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -28,7 +30,8 @@ from scripts.contextbench.surfaces import SEARCH, SURFACES, opened
 @click.option("--data", type=click.Path(path_type=Path), default=DATA, help="The folder with both data sets.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print two tables for scripts/docs.")
-def main(*, only: tuple[str, ...], data: Path, as_json: bool, as_markdown: bool) -> None:
+@click.option("--demo", is_flag=True, help="Also write the figures that end `mcpx demo`.")
+def main(*, only: tuple[str, ...], data: Path, as_json: bool, as_markdown: bool, demo: bool) -> None:
     """Count the tokens of whole sessions: directly, through MCPX, and through mcp-compressor."""
     recorded = load(data)
     played: dict[str, Played] = {}
@@ -53,6 +56,8 @@ def main(*, only: tuple[str, ...], data: Path, as_json: bool, as_markdown: bool)
         print(markdown(made), end="")
     else:
         show(made, Console())
+    if demo and not only and not problems:
+        DEMO.write_text(f"{json.dumps(demo_data(made), indent=2)}\n", "utf-8")
     for problem in problems:
         _say(f"not measured: {problem}")
     sys.exit(1 if problems else 0)

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.contextbench.recorded import JSON
-from scripts.contextbench.surfaces import DIRECT
+from scripts.contextbench.surfaces import COMPRESSORS, DIRECT, LISTING, SEARCH
 
 WIDTH = 116
+COMPRESSOR = list(COMPRESSORS)[-1]  # the highest level
 PARTS = ("searches", "lookups", "results")
 HEAD = (
     "connected through",
@@ -51,6 +52,21 @@ def markdown(made: JSON) -> str:
     """Both tables, with an empty line between."""
     rows = [(name, *(cell.replace("%", " %") for cell in cells)) for name, *cells in search_rows(made)]
     return f"{_markdown(HEAD, session_rows(made))}\n\n{_markdown(SEARCH_HEAD, rows)}\n"
+
+
+def demo_data(made: JSON) -> JSON:
+    """What `mcpx demo` ends with: the medians of the main surfaces (`recorded_sessions.json`)."""
+    shown = {
+        "all tools connected directly": DIRECT,
+        "mcp-compressor at its highest level": COMPRESSOR,
+        LISTING: LISTING,
+        SEARCH: SEARCH,
+    }
+    return {
+        "source": "LiveMCPBench, replayed by scripts/context",
+        **{key: made[key] for key in ("servers", "tools", "sessions", "tokenizer")},
+        "median_tokens": {what: round(made["surfaces"][name]["median"]) for what, name in shown.items()},
+    }
 
 
 def show(made: JSON, console: Console) -> None:
