@@ -43,6 +43,7 @@ def surface_figures(played: Played, tools: list[JSON]) -> JSON:
         "parts": {name: _mean(played, name) for name in (*PARTS, *extra)},
         "medians": {name: statistics.median(getattr(cost, name) for cost in played.costs) for name in PARTS},
         "tools_list": tokens(compact({"tools": tools})),
+        "listed": played.listed,
     }
 
 
@@ -100,6 +101,9 @@ def goals(made: JSON) -> list[Goal]:
             Goal(f"a session, {name}: share of direct", share, limits[name], at_most=True)
             for name, share in shares.items()
         ]
+    if LISTING in surfaces:
+        named = surfaces[LISTING]["listed"]
+        found.append(Goal("tools that the default menu names", named, made["tools"], at_most=False))
     if SEARCH in surfaces:
         query = made["search"][QUERY]
         found += [

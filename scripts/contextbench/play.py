@@ -41,8 +41,9 @@ class Cost:
 @dataclass
 class Played:
     """All sessions on one surface. `answers`: the tokens of every search's answer; `found`: the tool names
-    that the searches of each session showed."""
+    that the searches of each session showed; `listed`: the number of tools that the menu names."""
 
+    listed: int = 0
     costs: list[Cost] = field(default_factory=list)
     answers: list[list[int]] = field(default_factory=list)
     found: list[set[str]] = field(default_factory=list)
@@ -50,19 +51,20 @@ class Played:
 
 def play(surface: Surface, recorded: Recorded, *, searching: bool) -> Played:
     """Every session, one after the other; `searching`: the model searches as it did when recorded."""
-    played = Played()
-    instructions, menu = tokens(surface.instructions), menu_tokens(surface.tools)
     listed = "\n".join(_texts(surface.tools))
+    played = Played(len(_Signatures(recorded.servers).add(listed)))
+    instructions, menu = tokens(surface.instructions), menu_tokens(surface.tools)
     for session in recorded.sessions:
         cost = Cost(instructions, menu)
         answers, found = [], set()
-        shown = _Signatures(recorded.servers, listed)
+        shown = _Signatures(recorded.servers)
+        shown.add(listed)
         for step in session.steps:
             if isinstance(step, Call):
                 _call(surface, session, step, shown, cost)
             elif searching and (answer := surface.search(step)) is not None:
                 answers.append(tokens(answer))
-                found |= shown.add(answer)
+                found |= {tool for _, tool in shown.add(answer)}
         cost.searches = sum(answers)
         played.costs.append(cost)
         played.answers.append(answers)
@@ -90,25 +92,24 @@ def _call(surface: Surface, session: Session, call: Call, shown: _Signatures, co
 class _Signatures:
     """The typed signatures that a session has been shown, by server."""
 
-    def __init__(self, servers: dict[str, list[JSON]], listed: str) -> None:
+    def __init__(self, servers: dict[str, list[JSON]]) -> None:
         self._servers = servers
         self._shown: dict[tuple[str, str], str] = defaultdict(str)
         self.used: set[tuple[str, str]] = set()
-        self.add(listed)
 
-    def add(self, text: str) -> set[str]:
-        """Take in a listing or the answer to a search; returns the names of the tools that it shows.
+    def add(self, text: str) -> set[tuple[str, str]]:
+        """Take in a listing or the answer to a search; returns the tools that it shows, with their servers.
 
         Both are grouped by server, `## server (3 tools)`, with a signature on a line, or names with commas.
         """
-        names: set[str] = set()
+        names: set[tuple[str, str]] = set()
         for block in re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]:
             head = block.partition("\n")[0]
             server = max((name for name in self._servers if head.startswith(name)), key=len, default=None)
             for tool in self._servers.get(server or "", ()):
                 found = re.search(_shown_as(tool["name"]), block, re.MULTILINE)
                 if server and found:
-                    names.add(tool["name"])
+                    names.add((server, tool["name"]))
                     self._shown[server, tool["name"]] += found["signature"] or ""
         return names
 

@@ -7,15 +7,16 @@ search, a look-up of one tool and a call with the text that the model would read
 from __future__ import annotations
 
 import json
-import re
+import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from scripts.benchmarks.process import Unmeasured
+from scripts.benchmarks.process import Process, Unmeasured
 from scripts.benchmarks.targets import PEERS, PYTHON
 from scripts.contextbench.client import Client, text_of
 from scripts.contextbench.recorded import JSON, Call, Recorded
@@ -94,7 +95,6 @@ class Mcpx:
         self._client = client
         self._servers = servers
         self.instructions = client.initialize()
-        _until_ready(client, len(servers.names))
         self.tools = client.list_tools()
 
     def search(self, query: str) -> str | None:
@@ -163,18 +163,31 @@ def opened(name: str, recorded: Recorded, folder: Path) -> Iterator[Surface]:
         settings = {"catalog_token_budget": SMALL_MENU_TOKENS} if name == SEARCH else {}
         config = servers.configured(folder / "mcpx.json", **settings)
         env = {"MCPX_STATE_DIR": str(folder / "state"), "MCPX_LOG": "info", "MCPX_LOG_FORMAT": "json"}
-        command = [sys.executable, "-P", "-m", "mcpx", "serve", str(config)]
-        with Client(name, command, env) as client:
+        mcpx = [sys.executable, "-P", "-m", "mcpx"]
+        with (
+            _daemon([*mcpx, "daemon", "run", "--config", str(config)], env, len(servers.names)),
+            Client(name, [*mcpx, "attach", "--config", str(config)], env) as client,
+        ):
             yield Mcpx(client, servers)
 
 
-def _until_ready(client: Client, count: int) -> None:
-    stop = time.monotonic() + READY_S
-    while len(set(re.findall(r'"server": ?"([^"]+)"', "\n".join(_ready_lines(client))))) < count:
-        if time.monotonic() > stop:
-            raise Unmeasured(f"{client.name}: not all servers are ready\n{client.process.log()[-600:]}")
-        time.sleep(POLL_S)
+@contextmanager
+def _daemon(command: list[str], env: dict[str, str], count: int) -> Iterator[None]:
+    """A daemon with all its servers ready, as a client finds it that starts later than the first one."""
+    process = Process("mcpx daemon", command, env)
+    try:
+        stop = time.monotonic() + READY_S
+        while len(_ready_servers(process)) < count:
+            if time.monotonic() > stop:
+                raise Unmeasured(f"mcpx: not all servers are ready\n{process.log()[-600:]}")
+            time.sleep(POLL_S)
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+        process.close()
 
 
-def _ready_lines(client: Client) -> Iterator[str]:
-    return (line for line in client.process.log().splitlines() if '"upstream.ready"' in line)
+def _ready_servers(process: Process) -> set[str]:
+    lines = (line for line in process.log().splitlines() if '"upstream.ready"' in line)
+    return {json.loads(line)["server"] for line in lines}
