@@ -6,6 +6,7 @@ It speaks the handshake of 2025-06-18. Whatever is not the answer that was due r
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,14 @@ HELLO = {
     "capabilities": {},
     "clientInfo": {"name": "context-benchmark", "version": "1"},
 }
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One call: what the model writes, as the params of `tools/call`, and the text that it reads."""
+
+    written: JSON
+    read: str
 
 
 class Client:
@@ -55,10 +64,13 @@ class Client:
                 return tools
             page = {"cursor": answer["nextCursor"]}
 
-    def call(self, tool: str, arguments: JSON) -> str:
-        """The text of a tool's result, or the message of the error in its place: a client shows either."""
-        answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
-        return text_of(answer["result"]) if "result" in answer else answer["error"]["message"]
+    def call(self, tool: str, arguments: JSON) -> Exchange:
+        """A tool's result, or the message of the error in its place: a client shows either."""
+        params = {"name": tool, "arguments": arguments}
+        answer = self._ask("tools/call", params)
+        return Exchange(
+            params, text_of(answer["result"]) if "result" in answer else answer["error"]["message"]
+        )
 
     def request(self, method: str, params: JSON) -> JSON:
         """Any request; its result."""

@@ -2,7 +2,7 @@
 
 A session is the instructions and the menu, then in order: each recorded search with its answer; before the
 first call of a tool a look-up, unless a signature that was shown has every argument that the session gives
-the tool; and each call with its result. What the model writes itself is counted apart, in `written`.
+the tool; and each call with its result. The calls that the model writes are counted apart, in `written`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from scripts.contextbench.client import Exchange
 from scripts.contextbench.counting import compact, menu_tokens, tokens
 from scripts.contextbench.recorded import JSON, Call, Recorded, Session
 from scripts.contextbench.surfaces import Surface
@@ -63,8 +64,9 @@ def play(surface: Surface, recorded: Recorded, *, searching: bool) -> Played:
             if isinstance(step, Call):
                 _call(surface, session, step, shown, cost)
             elif searching and (answer := surface.search(step)) is not None:
-                answers.append(tokens(answer))
-                found |= {tool for _, tool in shown.add(answer)}
+                answers.append(tokens(answer.read))
+                found |= {tool for _, tool in shown.add(answer.read)}
+                cost.written += _written(answer)
         cost.searches = sum(answers)
         played.costs.append(cost)
         played.answers.append(answers)
@@ -78,15 +80,21 @@ def _call(surface: Surface, session: Session, call: Call, shown: _Signatures, co
         shown.used.add(key)
         if (answer := surface.look_up(*key)) is not None:
             cost.used += 1
-            cost.all_lookups += tokens(answer)
+            cost.all_lookups += tokens(answer.read)
             given = {
                 name for each in session.calls if (each.server, each.tool) == key for name in each.arguments
             }
             if not shown.has(key, given):
                 cost.looked_up += 1
-                cost.lookups += tokens(answer)
-    cost.results += tokens(surface.call(call))
-    cost.written += tokens(compact(call.arguments))
+                cost.lookups += tokens(answer.read)
+                cost.written += _written(answer)
+    result = surface.call(call)
+    cost.results += tokens(result.read)
+    cost.written += _written(result)
+
+
+def _written(exchange: Exchange) -> int:
+    return tokens(compact(exchange.written))
 
 
 class _Signatures:

@@ -28,7 +28,7 @@ NAMES = {DIRECT: "nothing: all tools connected directly"}
 
 
 def session_rows(made: JSON) -> list[tuple[str, ...]]:
-    """A row for each surface. The parts are means and add up to the mean."""
+    """A row for each surface. The parts are means and add up to the mean; what is written is not in it."""
     direct = made["surfaces"].get(DIRECT, {}).get("median")
     rows = []
     for name, each in made["surfaces"].items():
@@ -36,7 +36,8 @@ def session_rows(made: JSON) -> list[tuple[str, ...]]:
         costs = (parts["instructions"] + parts["menu"], *(parts[part] for part in PARTS))
         share = f"{each['median'] / direct:.1%}".replace("%", " %") if direct else ""
         numbers = (*costs, each["mean"], each["median"])
-        rows.append((NAMES.get(name, name), *(f"{number:,.0f}" for number in numbers), share))
+        shown = [f"{number:,.0f}" for number in numbers]
+        rows.append((NAMES.get(name, name), *shown, share, f"{parts['written']:,.0f}"))
     return rows
 
 

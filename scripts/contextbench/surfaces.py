@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from scripts.benchmarks.process import Process, Unmeasured
 from scripts.benchmarks.targets import PEERS, PYTHON
-from scripts.contextbench.client import Client, text_of
+from scripts.contextbench.client import Client, Exchange, text_of
 from scripts.contextbench.recorded import JSON, Call, Recorded
 
 REPLAY = Path(__file__).with_name("replay.py")
@@ -35,13 +35,13 @@ class Surface(Protocol):
     instructions: str
     tools: list[JSON]
 
-    def search(self, query: str) -> str | None:
+    def search(self, query: str) -> Exchange | None:
         """The answer to a search; None where there is no search."""
 
-    def look_up(self, server: str, tool: str) -> str | None:
+    def look_up(self, server: str, tool: str) -> Exchange | None:
         """The parameters of one tool; None where the menu has them."""
 
-    def call(self, call: Call) -> str:
+    def call(self, call: Call) -> Exchange:
         """The result of a call."""
 
 
@@ -84,8 +84,8 @@ class Direct:
     def look_up(self, _server: str, _tool: str) -> None:
         return None
 
-    def call(self, call: Call) -> str:
-        return text_of(call.result)
+    def call(self, call: Call) -> Exchange:
+        return Exchange({"name": call.tool, "arguments": call.arguments}, text_of(call.result))
 
 
 class Mcpx:
@@ -97,16 +97,16 @@ class Mcpx:
         self.instructions = client.initialize()
         self.tools = client.list_tools()
 
-    def search(self, query: str) -> str | None:
+    def search(self, query: str) -> Exchange | None:
         inspect = next(tool for tool in self.tools if tool["name"] == "inspect")
         if "query" not in inspect["inputSchema"]["properties"]:
             return None
         return self._client.call("inspect", {"query": query})
 
-    def look_up(self, server: str, tool: str) -> str:
+    def look_up(self, server: str, tool: str) -> Exchange:
         return self._client.call("inspect", {"server_name": server, "tool_name": tool})
 
-    def call(self, call: Call) -> str:
+    def call(self, call: Call) -> Exchange:
         self._servers.prepare(call.result)
         given = {"server_name": call.server, "tool_name": call.tool, "arguments": call.arguments}
         return self._client.call("exec", given)
@@ -127,10 +127,10 @@ class Compressor:
     def search(self, _query: str) -> None:
         return None
 
-    def look_up(self, server: str, tool: str) -> str:
+    def look_up(self, server: str, tool: str) -> Exchange:
         return self._client.call(f"{server}_get_tool_schema", {"tool_name": tool})
 
-    def call(self, call: Call) -> str:
+    def call(self, call: Call) -> Exchange:
         self._servers.prepare(call.result)
         given = {"tool_name": call.tool, "tool_input": call.arguments}
         return self._client.call(f"{call.server}_invoke_tool", given)

@@ -11,6 +11,7 @@ import pytest
 
 from mcpx.demo.tour.report import recorded_sessions
 from scripts.contextbench import report
+from scripts.contextbench.client import Exchange
 from scripts.contextbench.figures import ROUTER, figures, search_figures
 from scripts.contextbench.play import PARTS, Cost, Played, play
 from scripts.contextbench.recorded import Call, load
@@ -80,10 +81,10 @@ class Shown(Direct):
         self._answer = answer
 
     def search(self, _query):
-        return self._answer
+        return Exchange({}, self._answer)
 
     def look_up(self, _server, _tool):
-        return "x " * 100
+        return Exchange({}, "x " * 100)
 
 
 def test_the_recorded_data_are_whole():
@@ -152,7 +153,10 @@ def test_the_parts_add_up_and_the_tables_can_be_put_into_pages(data):
     assert made["surfaces"][SEARCH]["mean"] == sum(made["surfaces"][SEARCH]["parts"][part] for part in PARTS)
     assert made["search"][ROUTER]["named"] == 1
     sessions, searches = report.markdown(made).split("\n\n")
-    assert sessions.splitlines()[3] == "| MCPX, search and a small menu | 3 | 2 | 2 | 6 | 12 | 12 | 4.0 % |"
+    assert (
+        sessions.splitlines()[3]
+        == "| MCPX, search and a small menu | 3 | 2 | 2 | 6 | 12 | 12 | 4.0 % | 500 |"
+    )
     assert searches.splitlines()[2] == f"| {ROUTER} | 100 % | 100 % | 7 |"
 
 
