@@ -2,7 +2,8 @@
 
 A session is the instructions and the menu, then in order: each recorded search with its answer; before the
 first call of a tool a look-up, unless a signature that was shown has every argument that the session gives
-the tool; and each call with its result. The calls that the model writes are counted apart, in `written`.
+the tool; and each call with its result, unless the recording has lost that. The calls that the model writes
+are counted apart, in `written`.
 """
 
 from __future__ import annotations
@@ -88,9 +89,10 @@ def _call(surface: Surface, session: Session, call: Call, shown: _Signatures, co
                 cost.looked_up += 1
                 cost.lookups += tokens(answer.read)
                 cost.written += _written(answer)
-    result = surface.call(call)
-    cost.results += tokens(result.read)
-    cost.written += _written(result)
+    if call.result is not None:
+        made = surface.call(call, call.result)
+        cost.results += tokens(made.read)
+        cost.written += _written(made)
 
 
 def _written(exchange: Exchange) -> int:

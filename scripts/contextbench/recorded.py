@@ -1,7 +1,7 @@
 """The recorded data: 70 servers with 527 tools, 95 tasks with their labels, and one model's sessions.
 
 `load` reads them from `tests/data`, whose README files say where they come from. A call of a tool that is not
-in the catalogue, or whose result was lost when it was recorded, is left out.
+in the catalogue is left out.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 
 @dataclass(frozen=True)
 class Call:
-    """A call with its recorded result, as `tools/call` gives it."""
+    """A call with its recorded result, as `tools/call` gives it; None where the recording lost it."""
 
     server: str
     tool: str
     arguments: JSON
-    result: JSON
+    result: JSON | None
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,9 @@ def _steps(steps: list[JSON], offered: set[tuple[str, str]]) -> list[str | Call]
     for step in steps:
         if "find" in step:
             found.append(step["find"])
-        elif "content" in step and (step["server"], step["tool"]) in offered:
-            result = {"content": step["content"], "isError": step["is_error"]}
+        elif (step["server"], step["tool"]) in offered:
+            lost = "content" not in step
+            result = None if lost else {"content": step["content"], "isError": step["is_error"]}
             found.append(Call(step["server"], step["tool"], step["arguments"], result))
     return found
 

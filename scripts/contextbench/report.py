@@ -21,7 +21,8 @@ HEAD = (
     "results",
     "session, mean",
     "session, median",
-    "",
+    "of direct",
+    "written by the model",
 )
 SEARCH_HEAD = ("searching", "labelled tools shown", "tasks with all their tools shown", "tokens an answer")
 NAMES = {DIRECT: "nothing: all tools connected directly"}

@@ -41,8 +41,8 @@ class Surface(Protocol):
     def look_up(self, server: str, tool: str) -> Exchange | None:
         """The parameters of one tool; None where the menu has them."""
 
-    def call(self, call: Call) -> Exchange:
-        """The result of a call."""
+    def call(self, call: Call, result: JSON) -> Exchange:
+        """The call, which the server answers with this result."""
 
 
 class Servers:
@@ -84,8 +84,8 @@ class Direct:
     def look_up(self, _server: str, _tool: str) -> None:
         return None
 
-    def call(self, call: Call) -> Exchange:
-        return Exchange({"name": call.tool, "arguments": call.arguments}, text_of(call.result))
+    def call(self, call: Call, result: JSON) -> Exchange:
+        return Exchange({"name": call.tool, "arguments": call.arguments}, text_of(result))
 
 
 class Mcpx:
@@ -106,8 +106,8 @@ class Mcpx:
     def look_up(self, server: str, tool: str) -> Exchange:
         return self._client.call("inspect", {"server_name": server, "tool_name": tool})
 
-    def call(self, call: Call) -> Exchange:
-        self._servers.prepare(call.result)
+    def call(self, call: Call, result: JSON) -> Exchange:
+        self._servers.prepare(result)
         given = {"server_name": call.server, "tool_name": call.tool, "arguments": call.arguments}
         return self._client.call("exec", given)
 
@@ -130,8 +130,8 @@ class Compressor:
     def look_up(self, server: str, tool: str) -> Exchange:
         return self._client.call(f"{server}_get_tool_schema", {"tool_name": tool})
 
-    def call(self, call: Call) -> Exchange:
-        self._servers.prepare(call.result)
+    def call(self, call: Call, result: JSON) -> Exchange:
+        self._servers.prepare(result)
         given = {"tool_name": call.tool, "tool_input": call.arguments}
         return self._client.call(f"{call.server}_invoke_tool", given)
 
