@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from scripts.contextbench.client import Exchange
@@ -17,6 +18,7 @@ from scripts.contextbench.counting import compact, menu_tokens, tokens
 from scripts.contextbench.recorded import JSON, Call, Recorded, Session
 from scripts.contextbench.surfaces import Surface
 
+OTHERS = "Other servers: "
 PARTS = ("instructions", "menu", "searches", "lookups", "results")
 
 
@@ -103,41 +105,52 @@ class _Signatures:
     """The typed signatures that a session has been shown, by server."""
 
     def __init__(self, servers: dict[str, list[JSON]]) -> None:
-        self._servers = servers
+        self._tools = {server: {tool["name"]: tool for tool in tools} for server, tools in servers.items()}
         self._shown: dict[tuple[str, str], str] = defaultdict(str)
         self.used: set[tuple[str, str]] = set()
 
     def add(self, text: str) -> set[tuple[str, str]]:
         """Take in a listing or the answer to a search; returns the tools that it shows, with their servers.
 
-        Both are grouped by server, `## server (3 tools)`, with a signature on a line, or names with commas.
+        Both are grouped by server, `## server (3 tools)`; a line there is a signature, or names alone. An
+        answer may end with `Other servers: server: name name; server: name`.
         """
-        names: set[tuple[str, str]] = set()
-        for block in re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]:
-            head = block.partition("\n")[0]
-            server = max((name for name in self._servers if head.startswith(name)), key=len, default=None)
-            for tool in self._servers.get(server or "", ()):
-                found = re.search(_shown_as(tool["name"]), block, re.MULTILINE)
-                if server and found:
-                    names.add((server, tool["name"]))
-                    self._shown[server, tool["name"]] += found["signature"] or ""
-        return names
+        found: set[tuple[str, str]] = set()
+        server = None
+        for line in text.splitlines():
+            if line.startswith("#"):
+                server = self._server(line.lstrip("# "))
+            elif line.startswith(OTHERS):
+                for part in line.removeprefix(OTHERS).split("; "):
+                    name, _, names = part.partition(": ")
+                    found |= {(name, tool) for tool in _names(names, self._tools.get(name, ()))}
+            elif server:
+                found |= {(server, tool) for tool in self._line(server, line)}
+        return found
+
+    def _server(self, head: str) -> str | None:
+        return max((name for name in self._tools if head.startswith(name)), key=len, default=None)
+
+    def _line(self, server: str, line: str) -> set[str]:
+        name = re.split(r"[(:]", line, maxsplit=1)[0].strip()
+        if name in self._tools[server]:
+            signature = re.match(r"\(.*?\)", line.partition(name)[2])
+            self._shown[server, name] += signature[0] if signature else ""
+            return {name}
+        return _names(line, self._tools[server])
 
     def has(self, key: tuple[str, str], arguments: set[str]) -> bool:
         """Whether a signature with the types of these arguments was shown."""
         text = self._shown.get(key, "")
-        required = next(
-            tool["inputSchema"].get("required", [])
-            for tool in self._servers[key[0]]
-            if tool["name"] == key[1]
-        )
+        required = self._tools[key[0]][key[1]]["inputSchema"].get("required", [])
         wanted = arguments | set(required)
         return bool(text) and all(re.search(rf"[(,] ?{re.escape(name)}\??: ", text) for name in wanted)
 
 
-def _shown_as(name: str) -> str:
-    """A name at the start of a line or behind a comma, with its signature if it has one."""
-    return rf"(?:^(?:- )?|, ){re.escape(name)}(?P<signature>\(.*?\))?(?=$|[,:+ ]|\()"
+def _names(line: str, known: Collection[str]) -> set[str]:
+    """The names of a line that holds nothing but names and marks: `a b, c (deprecated) +3`."""
+    words = {word for word in re.split(r"[,\s]+", line) if word and not re.fullmatch(r"\+\d+|\(\w+\)", word)}
+    return words if words <= set(known) else set()
 
 
 def _texts(tools: list[JSON]) -> list[str]:

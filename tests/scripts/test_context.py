@@ -134,9 +134,16 @@ def test_what_searches_name_is_compared_with_the_labels_of_the_held_half():
 
 
 def test_names_in_prose_are_not_names_that_a_search_shows(data):
-    text = "## git (2 tools)\nlog(repo: string): Shows status lines\n+1\n## time (1 tool)\nnow"
-    played = play(Shown("", text), load(data), searching=True)
-    assert played.found == [{"log", "now"}] * 2
+    text = "## git (2 tools)\nlog(repo: string): Shows status lines\n+1\nlog is like status"
+    assert play(Shown("", text), load(data), searching=True).found == [{"log"}] * 2
+
+
+@pytest.mark.parametrize(
+    "names", ["log status", "log, status", "status\nlog: Shows commits", "log (deprecated), status +1"]
+)
+def test_names_alone_are_shown_too(data, names):
+    text = f"## git (2 tools)\n{names}\nOther servers: time: now; files: read; 3 more"
+    assert play(Shown("", text), load(data), searching=True).found == [{"log", "status", "now"}] * 2
 
 
 def test_the_parts_add_up_and_the_tables_can_be_put_into_pages(data):
