@@ -117,7 +117,7 @@ class _Signatures:
         """
         found: set[tuple[str, str]] = set()
         server = None
-        for line in text.splitlines():
+        for line in text.replace(" (deprecated)", "").splitlines():
             if line.startswith("#"):
                 server = self._server(line.lstrip("# "))
             elif line.startswith(OTHERS):
@@ -148,8 +148,8 @@ class _Signatures:
 
 
 def _names(line: str, known: Collection[str]) -> set[str]:
-    """The names of a line that holds nothing but names and marks: `a b, c (deprecated) +3`."""
-    words = {word for word in re.split(r"[,\s]+", line) if word and not re.fullmatch(r"\+\d+|\(\w+\)", word)}
+    """The names of a line that holds nothing but names, and a number of others: `a b, c +3`."""
+    words = {word for word in re.split(r"[,\s]+", line) if word and not re.fullmatch(r"\+\d+", word)}
     return words if words <= set(known) else set()
 
 
