@@ -13,19 +13,9 @@ from scripts.contextbench.surfaces import COMPRESSORS, DIRECT, LISTING, SEARCH
 WIDTH = 116
 COMPRESSOR = list(COMPRESSORS)[-1]  # the highest level
 PARTS = ("searches", "lookups", "results")
-HEAD = (
-    "connected through",
-    "menu",
-    "searches",
-    "look-ups",
-    "results",
-    "session, mean",
-    "session, median",
-    "of direct",
-    "written by the model",
-)
+HEAD = ("connected", "menu", "searches", "look-ups", "results", "mean", "median", "of direct", "written")
 SEARCH_HEAD = ("searching", "labelled tools shown", "tasks with all their tools shown", "tokens an answer")
-NAMES = {DIRECT: "nothing: all tools connected directly"}
+NAMES = {DIRECT: "all tools directly"}
 
 
 def session_rows(made: JSON) -> list[tuple[str, ...]]:
