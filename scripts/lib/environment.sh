@@ -134,6 +134,15 @@ prepare_dev() {
         die "the development dependencies could not be installed: see above"
 }
 
+# The gateways of others that scripts/bench and scripts/context measure beside MCPX.
+prepare_peers() {
+    local peers=$root/scripts/benchmarks
+    make_venv "$peers/.venv-peers"
+    install_once "$peers/.venv-peers" .installed "$(checksum "$peers/requirements.txt")" \
+        pip "$peers/.venv-peers" install -r "$peers/requirements.txt" ||
+        die "the peers could not be installed: see above"
+}
+
 # What scripts/lock and scripts/newest resolve with.
 prepare_locking() {
     make_venv "$venv"

@@ -7,6 +7,7 @@ output only. Text of servers is never read as markup, and what would harm a term
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ from mcpx.version import __version__
 MAX_WIDTH: Final = 100  # longer lines are hard to read
 PIPE_WIDTH: Final = 80
 INDENT: Final = 4
+RECORDED_SESSIONS: Final = Path(__file__).with_name("recorded_sessions.json")
 
 
 class StepFailed(Exception):  # noqa: N818 - a finding
@@ -92,6 +94,24 @@ class Report(msgspec.Struct):
         return 128 + self.signal if self.signal is not None else int(not self.ok)
 
 
+class RecordedSessions(msgspec.Struct, frozen=True):
+    """What whole sessions cost a model, as `scripts/context --demo` wrote it.
+
+    `median_tokens` are of one session; the first is what the others are compared with.
+    """
+
+    servers: int
+    tools: int
+    sessions: int
+    tokenizer: str
+    median_tokens: dict[str, int]
+
+
+def recorded_sessions() -> RecordedSessions:
+    """The figures that end the demonstration. They are data of the package: no run measures them."""
+    return msgspec.json.decode(RECORDED_SESSIONS.read_bytes(), type=RecordedSessions)
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         raise  # noqa: PLE0704 - called where it is handled: the command ends its servers first, and then itself
@@ -123,6 +143,7 @@ class Printer:
         """Print how it ended."""
         if report.failed is None and report.signal is None:
             self._summary([step.share for step in report.steps if step.share is not None])
+            self._recorded_sessions()
         self._console.print()
         if report.signal is not None:
             self._line(f"Ended by {signal.Signals(report.signal).name}.", "yellow")
@@ -156,6 +177,20 @@ class Printer:
             "green",
             before="\n",
         )
+
+    def _recorded_sessions(self) -> None:
+        recorded = recorded_sessions()
+        direct = next(iter(recorded.median_tokens.values()))
+        self._heading(f"The same with {recorded.servers} servers")
+        self._line(
+            f"What a model read in {recorded.sessions} recorded sessions of LiveMCPBench, with"
+            f" {recorded.tools} tools to choose from: definitions, searches and results together, the median."
+            f" Measured beforehand by scripts/context, with a real tokenizer ({recorded.tokenizer})."
+        )
+        self._line(f"{'':<38}{'tokens':>12}{'of direct':>16}", "dim", indent=INDENT, before="\n")
+        for what, tokens in recorded.median_tokens.items():
+            row = f"{what:<38}{tokens:>12,}{f'{100 * tokens / direct:.1f} %':>16}"
+            self._line(row, "bold" if what.startswith("MCPX") else "", indent=INDENT)
 
     def _heading(self, title: str) -> None:
         self._number += 1

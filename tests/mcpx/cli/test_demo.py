@@ -34,6 +34,7 @@ SECTIONS = (
     "6. A list that changes while it runs",
     "7. A server is killed, and the next call succeeds",
     "8. The tokens of this session",
+    "9. The same with 70 servers",
 )
 SCENES = ["start", "catalogue", "inspect", "exec", "resource", "change", "recovery"]
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
