@@ -38,6 +38,7 @@ MAX_HINTS: Final = 3  # tools that an error names
 HINT_READ_CHARS: Final = 40_000  # of catalogues, about 15 ms
 _HINT_SHARE: Final = 0.4  # of the best tool's score
 _MAX_OTHER_NAMES: Final = 20  # of one server
+_MIN_LINE_TOKENS: Final = 8
 _MAX_REFUSED: Final = 10  # entries that do not fit, until no more are tried
 _QUERY_LEN: Final = 80
 _TAIL_TOKENS: Final = 12  # of the line of other servers, without them
@@ -126,7 +127,8 @@ class _Filling:
                 self._name(self._blocks[place], number)
         for number in range(1, _MAX_WHOLE):
             for block in self._blocks[:MAX_SERVERS]:
-                self._promote(block, number)
+                if self._left >= _MIN_LINE_TOKENS:
+                    self._promote(block, number)
 
     def _name(self, block: Block, number: int) -> None:
         """Show an entry by name that is not shown yet."""

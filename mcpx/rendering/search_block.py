@@ -20,6 +20,7 @@ from mcpx.text import cut, one_line, shown_name, shown_server, shown_uri, visibl
 
 MAX_ENTRIES: Final = 60  # of one server
 SUMMARY_LEN: Final = 60  # characters of a first sentence
+_SUMMARY_SEARCH_CHARS: Final = 1000
 _NAME_LEN: Final = 80
 _WHOLE_LEN: Final = 400  # characters of a signature for programs, and of the one that was asked for by name
 _SIGNATURE_LEN: Final = (80, 60)  # of the first server, of the others
@@ -53,7 +54,7 @@ class Block:
         """An entry whole: `git_log(repo_path: string, ...): Shows the commit logs`."""
         if number not in self._made:
             entry, shown = self.entries[number], self.name(number)
-            text = first_sentence(entry.description or entry.title or "", SUMMARY_LEN)
+            text = _summary(entry)
             if isinstance(entry, ToolInfo):
                 limit = _WHOLE_LEN if id(entry) in self._whole else _SIGNATURE_LEN[min(1, self.place)]
                 shown = signature(entry, typed=True, limit=limit)
@@ -91,7 +92,7 @@ class Block:
         shown: dict[str, list[JSON]] = {"tools": []}
         for entry in map(self.entries.__getitem__, self.lines):
             kind, fields = _fields(entry)
-            text = first_sentence(entry.description or entry.title or "", SUMMARY_LEN)
+            text = _summary(entry)
             typed = signature(entry, typed=True, limit=_WHOLE_LEN) if isinstance(entry, ToolInfo) else None
             shown.setdefault(kind, []).append(fields | present(signature=typed, description=text or None))
         for entry in map(self.entries.__getitem__, self.names):
@@ -104,6 +105,15 @@ class Block:
 @lru_cache(maxsize=16384)
 def _shown(name: str) -> str:
     return cut(shown_name(name), _NAME_LEN)
+
+
+def _summary(entry: Entry) -> str:
+    return _first_sentence((entry.description or entry.title or "")[:_SUMMARY_SEARCH_CHARS])
+
+
+@lru_cache(maxsize=4096)
+def _first_sentence(text: str) -> str:
+    return first_sentence(text, SUMMARY_LEN)
 
 
 def _rank(hit: Hit) -> tuple[bool, float]:
