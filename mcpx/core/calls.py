@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mcpx.catalog.model import JSON
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.results import ResultRenderer
-from mcpx.core.tool_names import resolve_tool
+from mcpx.core.tool_names import not_listed, resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired, ToolResult
@@ -198,12 +198,15 @@ class ToolCalls:
         Waits for the first listing of that server, or of all that have not failed where it is not known.
 
         Raises:
-            CallError: `invalid_arguments`: a name is missing, and the other one does not do.
+            CallError: `invalid_arguments`: a name is missing, and the other one does not do;
+                `server_unavailable`: the server has never listed its tools.
         """
         upstream = self._upstreams.get(server_name)
         if upstream is not None:
             await upstream.await_catalogue()
-            if upstream.catalogue is not None and tool_name in upstream.catalogue.tools:
+            if upstream.catalogue is None:
+                raise not_listed(upstream.info(), tool_name)
+            if tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
         elif not (server_name and tool_name) or tool_name in self._upstreams:
             with anyio.move_on_after(self._results.settings.startup_wait):

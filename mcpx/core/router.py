@@ -16,7 +16,8 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.core.calls import Exec, Forward, Inspect, ListResources, Message, Read, as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
-from mcpx.errors import CallError, Code, Outcome
+from mcpx.core.tool_names import not_listed
+from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
@@ -95,8 +96,7 @@ class RouterActor(Actor[Message]):
         info = upstream.info()
         if info.catalogue is not None:
             return unknown_tool(info, tool_name, self._registry.list_servers())
-        text = info.refuse("has not listed its tools yet")
-        return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=info.why())
+        return not_listed(info, tool_name)
 
     def _submit_when_checked(
         self, message: Exec, tool: ToolInfo, checked: JSON | None, call: CallTool, reply: RawReply

@@ -55,6 +55,14 @@ def resolve_tool(servers: Sequence[ServerInfo], server_name: str, tool_name: str
     raise _incomplete(server_name, tool_name, known, owners)
 
 
+def not_listed(info: ServerInfo, tool_name: str) -> CallError:
+    """`server_unavailable`: the server has not listed its tools yet, and why."""
+    text = info.refuse("has not listed its tools yet")
+    return CallError(
+        Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name or None, details=info.why()
+    )
+
+
 def _own_tool(info: ServerInfo, name: str) -> str | None:
     """The tool of that server that is meant by `name`."""
     names = (name, *_without_prefix(info.name, name, (*_SEPARATORS, *_WEAK_SEPARATORS)))

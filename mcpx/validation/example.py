@@ -1,7 +1,8 @@
 """An example of a tool's arguments, made of what its schema says. Pure.
 
-Examples, defaults and enumerations give the values; what is required beside them gets a placeholder of its
-type. An example is given only if it surely fits the schema, and if not all of it is placeholders.
+Examples and defaults give the values; what is required beside them gets its first allowed value, or a
+placeholder of its type. An example is given only if it surely fits the schema, and has a value from an
+example or default: the type shows all else.
 """
 
 from __future__ import annotations
@@ -74,10 +75,11 @@ class _Maker:
 
     def _value(self, schema: Any, name: str, depth: int) -> Any:
         schema = self._followed(schema)
-        known = [*_examples(schema), *_defaults(schema), *_enumerated(schema)]
-        if known:
+        if known := [*_examples(schema), *_defaults(schema)]:
             self.told = True
             return known[0]
+        if values := _enumerated(schema):
+            return values[0]
         for keyword in ("anyOf", "oneOf", "allOf"):
             branches = [b for b in map(self._followed, _list(schema.get(keyword))) if b.get("type") != "null"]
             if branches and depth < _MAX_DEPTH:

@@ -5,11 +5,11 @@ Owns the shape of a server's block on each rung of the ladder:
     ## github: the server's instructions ...
     create_issue(owner: string, repo: string, body?: string): Create a new issue in a repository
 
-then without the types, then without the summaries, then the bare names on one line, then with the
-instructions cut shorter, then without them, and at last `## github: 26 tools`, or nothing where the server is
-named above the list. Tools stand in the order of their names, deprecated ones last. Of a server's state only
-`disabled` is shown: every other passes, and a server that is not ready is listed from its last known
-catalogue.
+then without the types, then without the summaries, then the bare names on one line, with commas only where a
+name holds a space (`create_issue get_issue list_issues`), then with the instructions cut shorter, then without
+them, and at last `## github: 26 tools`, or nothing where the server is named above the list. Tools stand in
+the order of their names, deprecated ones last. Of a server's state only `disabled` is shown: every other
+passes, and a server that is not ready is listed from its last known catalogue.
 """
 
 from __future__ import annotations
@@ -127,8 +127,9 @@ def _with_parameters(server: ServerInfo, *, instructions: int) -> str:
 
 
 def _with_names(server: ServerInfo, *, instructions: int) -> str:
-    names = ", ".join(map(_name, in_order(server.tools.values())))
-    return "\n".join([_head(server, instructions), *([names] if names else _nothing(server))])
+    names = [_name(tool) for tool in in_order(server.tools.values())]
+    between = ", " if any(" " in name for name in names) else " "  # a comma costs a model a token
+    return "\n".join([_head(server, instructions), *([between.join(names)] if names else _nothing(server))])
 
 
 def _name(tool: ToolInfo) -> str:

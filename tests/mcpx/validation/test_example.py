@@ -21,16 +21,16 @@ TEXT = {"type": "string"}
     [
         (of(["path"], path=TEXT, n={"type": "integer", "default": 10}), {"path": "<path>", "n": 10}),
         (of(["path"], path={**TEXT, "examples": ["/tmp/a", "/b"]}, n={"default": 1}), {"path": "/tmp/a"}),
-        (of(["on"], on={"enum": ["up", "down"]}), {"on": "up"}),
+        (of(["on"], on={"enum": ["up", "down"]}, n={"default": 1}), {"on": "up", "n": 1}),
         (of(n={"type": "integer", "examples": [3]}, m={"default": 1}), {"n": 3}),
-        (of(["a"], a={"type": "array", "items": {"const": "x"}}), {"a": ["x"]}),
+        (of(["a"], a={"type": "array", "items": {"default": "x"}}), {"a": ["x"]}),
         (
             of(["o"], o=of(["n", "s"], n={"type": "integer", "minimum": 5}, s={**TEXT, "example": "x"})),
             {"o": {"n": 5, "s": "x"}},
         ),
         (
             of(["a"], a={"anyOf": [{"type": "null"}, {"$ref": "#/$defs/a"}]})
-            | {"$defs": {"a": {"const": "x"}}},
+            | {"$defs": {"a": {"example": "x"}}},
             {"a": "x"},
         ),
         (of(a={"$ref": "#/$defs/a", "default": "x"}) | {"$defs": {"a": TEXT}}, {"a": "x"}),
@@ -48,6 +48,7 @@ def test_an_example_is_made_of_what_the_schema_says(schema, example):
         {},
         of(),
         of(["path"], path=TEXT),
+        of(["on"], on={"enum": ["up", "down"]}),
         of(n={"default": None}, s={"default": ""}),
         of(["a"], a={"default": 5, "type": "string"}),
         of(["a"], a={"const": 1}),  # what is surely equal to a number is for jsonschema to say
