@@ -6,10 +6,10 @@ Owns the shape of a server's block on each rung of the ladder:
     create_issue(owner: string, repo: string, body?: string): Create a new issue in a repository
 
 then without the types, then without the summaries, then the bare names on one line, with commas only where a
-name holds a space (`create_issue get_issue list_issues`), then with the instructions cut shorter, then without
-them, and at last `## github: 26 tools`, or nothing where the server is named above the list. Tools stand in
-the order of their names, deprecated ones last. Of a server's state only `disabled` is shown: every other
-passes, and a server that is not ready is listed from its last known catalogue.
+name holds a space (`create_issue get_issue list_issues`), then with the instructions cut shorter, then
+without them, and at last `## github: 26 tools`, or nothing where the server is named above the list. Tools
+stand in the order of their names, deprecated ones last. Of a server's state only `disabled` is shown: every
+other passes, and a server that is not ready is listed from its last known catalogue.
 """
 
 from __future__ import annotations
