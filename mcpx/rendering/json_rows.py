@@ -76,7 +76,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     def page(self, start: int, end: int) -> bytes:
         """The rows from `start` to before `end` as compact JSON, except for space within the rows."""
-        if len(self.runs) == 1 and self.runs[0].keys is None:
+        if len(self.runs) == 1 and self.runs[0].keys is None and self.runs[0].path == self.path:
             return self.wrapped(self.runs[0].values[start:end], first=start == 0)
         return self.assembled(self.rows(start, end), first=start == 0)
 

@@ -18,7 +18,7 @@ def blocks(result: CallToolResult) -> list[Block]:
 
 
 def assert_carried(through: CallToolResult, direct: CallToolResult) -> None:
-    """The same blocks in the same order, byte for byte; JSON text may be in a shorter form that says the same.
+    """The same blocks in the same order, byte for byte; JSON text may be in a shorter form of the same.
 
     A program gets the server's own structured content, or else what the JSON texts hold.
     """
