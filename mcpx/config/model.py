@@ -206,7 +206,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_description_len: Annotated[
         Count, doc("Characters of a parameter's description in the TypeScript form.")
     ] = 300
-    toon_compression_enabled: Annotated[bool, doc("Show JSON results as TOON where that is shorter.")] = True
+    toon_compression_enabled: Annotated[
+        bool, doc("Show JSON results as compact JSON, or as TOON where that is smaller; false as they came.")
+    ] = True
+    toon_compression_min_saving: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        doc(
+            "Share of the tokens of compact JSON that TOON must save to be used: 0 uses it whenever it is"
+            " smaller, 1 never."
+        ),
+    ] = 0.15
     toon_compression_min_size: Annotated[
         int, Meta(ge=0, le=GIB), doc("Results of fewer characters than this go through as they came.")
     ] = 0

@@ -8,7 +8,7 @@ and links are neither cut nor counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,7 @@ from mcpx.core.kept_results import MAX_AGE_S, MAX_KEPT_BYTES, KeptResult, KeptRe
 from mcpx.core.projector import Projector
 from mcpx.core.result_address import SERVER, ResultAddress
 from mcpx.core.result_limits import ResultLimits
-from mcpx.core.result_pages import Limit, Page, page_of
+from mcpx.core.result_pages import BEGINNING, Limit, Page, page_of
 from mcpx.core.result_selection import Selectable, check_expression, nothing_selected, selectable
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
@@ -30,7 +30,7 @@ from mcpx.rendering.results import ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 
-_BYTES_PER_TOKEN: Final = 40  # of a limit; larger results are over it in any form
+_BYTES_PER_TOKEN: Final = 16  # of a limit; a larger result is over it in any form, so TOON is not tried
 
 
 class ResultViews:
@@ -54,8 +54,7 @@ class ResultViews:
         server, limit = request.server_name, self.limits.find(request, len(memoryview(raw)))
         if limit is None:
             return self.results.tool(raw, server=server)[1]
-        toon = len(memoryview(raw)) <= _BYTES_PER_TOKEN * max(limit.tokens, limit.chars or 0)
-        result, shaped = self.results.tool(raw, server=server, toon=toon)
+        result, shaped = self.results.tool(raw, server=server, toon=_may_fit(limit, len(memoryview(raw))))
         blocks = result.get("content") or [
             text_block(msgspec.json.encode(shaped.structured_content).decode())
         ]
@@ -68,9 +67,14 @@ class ResultViews:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
-        shaped = self.results.resource(raw, uri=request.uri, server=request.server_name)
+        uri, server = request.uri, request.server_name
         limit = self.limits.find(request, len(memoryview(raw)))
-        return shaped if limit is None else self.fit(shaped, shaped.content, limit, limit, client)
+        if limit is None:
+            return self.results.resource(raw, uri=uri, server=server)
+        came = shaped = self.results.resource(raw, uri=uri, server=server, as_it_came=True)
+        if _may_fit(limit, len(memoryview(raw))):
+            shaped = self.results.resource(raw, uri=uri, server=server)
+        return self.fit(shaped, came.content, limit, limit, client)
 
     def fit(
         self, shaped: ToolResult, blocks: list[JSON], limit: Limit, further: Limit, client: ClientId | None
@@ -82,7 +86,7 @@ class ResultViews:
         if limit.holds(texts_of(shaped.content)):
             return shaped
         texts = tuple(texts_of(blocks))
-        page = page_of(texts, limit, self.results.form)
+        page = self._page_of(texts, limit)
         kept = None if page.is_last else self.kept.keep(texts, client, further)
         return replace(shaped, content=with_texts(blocks, _shown(page, kept)))
 
@@ -122,7 +126,8 @@ class ResultViews:
         large = is_large(value, self.results.settings.toon_compression_max_size)
         plain: Any = None if large and value[:1] != b'"' else msgspec.json.decode(value)
         blocks = [text_block(plain if isinstance(plain, str) else value.decode())]
-        shaped = self.results.shape({"content": blocks}, server=SERVER, large=large)
+        toon = limit is None or _may_fit(limit, len(value))
+        shaped = self.results.shape({"content": blocks}, server=SERVER, large=large, toon=toon)
         if not large:
             shaped = replace(
                 shaped, structured_content=plain if isinstance(plain, dict) else {"result": plain}
@@ -157,8 +162,16 @@ class ResultViews:
         return self._page(part or kept, replace(address, block=1))
 
     def _page(self, kept: KeptResult, address: ResultAddress) -> ToolResult:
-        page = page_of(kept.texts, kept.limit, self.results.form, at=address)
+        page = self._page_of(kept.texts, kept.limit, address)
         return ToolResult(content=list(map(text_block, _shown(page, kept))))
+
+    def _page_of(self, texts: Sequence[str], limit: Limit, at: ResultAddress = BEGINNING) -> Page:
+        return page_of(texts, limit, at=at, form=self.results.form() or str, find=self.kept.find_rows)
+
+
+def _may_fit(limit: Limit, size: int) -> bool:
+    """Whether a result of `size` bytes may be within a limit in its shortest form."""
+    return size <= _BYTES_PER_TOKEN * (limit.tokens if limit.chars is None else limit.chars)
 
 
 def _shown(page: Page, kept: KeptResult | None) -> list[str]:

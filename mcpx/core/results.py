@@ -7,11 +7,12 @@ its bytes for a stream are made by `mcpx.gateway.tools.encoding`.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.config import Config
-from mcpx.rendering.content import text_block
 from mcpx.rendering.large_results import is_large
 from mcpx.rendering.results import (
     ToolResult,
@@ -21,7 +22,9 @@ from mcpx.rendering.results import (
     shape_resource,
     shape_tool_result,
 )
-from mcpx.rendering.toon import encode
+from mcpx.rendering.toon import TextForm, encode
+
+_NEVER_TOON: Final = 1.0
 
 
 class ResultRenderer:
@@ -53,31 +56,33 @@ class ResultRenderer:
         Raises:
             CallError: `protocol_error`: it is not MCP.
         """
-        settings = self.settings
-        return shape_tool_result(
-            result,
-            toon=toon and settings.toon_compression_enabled,
-            toon_min_size=settings.toon_compression_min_size,
-            is_large=large,
-            server=server,
-        )
+        return shape_tool_result(result, form=self.form(toon=toon), is_large=large, server=server)
 
-    def resource(self, raw: msgspec.Raw, *, uri: str, server: str) -> ToolResult:
-        """The result of a `resources/read` of `uri`.
+    def resource(self, raw: msgspec.Raw, *, uri: str, server: str, as_it_came: bool = False) -> ToolResult:
+        """The result of a `resources/read` of `uri`; JSON texts in their form, or as they came.
 
         Raises:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
-        return shape_resource(read_resource_result(raw, server=server), uri=uri, server=server)
-
-    def form(self, text: str) -> str:
-        """A JSON text in the form in which models get it."""
-        shaped: str = self.shape({"content": [text_block(text)]}, server="").content[0]["text"]
-        return shaped
+        large = is_large(raw, self.settings.toon_compression_max_size)
+        return shape_resource(
+            read_resource_result(raw, server=server),
+            uri=uri,
+            form=None if large or as_it_came else self.form(),
+            server=server,
+        )
 
     def text(self, value: JSON) -> str:
         """A JSON object as text for a model."""
         if self.settings.toon_compression_enabled:
             return encode(value)
         return msgspec.json.encode(value).decode()
+
+    def form(self, *, toon: bool = True) -> TextForm | None:
+        """How text that is JSON is shown; None for as it came. Without `toon` it is compact JSON at most."""
+        settings = self.settings
+        if not settings.toon_compression_enabled:
+            return None
+        saving = settings.toon_compression_min_saving if toon else _NEVER_TOON
+        return TextForm(saving, settings.toon_compression_min_size)

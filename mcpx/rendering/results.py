@@ -1,12 +1,12 @@
 """Results of servers, made ready for a model (`content`) and for a program (`structured_content`).
 
-Owns the rules for which block of a tool result becomes TOON, what `structuredContent` holds where the
+Owns the rules for which block of a result is shown in another form, what `structuredContent` holds where the
 upstream gave none, and how a resource is shown. Called by the executor and the router with the raw protocol
 JSON of an upstream's result; the blocks in and out are plain dicts with the protocol's own key names.
 Whether a client is given `structured_content` at all is decided elsewhere.
 
 Promises: a block that is not changed is the same object that came, in its place; no argument is mutated; a
-result is never longer than the upstream's, and never says less.
+result that is not large is never longer than the upstream's, nor than its compact JSON, and never says less.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, Code
 from mcpx.rendering.large_results import essential_contents, essentials, is_dense
-from mcpx.rendering.toon import JSONText, read_json
+from mcpx.rendering.toon import DEFAULT_FORM, JSONText, TextForm, read_json
 from mcpx.text import kind_of
 
 _MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own have half of that
@@ -108,14 +108,14 @@ def _questions(result: JSON, server: str) -> CallError:
 
 
 def shape_tool_result(
-    raw: JSON, *, toon: bool, toon_min_size: int, is_large: bool = False, server: str = ""
+    raw: JSON, *, form: TextForm | None = DEFAULT_FORM, is_large: bool = False, server: str = ""
 ) -> ToolResult:
     """Shape the raw result of a `tools/call`: `{content, structuredContent?, isError?, _meta?}`.
 
-    An upstream error passes through as it is. Otherwise a text block that is JSON becomes TOON where that
-    is smaller (with `toon`, from `toon_min_size` characters on), and `structured_content` is the upstream's
-    own, or else what the JSON text blocks hold: one value, or `{"result": [values]}` of several. Values
-    that are not objects stand under `result`, because older protocol revisions know objects only.
+    An upstream error passes through as it is. Otherwise a text block that is JSON is shown in `form` (as it
+    came where that is None), and `structured_content` is the upstream's own, or else what the JSON text
+    blocks hold: one value, or `{"result": [values]}` of several. Values that are not objects stand under
+    `result`, because older protocol revisions know objects only.
 
     A result that `is_large` is not read: its text is passed on, JSON or not.
 
@@ -123,36 +123,38 @@ def shape_tool_result(
         CallError: `protocol_error`: `content` is not a list of blocks.
     """
     blocks = _list_of_objects(raw.get("content", []), "content", server)
-    given = raw.get("structuredContent")
-    if not blocks and given is not None and not raw.get("isError"):
-        toon = toon and not is_large
-        shown, value = [_text_block_of(given, toon=toon, min_size=toon_min_size)], given
-    elif raw.get("isError") or is_large:
-        shown, value = blocks, given
-    else:
+    value = raw.get("structuredContent")
+    is_error = bool(raw.get("isError"))
+    if not blocks and value is not None and not is_error:
+        blocks = [{"type": "text", "text": msgspec.json.encode(value).decode()}]
+    if not is_error and not is_large:
         sources = [_json_of(block) for block in blocks]
-        min_size = toon_min_size if toon else None
-        shown = [_shortened(block, source, min_size) for block, source in zip(blocks, sources, strict=True)]
-        value = _value_of(sources) if given is None else given
+        blocks = [_shown(block, source, form) for block, source in zip(blocks, sources, strict=True)]
+        value = _value_of(sources) if value is None else value
     return ToolResult(
-        content=shown,
+        content=blocks,
         structured_content=_as_object(value),
-        is_error=bool(raw.get("isError")),
+        is_error=is_error,
         meta=raw.get("_meta"),
     )
 
 
-def shape_resource(raw: JSON, *, uri: str, server: str = "") -> ToolResult:
+def shape_resource(
+    raw: JSON, *, uri: str, form: TextForm | None = DEFAULT_FORM, server: str = ""
+) -> ToolResult:
     """Shape the raw result of a `resources/read` of `uri`: `{contents: [...], _meta?}`.
 
-    For the model: text as it came, an image or audio as a block of that type, other binary as an embedded
-    resource. For programs: `resource_value`, under `result` where it is no object.
+    For the model: text, in `form` where it is JSON (as it came where `form` is None), an image or audio as a
+    block of that type, other binary as an embedded resource. For programs: `resource_value`, under `result`
+    where it is no object.
 
     Raises:
         CallError: `protocol_error`: as in `resource_value`.
     """
     value = resource_value(raw, uri=uri, server=server)
     blocks = [_resource_block(item, uri) for item in raw["contents"]]
+    if form is not None:
+        blocks = [_shown(block, _json_of(block), form) for block in blocks]
     return ToolResult(
         content=blocks or [{"type": "text", "text": f"The resource {uri} is empty: it has no contents."}],
         structured_content=_as_object(value),
@@ -191,12 +193,12 @@ def _json_of(block: JSON) -> JSONText | None:
     return read_json(text) if block.get("type") == "text" and isinstance(text, str) else None
 
 
-def _shortened(block: JSON, source: JSONText | None, min_size: int | None) -> JSON:
-    """The block with its text as TOON, or the block itself; `min_size` is `None` where TOON is off."""
-    if source is None or min_size is None:
+def _shown(block: JSON, source: JSONText | None, form: TextForm | None) -> JSON:
+    """The block with its text in the smallest form, or the block itself."""
+    if source is None or form is None:
         return block
-    toon = source.shorten(min_size=min_size)
-    return block if toon is None else {**block, "text": toon}
+    text = source.smallest(form)
+    return block if text is source.text else {**block, "text": text}
 
 
 def _value_of(sources: list[JSONText | None]) -> Any:
@@ -208,12 +210,6 @@ def _value_of(sources: list[JSONText | None]) -> Any:
 
 def _as_object(value: Any) -> JSON | None:
     return value if value is None or isinstance(value, dict) else {"result": value}
-
-
-def _text_block_of(value: Any, *, toon: bool, min_size: int) -> JSON:
-    """A text block that holds `value`, as compact JSON or as TOON, as any text block from an upstream."""
-    block = {"type": "text", "text": msgspec.json.encode(value).decode()}
-    return _shortened(block, _json_of(block), min_size) if toon else block
 
 
 def _item_value(item: JSON, uri: str, server: str) -> str | JSON:

@@ -1,18 +1,20 @@
-"""JSON text into TOON, where that is really smaller and loses nothing.
+"""The smallest faithful form of a JSON text: compact JSON, or TOON where that is much smaller.
 
 Owns the decision whether a JSON text is replaced by TOON (Token-Oriented Object Notation, toonformat.dev),
 and knows where the TOON library in use, or TOON itself, would change a value. Called by what makes
 results for a model. Everything here is pure, and nothing but `encode` and `decode` raises.
 
 Only an object or an array counts as JSON: a text such as `42`, `true` or `"x"` is text to a reader, and
-TOON has nothing to save on it. A text is parsed once, by `read_json`; the parsed value serves
-`structuredContent` whether or not TOON is used.
+there is nothing to save on it. A text is parsed once, by `read_json`; the parsed value serves
+`structuredContent` whatever form is shown.
 
-TOON takes the text's place only if it has fewer characters than both the text as it came and the compact
-JSON, and only if it says the same: decoding it gives every key and every value of the text, strings as
-strings, booleans as booleans, numbers to the last digit. Two freedoms that JSON itself gives are used:
-`1.0`, `1` and `1e0` are one number (an integral float is written without its fraction), and rows of a table
-share one order of keys. The text stays as it came where TOON could not keep to that:
+JSON is shown without space between its tokens, never longer than it came. TOON takes its place only if it
+saves the share of tokens that is asked for, by the estimate for results, has fewer characters, and says the
+same: decoding it gives every key and every value of the text, strings as strings, booleans as booleans,
+numbers to the last digit. It is tried only on what has a table in it (two objects side by side), because on
+anything else it saves next to nothing. Two freedoms that JSON itself gives are used: `1.0`, `1` and `1e0` are
+one number (an integral float is written without its fraction), and rows of a table share one order of keys.
+The text stays JSON, with every token as it came, where TOON could not keep to that:
 
 * an object that has the same key twice (a parser keeps one of them);
 * a number that a 64-bit float cannot hold exactly, such as `0.1000000000000000055` or `1e-400`;
@@ -34,8 +36,13 @@ from typing import Any, Final
 import msgspec
 import toons
 
+from mcpx.rendering.tokens import estimate_result
+
 MAX_DEPTH: Final = 256  # levels; far above real data, far below what recursive encoders on the way out bear
 
+MIN_TOON_SAVING: Final = 0.15  # of the tokens; below, models read what they know best
+
+_SAMPLED_CHARS: Final = 2048  # of each form, to compare them
 _INDENT_ROOM: Final = 16 * 1024 * 1024  # characters of indentation that are never worth a closer look
 _INDENT_PER_CHARACTER: Final = 4  # indentation beyond this, per character of JSON, cannot end up smaller
 _EXACT_FLOAT: Final = 2.0**53  # below it a float's shortest digits are its value; from it on they may not be
@@ -49,6 +56,24 @@ _CONTAINERS: Final = frozenset((dict, list))
 _PARSER: Final = msgspec.json.Decoder()
 
 
+class TextForm(msgspec.Struct, frozen=True):
+    """How JSON text is shown: the settings of it. Called with any text, it returns the text to show.
+
+    `toon_saving` is the share of tokens that TOON must save to be taken: 0 takes it whenever it is smaller, 1
+    never. A text of fewer than `min_size` characters is left as it is.
+    """
+
+    toon_saving: float = MIN_TOON_SAVING
+    min_size: int = 0
+
+    def __call__(self, text: str) -> str:
+        source = read_json(text)
+        return text if source is None else source.smallest(self)
+
+
+DEFAULT_FORM: Final = TextForm()
+
+
 class JSONText(msgspec.Struct, frozen=True):
     """A text that is a JSON object or array. Made by `read_json`.
 
@@ -60,22 +85,46 @@ class JSONText(msgspec.Struct, frozen=True):
     value: Any
     depth: int
 
-    def shorten(self, *, min_size: int = 0) -> str | None:
-        """Return TOON for this text, or None where TOON is not smaller or would lose something.
-
-        A text of fewer than `min_size` characters is not tried.
-        """
-        if not self.value or len(self.text) < min_size or self._indentation_dominates():
-            return None
+    def smallest(self, form: TextForm) -> str:
+        """Return the text to show for this one: itself if it is as small as it can be."""
+        text = self.text
+        if len(text) < form.min_size:
+            return text
         try:
             compact = msgspec.json.encode(self.value)
+        except (TypeError, ValueError):
+            return text  # a boundary: no answer is lost because a foreign encoder refuses a value in it
+        if (not form.toon_saving or _has_table(compact)) and (toon := self._toon(compact, form.toon_saving)):
+            return toon
+        size = _characters(compact)
+        if len(text) > size:
+            squeezed = msgspec.json.format(text, indent=-1)
+            text = squeezed if len(squeezed) < len(text) else text
+            if len(text) > size and self._survives(compact):
+                text = compact.decode()
+        return text
+
+    def _toon(self, compact: bytes, saving: float) -> str | None:
+        """TOON, or None where it does not save that share of the compact JSON, or would lose something."""
+        if not self.value or self._indentation_dominates():
+            return None
+        try:
             toon = encode(self.value)
         except (TypeError, ValueError):
-            return None  # a boundary: no answer is lost because a foreign encoder refuses a value in it
-        if len(toon) >= min(len(self.text), _characters(compact)):
+            return None  # the same boundary
+        most = 1 - saving
+        if len(toon) >= most * min(len(self.text), _characters(compact)):  # a token of TOON has fewer of them
             return None
-        faithful = _has_every_key(self.text, compact) and _has_every_number(self.text)
-        return toon if faithful else None
+        tokens, of = (
+            estimate_result(each, sampled_chars=_SAMPLED_CHARS) for each in (toon, compact.decode())
+        )
+        if tokens > most * of:
+            return None
+        return toon if self._survives(compact) else None
+
+    def _survives(self, compact: bytes) -> bool:
+        """Whether nothing of the text is lost in its value, which is `compact` when it is written again."""
+        return _has_every_key(self.text, compact) and _has_every_number(self.text)
 
     def _indentation_dominates(self) -> bool:
         """Whether TOON's indentation could be many times the text: a megabyte may make a gigabyte."""
@@ -116,6 +165,11 @@ def read_json(text: str) -> JSONText | None:
     if depth > MAX_DEPTH:
         depth = _depth(value)
     return JSONText(text, value, depth) if depth <= MAX_DEPTH else None
+
+
+def _has_table(compact: bytes) -> bool:
+    """Whether compact JSON may have two objects side by side, which TOON writes as rows."""
+    return b"},{" in compact or compact.count(b'},"') > 1
 
 
 def _characters(encoded: bytes) -> int:

@@ -94,14 +94,18 @@ class ResultEncoder:
 
     def _limited(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
         """A large result, of which nothing but the content is read."""
-        server, content = request.server_name, None
-        if (read := large_results.essentials(raw, server)) is not None:
-            whole = ToolResult(content=read["content"])
-            further = self._views.limits.of_pages(request)
-            fitted = self._views.fit(whole, whole.content, limit, further, request.context.client)
-            content = None if fitted is whole else _encode(fitted.content)
+
+        def shorten(blocks: list[JSON]) -> list[JSON] | None:
+            whole, further = ToolResult(content=blocks), self._views.limits.of_pages(request)
+            fitted = self._views.fit(whole, blocks, limit, further, request.context.client)
+            return None if fitted is whole else fitted.content
+
         pieces = large_results.pieces(
-            raw, structured=self._structured, stamp=self._stamp, server=server, content=content
+            raw,
+            structured=self._structured,
+            stamp=self._stamp,
+            server=request.server_name,
+            shorten=shorten,
         )
         return self._viewed(raw, request) if pieces is None else pieces
 

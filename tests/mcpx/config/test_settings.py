@@ -30,6 +30,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "schema_compression_enabled": True,
         "max_description_len": 300,
         "toon_compression_enabled": True,
+        "toon_compression_min_saving": 0.15,
         "toon_compression_min_size": 0,
         "toon_compression_max_size": 2097152,
         "catalog_token_budget": 4000,

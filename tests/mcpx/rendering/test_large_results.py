@@ -51,7 +51,7 @@ def on_the_wire(raw, *, structured=True, stamp=None, largest=MEGABYTE):
 def for_programs(raw, *, largest=MEGABYTE):
     read = read_tool_result(raw, server="s")
     large = large_results.is_large(raw, largest)
-    return shape_tool_result(read, toon=True, toon_min_size=0, is_large=large, server="s")
+    return shape_tool_result(read, is_large=large, server="s")
 
 
 @pytest.mark.parametrize("text", [ROWS, *DENSE.values()], ids=["rows", *DENSE])

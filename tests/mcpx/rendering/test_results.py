@@ -19,7 +19,7 @@ from mcpx.rendering.results import (
     shape_resource,
     shape_tool_result,
 )
-from mcpx.rendering.toon import decode
+from mcpx.rendering.toon import TextForm, decode, read_json
 
 USERS = [{"id": n, "name": f"user {n}", "active": True} for n in range(5)]
 ITEMS = {"items": USERS}
@@ -35,8 +35,8 @@ def text_block(value: Any, **extra: Any) -> dict[str, Any]:
     return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value), **extra}
 
 
-def shaped(raw: dict[str, Any], *, toon: bool = True, toon_min_size: int = 0) -> ToolResult:
-    return shape_tool_result(raw, toon=toon, toon_min_size=toon_min_size)
+def shaped(raw: dict[str, Any], *, toon: bool = True, min_size: int = 0) -> ToolResult:
+    return shape_tool_result(raw, form=TextForm(min_size=min_size) if toon else None)
 
 
 def read(*contents: Any) -> ToolResult:
@@ -94,8 +94,8 @@ def test_toon_can_be_switched_off_and_leaves_the_structured_content():
 def test_toon_is_used_from_the_minimum_size_on():
     block = text_block(ITEMS)
     size = len(block["text"])
-    assert shaped({"content": [block]}, toon_min_size=size).content[0] != block
-    result = shaped({"content": [block]}, toon_min_size=size + 1)
+    assert shaped({"content": [block]}, min_size=size).content[0] != block
+    result = shaped({"content": [block]}, min_size=size + 1)
     assert result.content[0] is block
     assert result.structured_content == ITEMS
 
@@ -161,7 +161,7 @@ def test_structured_content_alone_is_shown_to_the_model_as_toon(content):
         ({"a": [[[1]]]}, {}, '{"a":[[[1]]]}'),
         ({}, {}, "{}"),
         ({"e": "é"}, {"toon": False}, '{"e":"é"}'),
-        ({"a": 1}, {"toon_min_size": 100}, '{"a":1}'),
+        ({"a": 1}, {"min_size": 100}, '{"a":1}'),
         (7, {}, "7"),
     ],
 )
@@ -201,7 +201,7 @@ def test_metadata_is_carried_on_success():
 @pytest.mark.parametrize("content", ["hello", None, {"type": "text"}, ["hello"], [None]])
 def test_content_that_is_no_list_of_blocks_is_a_protocol_error(content):
     with pytest.raises(CallError, match=r"server 'fs' does not keep to the protocol: .*`content`") as caught:
-        shape_tool_result({"content": content}, toon=True, toon_min_size=0, server="fs")
+        shape_tool_result({"content": content}, server="fs")
     assert caught.value.code is Code.PROTOCOL_ERROR
     assert caught.value.outcome is Outcome.UNKNOWN
     assert caught.value.server == "fs"
@@ -213,19 +213,32 @@ def test_no_block_ever_grows_and_every_json_value_is_given(texts):
     result = shaped({"content": blocks})
     for before, after in zip(blocks, result.content, strict=True):
         assert after is before or len(after["text"]) < len(before["text"])
-        assert after is before or decode(after["text"]) == json.loads(before["text"])
+        if after is not before:
+            shown = read_json(after["text"])
+            assert (shown.value if shown else decode(after["text"])) == json.loads(before["text"])
 
 
 # Resources
 
 
 def test_one_text_is_the_string_and_comes_to_the_model_as_it_is():
-    item = {"uri": URI, "mimeType": "application/json", "text": json.dumps(ITEMS)}
-    assert resource_value({"contents": [item]}) == json.dumps(ITEMS)
+    item = {"uri": URI, "mimeType": "text/plain", "text": "some  text"}
+    assert resource_value({"contents": [item]}) == "some  text"
     result = read(item)
-    assert result.content == [text_block(json.dumps(ITEMS))]
-    assert result.structured_content == {"result": json.dumps(ITEMS)}
+    assert result.content == [text_block("some  text")]
+    assert result.structured_content == {"result": "some  text"}
     assert not result.is_error
+
+
+def test_a_text_that_is_json_comes_to_the_model_in_its_smallest_form_and_to_programs_as_it_is():
+    table = {"uri": URI, "mimeType": "application/json", "text": json.dumps(ITEMS, indent=2)}
+    other = {"uri": URI, "text": json.dumps({"a": [1, 2]}, indent=2)}
+    result = read(table, other)
+    assert decode(result.content[0]["text"]) == ITEMS
+    assert result.content[1] == text_block('{"a":[1,2]}')
+    assert result.structured_content == {"result": [table["text"], other["text"]]}
+    untouched = shape_resource({"contents": [table]}, uri=URI, form=None)
+    assert untouched.content == [text_block(table["text"])]
 
 
 def test_an_empty_text_is_a_text():

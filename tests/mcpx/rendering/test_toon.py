@@ -26,13 +26,17 @@ import toons
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpx.rendering.toon import MAX_DEPTH, JSONText, decode, encode, read_json
+from mcpx.rendering.tokens import estimate_result
+from mcpx.rendering.toon import DEFAULT_FORM, MAX_DEPTH, JSONText, TextForm, decode, encode, read_json
+
+WHENEVER_SMALLER = TextForm(toon_saving=0)
 
 
-def shortened(text, *, min_size=0):
-    """TOON in place of the text, if it is JSON and may be replaced."""
+def shortened(text, *, form=WHENEVER_SMALLER):
+    """TOON in place of the text, if it is JSON and is replaced by it."""
     source = read_json(text)
-    return source and source.shorten(min_size=min_size)
+    shown = source and source.smallest(form)
+    return None if shown is None or read_json(shown) else shown
 
 
 AWKWARD = (
@@ -138,6 +142,10 @@ def table(count: int, score: str = "1.5") -> str:
     return f'{{"users":[{rows}]}}'
 
 
+def no_space(text: str) -> str:
+    return msgspec.json.format(text, indent=-1)
+
+
 @given(values(FLOATS))
 def test_any_value_within_the_guards_comes_back_with_its_types(value):
     assert same(decode(encode(value)), value)
@@ -223,7 +231,8 @@ def test_a_key_given_twice_keeps_the_text_though_the_last_value_is_parsed(double
     source = read_json(text)
     assert source is not None
     assert source.value[0] == json.loads(double)
-    assert source.shorten() is None
+    assert shortened(text) is None
+    assert no_space(source.smallest(WHENEVER_SMALLER)) == no_space(text)
     assert shortened(f"[{table(9)}]") is not None
 
 
@@ -284,14 +293,14 @@ def test_no_text_makes_it_raise(text):
         source = read_json(shape)
         if source is not None:
             assert isinstance(source.value, dict | list)
-            source.shorten()
+            source.smallest(WHENEVER_SMALLER)
 
 
 def test_value_is_there_where_toon_is_not_smaller():
     source = read_json(' {"a": [1, {"b": null}]} ')
     assert source is not None
     assert source.value == {"a": [1, {"b": None}]}
-    assert read_json("[[[]]]").shorten() is None
+    assert shortened("[[[]]]") is None
     assert read_json("{}").value == {}
 
 
@@ -301,12 +310,12 @@ def test_an_empty_container_is_not_made_an_empty_text(text):
     assert shortened(text) is None
 
 
-def test_indented_json_that_only_white_space_makes_longer_stays_as_it_came():
+def test_indented_json_that_toon_does_not_shorten_becomes_compact():
     rows = [[[1]], [[2]], {"a": []}]
     text = json.dumps(rows, indent=8)
     compact = json.dumps(rows, separators=(",", ":"))
     assert len(compact) <= len(encode(rows)) < len(text)
-    assert shortened(text) is None
+    assert DEFAULT_FORM(text) == WHENEVER_SMALLER(text) == compact
 
 
 def test_a_text_with_exponents_that_is_shorter_than_compact_json_is_never_made_longer():
@@ -326,8 +335,8 @@ def test_characters_are_counted_not_bytes():
 
 def test_min_size_is_in_characters_and_includes_itself():
     text = table(3)
-    assert shortened(text, min_size=len(text)) is not None
-    assert shortened(text, min_size=len(text) + 1) is None
+    assert shortened(text, form=TextForm(min_size=len(text))) is not None
+    assert shortened(text, form=TextForm(min_size=len(text) + 1)) is None
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
@@ -338,7 +347,7 @@ def test_nesting_is_bounded(opening, closing):
     per_repeat = opening.count("[") + opening.count("{")
     fits = MAX_DEPTH // per_repeat
     assert read_json(nested(fits)) is not None
-    assert read_json(nested(fits)).shorten() is None
+    assert shortened(nested(fits)) is None
     for levels in (fits + 1, 1000, 100_000):
         assert read_json(nested(levels)) is None
 
@@ -356,7 +365,7 @@ def test_indentation_that_would_fill_the_memory_is_not_built(monkeypatch):
     for levels, tried in ((250, 0), (2, 1)):
         source = read_json("[" * levels + "0," * 1_000_000 + "{}" + "]" * levels)
         assert source is not None
-        source.shorten()
+        source.smallest(WHENEVER_SMALLER)
         assert len(encoded) == tried
 
 
@@ -366,8 +375,8 @@ def test_a_large_shallow_table_is_still_compressed():
 
 
 def test_a_value_that_no_encoder_takes_is_left_alone():
-    assert JSONText(text='["\\ud800"]', value=["\ud800"], depth=1).shorten() is None
-    assert JSONText(text="[   1   ]", value=[object()], depth=1).shorten() is None
+    for text, value in (('["\\ud800"]', ["\ud800"]), ("[   1   ]", [object()])):
+        assert JSONText(text=text, value=value, depth=1).smallest(WHENEVER_SMALLER) == text
 
 
 def test_integral_floats_lose_their_fraction_as_the_specification_asks():
@@ -391,3 +400,61 @@ def test_the_known_differences_from_the_official_encoder_still_stand(value, ours
 def test_decode_names_the_line_of_what_is_not_toon():
     with pytest.raises(ValueError, match="line 1"):
         decode("items[3]: a,b")
+
+
+# The choice between compact JSON and TOON
+
+
+@given(json_texts())
+def test_no_json_is_shown_longer_than_it_came_or_than_its_compact_form(text):
+    source = read_json(text)
+    shown = DEFAULT_FORM(text)
+    assert len(shown) <= min(len(text), len(no_space(text)))
+    if source and shown == text.strip():
+        assert len(shown) <= len(no_space(text))
+    if source and read_json(shown):
+        assert same(to_the_digit(shown), to_the_digit(text))
+        assert "\n" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"n" : 0.1000000000000000055, "s": "a  b"}', '[ {"a":1,"a" :2} ]', '{"a": -0.0 , "b": 1e400000}'],
+)
+def test_json_that_encoding_would_change_only_loses_its_space(text):
+    assert DEFAULT_FORM(text) == (no_space(text) if read_json(text) else text)
+
+
+def test_escapes_that_make_json_longer_are_written_out():
+    text = json.dumps({"city": "\u5317\u4eac", "path": "a/b"}).replace("/", "\\/")
+    assert DEFAULT_FORM(text) == '{"city":"\u5317\u4eac","path":"a/b"}'
+
+
+def test_json_that_is_as_small_as_it_can_be_is_the_text_that_came():
+    for text in ('{"a":[1,2,{"b":"c"}]}', "[]", table(1), "not JSON", " [not JSON"):
+        assert DEFAULT_FORM(text) is text
+
+
+@pytest.mark.parametrize("words", [1, 20])
+def test_toon_must_save_its_share_of_the_tokens_and_of_the_characters(words):
+    text = json.dumps([{"id": n, "text": "word " * words} for n in range(9)])
+    toon, compact = encode(json.loads(text)), no_space(text)
+    tokens = 1 - estimate_result(toon) / estimate_result(compact)
+    saving = min(tokens, 1 - len(toon) / len(compact))
+    assert shortened(text, form=TextForm(saving - 0.01)) == toon
+    assert shortened(text, form=TextForm(saving + 0.01)) is None
+
+
+def test_tables_become_toon_and_long_texts_do_not():
+    assert shortened(table(9), form=DEFAULT_FORM) is not None
+    wordy = json.dumps([{"id": n, "text": "many words that no table makes fewer " * 4} for n in range(9)])
+    assert DEFAULT_FORM(wordy) == no_space(wordy)
+
+
+def test_without_toon_json_is_compact():
+    assert TextForm(toon_saving=1)(json.dumps(json.loads(table(9)), indent=2)) == table(9)
+
+
+def test_a_table_keyed_by_name_becomes_toon():
+    text = json.dumps({f"user {n}": {"id": n, "active": True, "role": "admin"} for n in range(9)})
+    assert shortened(text, form=DEFAULT_FORM) is not None

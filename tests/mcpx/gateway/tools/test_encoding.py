@@ -51,7 +51,7 @@ def whole(pieces):
 def test_bytes_and_objects_are_rendered_alike(result, structured, stamp, spaced):
     raw = json.dumps(result, separators=None if spaced else (",", ":")).encode()
     pieces = ResultEncoder(VIEWS, structured=structured, stamp=stamp).tool(msgspec.Raw(raw), CALL)
-    shaped = shape_tool_result(result, toon=True, toon_min_size=0, server="s")
+    shaped = shape_tool_result(result, server="s")
     expected = tools.result(shaped, structured=structured)
     if stamp is None:
         expected.pop("resultType")
