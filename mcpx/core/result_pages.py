@@ -24,6 +24,7 @@ BEGINNING: Final = ResultAddress("")
 _LINE_TOKENS: Final = 40  # of the last line, with an address
 _ALL: Final = 1 << 40  # tokens of a page without limit
 _AIM: Final = 0.88  # of a limit in tokens: `cut` leaves some room, too, but estimates are 17 % off at times
+_ROUGHLY: Final = 2048  # characters of a text that are looked at first
 _SHRINK: Final = 0.95
 _ATTEMPTS: Final = 4  # to stay within a limit in characters
 
@@ -38,7 +39,12 @@ class Limit(msgspec.Struct, frozen=True):
         """Whether texts are within it."""
         if self.chars is not None:
             return sum(map(len, texts)) <= self.chars
-        return not self.tokens or sum(map(estimate_result, texts)) <= self.tokens
+        if not self.tokens or sum(map(len, texts)) <= self.tokens:
+            return True
+        rough = sum(estimate_result(text, sampled_chars=_ROUGHLY) for text in texts)
+        if not self.tokens // 2 < rough < self.tokens * 2:
+            return rough < self.tokens
+        return sum(map(estimate_result, texts)) <= self.tokens
 
 
 NO_LIMIT: Final = Limit(0)

@@ -54,7 +54,11 @@ class ResultViews:
         server, limit = request.server_name, self.limits.find(request, len(memoryview(raw)))
         if limit is None:
             return self.results.tool(raw, server=server)[1]
-        result, shaped = self.results.tool(raw, server=server, toon=_may_fit(limit, len(memoryview(raw))))
+        large = is_large(raw, self.results.settings.toon_compression_max_size)
+        toon = _may_fit(limit, len(memoryview(raw)))
+        result, shaped = self.results.tool(raw, server=server, large=large, toon=toon)
+        if not (large or toon) and limit.holds(texts_of(shaped.content)):  # most of it are images
+            shaped = self.results.shape(result, server=server)
         blocks = result.get("content") or [
             text_block(msgspec.json.encode(shaped.structured_content).decode())
         ]

@@ -39,7 +39,7 @@ class ResultRenderer:
         """The result of a `tools/call`: decoded, and rendered.
 
         `large` says whether it is passed on without being read (`mcpx.rendering.large_results`), if known.
-        Without `toon` it is not tried.
+        Without `toon` JSON text is compact at most.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.

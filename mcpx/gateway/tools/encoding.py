@@ -76,7 +76,7 @@ class ResultEncoder:
             limit = self._views.limits.find(request, size)
         large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
         if limit is not None:
-            return self._limited(raw, request, limit) if large else self._viewed(raw, request)
+            return self._limited(raw, request, limit) if large else self._measured(raw, request, limit)
         pieces = (
             large_results.pieces(raw, structured=structured, stamp=stamp, server=server)
             if large
@@ -86,6 +86,14 @@ class ResultEncoder:
             return pieces
         _, shaped = self._results.tool(raw, server=server, large=large)
         return self._encoded(tools.result(shaped, structured=structured))
+
+    def _measured(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
+        """A result that may be over its limit: passed through where it is not, and nothing has to change."""
+        if limit.holds([str(memoryview(raw), "utf-8", "replace")]):
+            pieces = _passed_through(raw, structured=self._structured, stamp=self._stamp)
+            if pieces is not None:
+                return pieces
+        return self._viewed(raw, request)
 
     def _viewed(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         """A result that may be over its limit."""
