@@ -59,10 +59,11 @@ def selectable(raw: msgspec.Raw, *, server: str) -> Selectable | None:
     if not is_given(structured):
         return Selectable(texts, texts)
     value = str(memoryview(structured), "utf-8")
-    return Selectable((value,), texts if any(map(_may_be_json, texts)) else (*texts, value))
+    return Selectable((value,), texts if any(map(may_be_json, texts)) else (*texts, value))
 
 
-def _may_be_json(text: str) -> bool:
+def may_be_json(text: str) -> bool:
+    """Whether a text begins as a JSON object or array does."""
     return text.lstrip(" \t\r\n")[:1] in {"{", "["}
 
 

@@ -21,7 +21,13 @@ from mcpx.core.projector import Projector
 from mcpx.core.result_address import SERVER, ResultAddress
 from mcpx.core.result_limits import ResultLimits
 from mcpx.core.result_pages import BEGINNING, Limit, Page, page_of
-from mcpx.core.result_selection import Selectable, check_expression, nothing_selected, selectable
+from mcpx.core.result_selection import (
+    Selectable,
+    check_expression,
+    may_be_json,
+    nothing_selected,
+    selectable,
+)
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
 from mcpx.rendering.content import text_block, texts_of, with_texts
@@ -44,8 +50,18 @@ class ResultViews:
 
     # --- results of tools and resources
 
-    def tool(self, raw: msgspec.Raw, request: Exec, client: ClientId | None) -> ToolResult:
+    def tool(
+        self,
+        raw: msgspec.Raw,
+        request: Exec,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
         """The result of a `tools/call` within its limit, unprojected.
+
+        `structured_is_shown` says that the client's model is given the structured content, so that it has the
+        same limit. Over it, it is left out, and shown as a text where the texts do not hold it.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
@@ -62,10 +78,21 @@ class ResultViews:
         blocks = result.get("content") or [
             text_block(msgspec.json.encode(shaped.structured_content).decode())
         ]
+        if structured_is_shown and (text := _over(shaped, limit)) is not None:
+            if not any(map(may_be_json, texts_of(blocks))):
+                blocks = [*blocks, text_block(text)]
+            shaped = replace(shaped, content=blocks, structured_content=None)
         return self.fit(shaped, blocks, limit, self.limits.of_pages(request), client)
 
-    def resource(self, raw: msgspec.Raw, request: Read, client: ClientId | None) -> ToolResult:
-        """The result of a `resources/read` within its limit.
+    def resource(
+        self,
+        raw: msgspec.Raw,
+        request: Read,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
+        """The result of a `resources/read` within its limit; `structured_is_shown` as for `tool`.
 
         Raises:
             CallError: As from `tool`.
@@ -78,6 +105,8 @@ class ResultViews:
         came = shaped = self.results.resource(raw, uri=uri, server=server, as_it_came=True)
         if _may_fit(limit, len(memoryview(raw))):
             shaped = self.results.resource(raw, uri=uri, server=server)
+        if structured_is_shown and _over(shaped, limit) is not None:
+            shaped = replace(shaped, structured_content=None)
         return self.fit(shaped, came.content, limit, limit, client)
 
     def fit(
@@ -113,8 +142,15 @@ class ResultViews:
         """
         return selectable(raw, server=request.server_name) or self.tool(raw, request, client)
 
-    async def project(self, found: Selectable, request: Exec, client: ClientId | None) -> ToolResult:
-        """The part that a call selects, within its limit.
+    async def project(
+        self,
+        found: Selectable,
+        request: Exec,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
+        """The part that a call selects, within its limit; `structured_is_shown` as for `tool`.
 
         Where there is no such part the whole result is kept, so that the call need not be repeated.
         """
@@ -123,7 +159,11 @@ class ResultViews:
         if projected.problem or projected.hint:
             kept = self.kept.keep(found.texts, client, further)
             return nothing_selected(projected, kept, after_call=True)
-        return self._part(projected.value, self.limits.find(request, len(projected.value)), further, client)
+        limit = self.limits.find(request, len(projected.value))
+        part = self._part(projected.value, limit, further, client)
+        if structured_is_shown and limit is not None and _over(part, limit) is not None:
+            return replace(part, structured_content=None)
+        return part
 
     def _part(self, value: bytes, limit: Limit | None, further: Limit, client: ClientId | None) -> ToolResult:
         """A projection, as a model gets it; for programs it is there unless it is too large to be read."""
@@ -171,6 +211,14 @@ class ResultViews:
 
     def _page_of(self, texts: Sequence[str], limit: Limit, at: ResultAddress = BEGINNING) -> Page:
         return page_of(texts, limit, at=at, form=self.results.form() or str, find=self.kept.find_rows)
+
+
+def _over(shaped: ToolResult, limit: Limit) -> str | None:
+    """The structured content as JSON, where it is over a limit."""
+    if shaped.structured_content is None:
+        return None
+    text = msgspec.json.encode(shaped.structured_content).decode()
+    return None if limit.holds([text]) else text
 
 
 def _may_fit(limit: Limit, size: int) -> bool:

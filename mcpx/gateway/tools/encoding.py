@@ -52,12 +52,21 @@ _encode = msgspec.json.Encoder().encode
 class ResultEncoder:
     """Makes the `result` of responses to one client on a stream, in pieces.
 
-    `structured` says whether with `structuredContent`; `stamp` is the `_meta` that results of the 2026-07-28
+    `structured` says whether with `structuredContent`, `structured_is_shown` whether that client gives it to
+    its model, so that it has the limit of the texts; `stamp` is the `_meta` that results of the 2026-07-28
     revision carry, None for a client of an older one.
     """
 
-    def __init__(self, views: ResultViews, *, structured: bool, stamp: bytes | None = None) -> None:
+    def __init__(
+        self,
+        views: ResultViews,
+        *,
+        structured: bool,
+        structured_is_shown: bool = False,
+        stamp: bytes | None = None,
+    ) -> None:
         self._views = views
+        self._structured_is_shown = structured_is_shown
         self._results = views.results
         self._structured = structured
         self._stamp = stamp
@@ -76,7 +85,9 @@ class ResultEncoder:
             limit = self._views.limits.find(request, size)
         large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
         if limit is not None:
-            return self._limited(raw, request, limit) if large else self._measured(raw, request, limit)
+            if large and not self._structured_is_shown:
+                return self._limited(raw, request, limit)
+            return self._measured(raw, request, limit)
         pieces = (
             large_results.pieces(raw, structured=structured, stamp=stamp, server=server)
             if large
@@ -97,7 +108,8 @@ class ResultEncoder:
 
     def _viewed(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         """A result that may be over its limit."""
-        shaped = self._views.tool(raw, request, request.context.client)
+        client, shown = request.context.client, self._structured_is_shown
+        shaped = self._views.tool(raw, request, client, structured_is_shown=shown)
         return self._encoded(tools.result(shaped, structured=self._structured))
 
     def _limited(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
@@ -137,7 +149,8 @@ class ResultEncoder:
             )
             if pieces is not None:
                 return pieces
-        shaped = self._views.resource(raw, request, request.context.client)
+        client, shown = request.context.client, self._structured_is_shown
+        shaped = self._views.resource(raw, request, client, structured_is_shown=shown)
         return self._encoded(tools.result(shaped, structured=self._structured))
 
     def input_required(self, result: JSON) -> list[Bytes]:
