@@ -94,7 +94,9 @@ class JSONText(msgspec.Struct, frozen=True):
             compact = msgspec.json.encode(self.value)
         except (TypeError, ValueError):
             return text  # a boundary: no answer is lost because a foreign encoder refuses a value in it
-        if (not form.toon_saving or _has_table(compact)) and (toon := self._toon(compact, form.toon_saving)):
+        saving = form.toon_saving
+        tried = not saving or (saving < 1 and _has_table(compact))
+        if tried and (toon := self._toon(compact, saving)):
             return toon
         size = _characters(compact)
         if len(text) > size:
