@@ -18,10 +18,13 @@ import anyio
 import msgspec
 
 from mcpx.core.result_pages import NO_LIMIT, Limit
+from mcpx.rendering.json_rows import Rows, find_rows
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
 MAX_KEPT_BYTES: Final = 64 << 20
 MAX_AGE_S: Final = 3600.0
+MAX_REMEMBERED_CHARS: Final = 16 << 20  # of the text whose rows are remembered; that takes as much again
+MAX_REMEMBERED_ROWS: Final = 200_000
 _ENTRY_BYTES: Final = 1024  # what an entry costs beside its texts, generously
 _SHORT_ID_BYTES: Final = 2  # ids of one client's own: four digits that a model can copy
 _LONG_ID_BYTES: Final = 16
@@ -49,6 +52,7 @@ class KeptResults:
         self._by_client: dict[ClientId, dict[str, KeptResult]] = {}  # each client's oldest first
         self._bytes: dict[ClientId, int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._last_read: tuple[str, Rows] | None = None
 
     @property
     def size(self) -> int:
@@ -80,8 +84,18 @@ class KeptResults:
         kept = self._by_client.get(client or SESSIONLESS, {}).get(result_id)
         return None if kept is None or self._is_old(kept) else kept
 
+    def find_rows(self, text: str) -> Rows | None:
+        """As `mcpx.rendering.json_rows` does; those of the text that was read last are remembered."""
+        if self._last_read is None or self._last_read[0] is not text:
+            rows = find_rows(text)
+            if rows is None or len(text) > MAX_REMEMBERED_CHARS or rows.total > MAX_REMEMBERED_ROWS:
+                return rows
+            self._last_read = text, rows
+        return self._last_read[1]
+
     def drop(self, client: ClientId) -> None:
         """Drop the results of a client that has left."""
+        self._last_read = None
         self._by_client.pop(client, None)
         self._bytes.pop(client, None)
 
@@ -93,6 +107,7 @@ class KeptResults:
 
     def _remove(self, owner: ClientId, kept: KeptResult) -> None:
         del self._by_client[owner][kept.id]
+        self._last_read = None
         self._bytes[owner] -= kept.size
         if not self._by_client[owner]:
             self.drop(owner)

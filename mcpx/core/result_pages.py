@@ -13,7 +13,8 @@ import msgspec
 
 from mcpx.core.result_address import SERVER, ResultAddress
 from mcpx.errors import CallError, Code
-from mcpx.rendering.budget import Unit, cut
+from mcpx.rendering.budget import FindRows, Unit, cut
+from mcpx.rendering.json_rows import find_rows
 from mcpx.rendering.tokens import estimate_result
 
 Form = Callable[[str], str]
@@ -23,6 +24,7 @@ BEGINNING: Final = ResultAddress("")
 _LINE_TOKENS: Final = 40  # of the last line, with an address
 _ALL: Final = 1 << 40  # tokens of a page without limit
 _AIM: Final = 0.88  # of a limit in tokens: `cut` leaves some room, too, but estimates are 17 % off at times
+_ROUGHLY: Final = 2048  # characters of a text that are looked at first
 _SHRINK: Final = 0.95
 _ATTEMPTS: Final = 4  # to stay within a limit in characters
 
@@ -37,7 +39,12 @@ class Limit(msgspec.Struct, frozen=True):
         """Whether texts are within it."""
         if self.chars is not None:
             return sum(map(len, texts)) <= self.chars
-        return not self.tokens or sum(map(estimate_result, texts)) <= self.tokens
+        if not self.tokens or sum(map(len, texts)) <= self.tokens:
+            return True
+        rough = sum(estimate_result(text, sampled_chars=_ROUGHLY) for text in texts)
+        if not self.tokens // 2 < rough < self.tokens * 2:
+            return rough < self.tokens
+        return sum(map(estimate_result, texts)) <= self.tokens
 
 
 NO_LIMIT: Final = Limit(0)
@@ -73,18 +80,27 @@ class Page(msgspec.Struct, frozen=True):
         return ResultAddress(result_id, self.block, self.start, in_characters=self.unit == "characters")
 
 
-def page_of(texts: Sequence[str], limit: Limit, form: Form = str, *, at: ResultAddress = BEGINNING) -> Page:
-    """The page that begins at a place in the texts; `form` gives JSON its form for models.
+def page_of(
+    texts: Sequence[str],
+    limit: Limit,
+    *,
+    at: ResultAddress = BEGINNING,
+    form: Form = str,
+    find: FindRows = find_rows,
+) -> Page:
+    """The page that begins at a place in the texts.
+
+    `form` gives JSON its form for models; `find` is for `cut`.
 
     Raises:
         CallError: `invalid_arguments`: there is nothing at that place.
     """
     if limit.chars is None:
-        return _page(texts, limit.tokens or _ALL, form, at)
+        return _page(texts, limit.tokens or _ALL, at, form, find)
     size = sum(map(len, texts))
     tokens = sum(map(estimate_result, texts)) * min(1.0, limit.chars / max(1, size))
     for _ in range(_ATTEMPTS):
-        page = _page(texts, max(1, int(tokens)), form, at)
+        page = _page(texts, max(1, int(tokens)), at, form, find)
         found = sum(map(len, page.texts))
         if found <= limit.chars:
             break
@@ -92,7 +108,7 @@ def page_of(texts: Sequence[str], limit: Limit, form: Form = str, *, at: ResultA
     return page
 
 
-def _page(texts: Sequence[str], tokens: int, form: Form, at: ResultAddress) -> Page:
+def _page(texts: Sequence[str], tokens: int, at: ResultAddress, form: Form, find: FindRows) -> Page:
     if at.block > len(texts):
         raise _nothing_there(f"the result has {len(texts)} texts, and block {at.block} is asked for")
     room = max(int(tokens * _AIM) - _LINE_TOKENS, tokens // 2)
@@ -100,7 +116,7 @@ def _page(texts: Sequence[str], tokens: int, form: Form, at: ResultAddress) -> P
     unit: Unit | None = "characters" if at.in_characters else None
     shown: list[str] = []
     for number in range(at.block, len(texts) + 1):
-        part = cut(texts[number - 1], room, start=start, count=at.count, unit=unit, form=form)
+        part = cut(texts[number - 1], room, start=start, count=at.count, unit=unit, form=form, find=find)
         if start and start >= part.total:
             raise _nothing_there(f"it has {part.total} {part.unit}, counted from 0, and from={start}")
         shown.append(part.text)

@@ -11,7 +11,7 @@ from mcpx.core.kept_results import KeptResult
 from mcpx.core.result_address import PREFIX, SERVER
 from mcpx.errors import CallError, Code
 from mcpx.rendering.content import text_block, texts_of
-from mcpx.rendering.large_results import essentials, is_dense, is_given
+from mcpx.rendering.large_results import essentials, is_given
 from mcpx.rendering.projection import GENERAL_EXAMPLE, BadExpression, Projected, parse
 from mcpx.rendering.results import ToolResult
 
@@ -25,16 +25,8 @@ class Selectable(msgspec.Struct, frozen=True):
     texts: tuple[str, ...]
 
 
-class _Result(msgspec.Struct, gc=False):
-    content: list[JSON] = []
-    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw())
-    is_error: bool | None = msgspec.field(name="isError", default=None)
-    result_type: str | None = msgspec.field(name="resultType", default=None)
-
-
 class _Structured(msgspec.Struct, gc=False):
-    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw())
-    is_error: bool | None = msgspec.field(name="isError", default=None)
+    value: msgspec.Raw = msgspec.field(name="structuredContent", default=msgspec.Raw())
 
 
 def check_expression(expression: str, *, server: str, tool: str | None = None) -> None:
@@ -54,30 +46,24 @@ def check_expression(expression: str, *, server: str, tool: str | None = None) -
 def selectable(raw: msgspec.Raw, *, server: str) -> Selectable | None:
     """What can be selected from the result of a tool: its structured content, else its texts.
 
-    None for a result that is shown as it is: an error of the tool, a question, or what is not MCP.
+    None for a result that is shown as it is: an error of the tool, or a question.
 
     Raises:
-        CallError: `response_too_large`: it is dense, and has too many blocks.
+        CallError: `protocol_error`: it is not MCP; `response_too_large`: it is dense, with too many blocks.
     """
-    try:
-        if is_dense(raw):
-            content = (essentials(raw, server) or {}).get("content")
-            found: _Result | _Structured = msgspec.json.decode(raw, type=_Structured)
-        else:
-            found = msgspec.json.decode(raw, type=_Result)
-            content = found.content if found.result_type != "input_required" else None
-    except (msgspec.DecodeError, RecursionError):
+    result = essentials(raw, server)
+    if result is None or result["isError"]:
         return None
-    if content is None or found.is_error:
-        return None
-    texts = tuple(texts_of(content))
-    if not is_given(found.structured):
+    structured = msgspec.json.decode(raw, type=_Structured).value
+    texts = tuple(texts_of(result["content"]))
+    if not is_given(structured):
         return Selectable(texts, texts)
-    value = str(memoryview(found.structured), "utf-8")
-    return Selectable((value,), texts if any(map(_may_be_json, texts)) else (*texts, value))
+    value = str(memoryview(structured), "utf-8")
+    return Selectable((value,), texts if any(map(may_be_json, texts)) else (*texts, value))
 
 
-def _may_be_json(text: str) -> bool:
+def may_be_json(text: str) -> bool:
+    """Whether a text begins as a JSON object or array does."""
     return text.lstrip(" \t\r\n")[:1] in {"{", "["}
 
 

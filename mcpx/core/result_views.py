@@ -8,7 +8,7 @@ and links are neither cut nor counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,8 +20,14 @@ from mcpx.core.kept_results import MAX_AGE_S, MAX_KEPT_BYTES, KeptResult, KeptRe
 from mcpx.core.projector import Projector
 from mcpx.core.result_address import SERVER, ResultAddress
 from mcpx.core.result_limits import ResultLimits
-from mcpx.core.result_pages import Limit, Page, page_of
-from mcpx.core.result_selection import Selectable, check_expression, nothing_selected, selectable
+from mcpx.core.result_pages import BEGINNING, Limit, Page, page_of
+from mcpx.core.result_selection import (
+    Selectable,
+    check_expression,
+    may_be_json,
+    nothing_selected,
+    selectable,
+)
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
 from mcpx.rendering.content import text_block, texts_of, with_texts
@@ -30,7 +36,7 @@ from mcpx.rendering.results import ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 
-_BYTES_PER_TOKEN: Final = 40  # of a limit; larger results are over it in any form
+_BYTES_PER_TOKEN: Final = 16  # of a limit; a larger result is over it in any form, so TOON is not tried
 
 
 class ResultViews:
@@ -44,8 +50,18 @@ class ResultViews:
 
     # --- results of tools and resources
 
-    def tool(self, raw: msgspec.Raw, request: Exec, client: ClientId | None) -> ToolResult:
+    def tool(
+        self,
+        raw: msgspec.Raw,
+        request: Exec,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
         """The result of a `tools/call` within its limit, unprojected.
+
+        `structured_is_shown` says that the client's model is given the structured content, so that it has the
+        same limit. Over it, it is left out, and shown as a text where the texts do not hold it.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
@@ -54,27 +70,44 @@ class ResultViews:
         server, limit = request.server_name, self.limits.find(request, len(memoryview(raw)))
         if limit is None:
             return self.results.tool(raw, server=server)[1]
-        toon = len(memoryview(raw)) <= _BYTES_PER_TOKEN * max(limit.tokens, limit.chars or 0)
-        result, shaped = self.results.tool(raw, server=server, toon=toon)
+        large = is_large(raw, self.results.settings.toon_compression_max_size)
+        toon = _may_fit(limit, len(memoryview(raw)))
+        result, shaped = self.results.tool(raw, server=server, large=large, toon=toon)
+        if not (large or toon) and limit.holds(texts_of(shaped.content)):  # most of it are images
+            shaped = self.results.shape(result, server=server)
         blocks = result.get("content") or [
             text_block(msgspec.json.encode(shaped.structured_content).decode())
         ]
+        if structured_is_shown and (text := _over(shaped, limit)) is not None:
+            if not any(map(may_be_json, texts_of(blocks))):
+                blocks = [*blocks, text_block(text)]
+            shaped = replace(shaped, content=blocks, structured_content=None)
         return self.fit(shaped, blocks, limit, self.limits.of_pages(request), client)
 
-    def resource(self, raw: msgspec.Raw, request: Read, client: ClientId | None) -> ToolResult:
-        """The result of a `resources/read` within its limit.
+    def resource(
+        self,
+        raw: msgspec.Raw,
+        request: Read,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
+        """The result of a `resources/read` within its limit; `structured_is_shown` as for `tool`.
 
         Raises:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
         uri, server = request.uri, request.server_name
-        shaped = self.results.resource(raw, uri=uri, server=server)
         limit = self.limits.find(request, len(memoryview(raw)))
-        if limit is None or limit.holds(texts_of(shaped.content)):
-            return shaped
-        blocks = self.results.resource(raw, uri=uri, server=server, toon=False).content
-        return self.fit(shaped, blocks, limit, limit, client)
+        if limit is None:
+            return self.results.resource(raw, uri=uri, server=server)
+        came = shaped = self.results.resource(raw, uri=uri, server=server, as_it_came=True)
+        if _may_fit(limit, len(memoryview(raw))):
+            shaped = self.results.resource(raw, uri=uri, server=server)
+        if structured_is_shown and _over(shaped, limit) is not None:
+            shaped = replace(shaped, structured_content=None)
+        return self.fit(shaped, came.content, limit, limit, client)
 
     def fit(
         self, shaped: ToolResult, blocks: list[JSON], limit: Limit, further: Limit, client: ClientId | None
@@ -86,7 +119,7 @@ class ResultViews:
         if limit.holds(texts_of(shaped.content)):
             return shaped
         texts = tuple(texts_of(blocks))
-        page = page_of(texts, limit, self.results.form)
+        page = self._page_of(texts, limit)
         kept = None if page.is_last else self.kept.keep(texts, client, further)
         return replace(shaped, content=with_texts(blocks, _shown(page, kept)))
 
@@ -109,8 +142,15 @@ class ResultViews:
         """
         return selectable(raw, server=request.server_name) or self.tool(raw, request, client)
 
-    async def project(self, found: Selectable, request: Exec, client: ClientId | None) -> ToolResult:
-        """The part that a call selects, within its limit.
+    async def project(
+        self,
+        found: Selectable,
+        request: Exec,
+        client: ClientId | None,
+        *,
+        structured_is_shown: bool = False,
+    ) -> ToolResult:
+        """The part that a call selects, within its limit; `structured_is_shown` as for `tool`.
 
         Where there is no such part the whole result is kept, so that the call need not be repeated.
         """
@@ -119,14 +159,19 @@ class ResultViews:
         if projected.problem or projected.hint:
             kept = self.kept.keep(found.texts, client, further)
             return nothing_selected(projected, kept, after_call=True)
-        return self._part(projected.value, self.limits.find(request, len(projected.value)), further, client)
+        limit = self.limits.find(request, len(projected.value))
+        part = self._part(projected.value, limit, further, client)
+        if structured_is_shown and limit is not None and _over(part, limit) is not None:
+            return replace(part, structured_content=None)
+        return part
 
     def _part(self, value: bytes, limit: Limit | None, further: Limit, client: ClientId | None) -> ToolResult:
         """A projection, as a model gets it; for programs it is there unless it is too large to be read."""
         large = is_large(value, self.results.settings.toon_compression_max_size)
         plain: Any = None if large and value[:1] != b'"' else msgspec.json.decode(value)
         blocks = [text_block(plain if isinstance(plain, str) else value.decode())]
-        shaped = self.results.shape({"content": blocks}, server=SERVER, large=large)
+        toon = limit is None or _may_fit(limit, len(value))
+        shaped = self.results.shape({"content": blocks}, server=SERVER, large=large, toon=toon)
         if not large:
             shaped = replace(
                 shaped, structured_content=plain if isinstance(plain, dict) else {"result": plain}
@@ -161,8 +206,24 @@ class ResultViews:
         return self._page(part or kept, replace(address, block=1))
 
     def _page(self, kept: KeptResult, address: ResultAddress) -> ToolResult:
-        page = page_of(kept.texts, kept.limit, self.results.form, at=address)
+        page = self._page_of(kept.texts, kept.limit, address)
         return ToolResult(content=list(map(text_block, _shown(page, kept))))
+
+    def _page_of(self, texts: Sequence[str], limit: Limit, at: ResultAddress = BEGINNING) -> Page:
+        return page_of(texts, limit, at=at, form=self.results.form() or str, find=self.kept.find_rows)
+
+
+def _over(shaped: ToolResult, limit: Limit) -> str | None:
+    """The structured content as JSON, where it is over a limit."""
+    if shaped.structured_content is None:
+        return None
+    text = msgspec.json.encode(shaped.structured_content).decode()
+    return None if limit.holds([text]) else text
+
+
+def _may_fit(limit: Limit, size: int) -> bool:
+    """Whether a result of `size` bytes may be within a limit in its shortest form."""
+    return size <= _BYTES_PER_TOKEN * (limit.tokens if limit.chars is None else limit.chars)
 
 
 def _shown(page: Page, kept: KeptResult | None) -> list[str]:

@@ -7,6 +7,8 @@ its bytes for a stream are made by `mcpx.gateway.tools.encoding`.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from mcpx.catalog.model import JSON
@@ -22,6 +24,8 @@ from mcpx.rendering.results import (
 )
 from mcpx.rendering.toon import TextForm, encode
 
+_NEVER_TOON: Final = 1.0
+
 
 class ResultRenderer:
     """Renders results by `settings`, the configuration in force. Assign another one to follow a reload."""
@@ -35,7 +39,7 @@ class ResultRenderer:
         """The result of a `tools/call`: decoded, and rendered.
 
         `large` says whether it is passed on without being read (`mcpx.rendering.large_results`), if known.
-        Without `toon` its text stays as it came.
+        Without `toon` JSON text is compact at most.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
@@ -52,28 +56,22 @@ class ResultRenderer:
         Raises:
             CallError: `protocol_error`: it is not MCP.
         """
-        return shape_tool_result(
-            result,
-            form=self._form() if toon else None,
-            is_large=large,
-            server=server,
-        )
+        return shape_tool_result(result, form=self.form(toon=toon), is_large=large, server=server)
 
-    def resource(self, raw: msgspec.Raw, *, uri: str, server: str, toon: bool = True) -> ToolResult:
-        """The result of a `resources/read` of `uri`. Without `toon` its text stays as it came.
+    def resource(self, raw: msgspec.Raw, *, uri: str, server: str, as_it_came: bool = False) -> ToolResult:
+        """The result of a `resources/read` of `uri`; JSON texts in their form, or as they came.
 
         Raises:
             CallError: As from `tool`.
             InputRequired: As from `tool`.
         """
-        large = not toon or is_large(raw, self.settings.toon_compression_max_size)
-        result = read_resource_result(raw, server=server)
-        return shape_resource(result, uri=uri, form=None if large else self._form(), server=server)
-
-    def form(self, text: str) -> str:
-        """A text in the form in which models get it, if it is JSON."""
-        form = self._form()
-        return form(text) if form else text
+        large = is_large(raw, self.settings.toon_compression_max_size)
+        return shape_resource(
+            read_resource_result(raw, server=server),
+            uri=uri,
+            form=None if large or as_it_came else self.form(),
+            server=server,
+        )
 
     def text(self, value: JSON) -> str:
         """A JSON object as text for a model."""
@@ -81,8 +79,10 @@ class ResultRenderer:
             return encode(value)
         return msgspec.json.encode(value).decode()
 
-    def _form(self) -> TextForm | None:
+    def form(self, *, toon: bool = True) -> TextForm | None:
+        """How text that is JSON is shown; None for as it came. Without `toon` it is compact JSON at most."""
         settings = self.settings
         if not settings.toon_compression_enabled:
             return None
-        return TextForm(settings.toon_compression_min_saving, settings.toon_compression_min_size)
+        saving = settings.toon_compression_min_saving if toon else _NEVER_TOON
+        return TextForm(saving, settings.toon_compression_min_size)

@@ -25,7 +25,7 @@ from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import metering, sdk_path
 from mcpx.gateway.clients.identity import client_of, connection_of, session_client
-from mcpx.gateway.clients.known_clients import wants_structured_content
+from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.gateway.native.requests import ResourcesAndPrompts
 from mcpx.gateway.tools import definitions as tools
@@ -149,17 +149,36 @@ class GatewayServer(Server[Any]):
         if not server:
             raise WrongParameter("server_name is missing")
         request = Read(server, uri)
-        return await sdk_path.run(self._hub, ctx, request, lambda raw: views.resource(raw, request, client))
+        shown = self._shows_structured(ctx)
+        return await sdk_path.run(
+            self._hub,
+            ctx,
+            request,
+            lambda raw: views.resource(raw, request, client, structured_is_shown=shown),
+        )
 
     async def _exec(self, ctx: Context, request: Exec) -> ToolResult | JSON:
         views, client = self._hub.views, self._client(ctx)
+        shown = self._shows_structured(ctx)
         if request.select is None:
-            return await sdk_path.run(self._hub, ctx, request, lambda raw: views.tool(raw, request, client))
+            return await sdk_path.run(
+                self._hub,
+                ctx,
+                request,
+                lambda raw: views.tool(raw, request, client, structured_is_shown=shown),
+            )
         views.check(request)
         found = await sdk_path.run(
             self._hub, ctx, request, lambda raw: views.selectable(raw, request, client)
         )
-        return await views.project(found, request, client) if isinstance(found, Selectable) else found
+        if not isinstance(found, Selectable):
+            return found
+        return await views.project(found, request, client, structured_is_shown=shown)
+
+    def _shows_structured(self, ctx: Context) -> bool:
+        """Whether `structuredContent` is sent, to a client that gives it to its model."""
+        policy, name = self._hub.config.include_structured_content, client_name(ctx.session)
+        return wants_structured_content(policy, name) and shows_structured_content(name)
 
     def _client(self, ctx: Context) -> ClientId:
         """The client that results are kept for."""

@@ -22,6 +22,7 @@ from mcpx.rendering.json_rows import Path, Rows, find_rows, parts_of, select_pat
 from mcpx.rendering.tokens import estimate_result
 
 Unit = Literal["rows", "lines", "characters"]
+FindRows = Callable[[str], Rows | None]
 
 _FILLED: Final = 0.9  # of the budget, because an estimate errs, and a line about the rest is added
 _WELL_FILLED: Final = 0.95
@@ -66,14 +67,16 @@ def cut(
     count: int | None = None,
     unit: Unit | None = None,
     form: Callable[[str], str] | None = None,
+    find: FindRows = find_rows,
 ) -> Part:
     """The part of `text` from the unit `start` on that fits `budget` tokens, and has `count` units at most.
 
     It holds one unit at least, if there is one. `form` shows JSON text (as TOON, say). `unit` is "characters"
-    for a start that counts characters, which `Part.next_query` says where it has to be.
+    for a start that counts characters, which `Part.next_query` says where it has to be. `find` finds the rows
+    of a text, and may remember them.
     """
     budget = max(1, int(budget * _FILLED))
-    rows = find_rows(text)
+    rows = find(text)
     show = form or str
     if rows is None:
         return _cut_text(text, budget, str, start=start, count=count, unit=unit)
@@ -161,12 +164,14 @@ def _cut_characters(
         return show(text[start:end])
 
     end, part = _fill(shown, start, most, budget * _GUESSED_CHARS_PER_TOKEN, budget)
-    gap = (
-        max(text.rfind(space, start + (end - start) * 3 // 4, end) for space in "\n ") if end < total else -1
-    )
-    if gap >= 0:
-        end, part = gap + 1, shown(gap + 1)
+    if end < total and (gap := _gap(text, start + (end - start) * 3 // 4, end)):
+        end, part = gap, shown(gap)
     return Part(part, "characters", total, start, end)
+
+
+def _gap(text: str, start: int, end: int) -> int:
+    """Where the last line, else word, else value of a list between two places ends; 0 where none does."""
+    return next((found + 1 for each in "\n ," if (found := text.rfind(each, start, end)) >= 0), 0)
 
 
 def _line_start(text: str, line: int) -> int:

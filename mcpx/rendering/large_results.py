@@ -22,6 +22,7 @@ from mcpx.errors import CallError, Code
 
 Bytes = bytes | memoryview
 T = TypeVar("T")
+Shorten = Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None]
 
 _SMALL_BYTES: Final = 16_384  # the densest of that size is read in 30 ms
 _MAX_WORK: Final = 220_000  # units of `_work` that are read, and made into TOON, in about 50 ms
@@ -106,19 +107,22 @@ def _work(raw: msgspec.Raw | bytes) -> int:
 
 
 def pieces(
-    raw: msgspec.Raw, *, structured: bool, stamp: bytes | None, server: str, content: bytes | None = None
+    raw: msgspec.Raw, *, structured: bool, stamp: bytes | None, server: str, shorten: Shorten | None = None
 ) -> list[Bytes] | None:
     """The result for the wire, made of its own bytes; None where it is no result but a question.
 
-    `content` takes the place of its own, where given.
+    `shorten` is given the content blocks, and returns those to show in their place, or None.
 
     Raises:
-        CallError: `protocol_error`: it is not MCP.
+        CallError: `protocol_error`: it is not MCP; `response_too_large`: it is dense, and has too many blocks
+            to be shortened.
     """
     parts = _apart(raw, server)
     if parts is None:
         return None
-    made: list[Bytes] = [b'{"content":', *(_content(parts, server) if content is None else [content])]
+    shown = None if shorten is None else shorten(_blocks(parts, server))
+    content = _content(parts, server) if shown is None else [msgspec.json.encode(shown)]
+    made: list[Bytes] = [b'{"content":', *content]
     made.append(b',"isError":true' if parts.is_error else b',"isError":false')
     if structured and is_given(parts.structured):
         made += structured_content(memoryview(parts.structured))
@@ -126,18 +130,28 @@ def pieces(
 
 
 def essentials(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
-    """`{content, isError}` of a dense result, its blocks with their main fields; None for a question.
+    """`{content, isError}` of a result, None for a question; blocks of a dense one with their main fields.
 
     Where there is no content its structured content is the text of a block, else that is left out.
 
     Raises:
-        CallError: `protocol_error`: it is not MCP; `response_too_large`: it has more than a thousand blocks.
+        CallError: `protocol_error`: it is not MCP; `response_too_large`: it is dense, and has more than a
+            thousand blocks.
     """
     parts = _apart(raw, server)
     if parts is None:
         return None
-    blocks = _first(b"".join(_content(parts, server)), _decode_block, "content", server)
-    return {"content": [msgspec.to_builtins(block) for block in blocks], "isError": bool(parts.is_error)}
+    return {"content": _blocks(parts, server), "isError": bool(parts.is_error)}
+
+
+def _blocks(parts: _Parts, server: str) -> list[dict[str, Any]]:
+    content = b"".join(_content(parts, server))
+    if is_dense(content):
+        return [msgspec.to_builtins(block) for block in _first(content, _decode_block, "content", server)]
+    try:
+        return msgspec.json.decode(content, type=list[dict[str, Any]])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _broken(f"its result has no proper `content` ({error})", server) from None
 
 
 def essential_contents(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:

@@ -81,9 +81,14 @@ def _row(name: str) -> KnownClient | None:
     return next((client for client in KNOWN_CLIENTS if normal.startswith(client.prefix)), None)
 
 
+def shows_structured_content(name: str | None) -> bool:
+    """Whether a client of that name gives `structuredContent` to its model."""
+    client = known_client(name)
+    return client is not None and client.shows_structured_content
+
+
 def wants_structured_content(policy: StructuredContent, name: str | None) -> bool:
     """Whether a client of that name (None: unknown) is given `structuredContent`."""
     if policy != "auto":
         return policy == "always"
-    client = known_client(name)
-    return client is None or not client.shows_structured_content
+    return not shows_structured_content(name)

@@ -24,7 +24,7 @@ from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
-from mcpx.gateway.clients.known_clients import wants_structured_content
+from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.metering import tool_label
 from mcpx.gateway.server import GatewayServer
@@ -229,14 +229,20 @@ class FastPath:
         policy = self._views.results.settings.include_structured_content
         if self._connection.era is Era.MODERN:
             name = meta.client_info.name if meta and meta.client_info else None
-            wanted = wants_structured_content(policy, name)
-            return ResultEncoder(self._views, structured=wanted, stamp=self._stamp)
+            return self._new_encoder(policy, name, self._stamp)
         encoder = self._encoders.get(policy)
         if encoder is None:
             client = self._connection.connection.client_params
-            wanted = wants_structured_content(policy, client.client_info.name if client else None)
-            encoder = self._encoders[policy] = ResultEncoder(self._views, structured=wanted)
+            name = client.client_info.name if client else None
+            encoder = self._encoders[policy] = self._new_encoder(policy, name)
         return encoder
+
+    def _new_encoder(
+        self, policy: StructuredContent, name: str | None, stamp: bytes | None = None
+    ) -> ResultEncoder:
+        wanted = wants_structured_content(policy, name)
+        shown = wanted and shows_structured_content(name)
+        return ResultEncoder(self._views, structured=wanted, structured_is_shown=shown, stamp=stamp)
 
 
 class _Call:

@@ -52,12 +52,21 @@ _encode = msgspec.json.Encoder().encode
 class ResultEncoder:
     """Makes the `result` of responses to one client on a stream, in pieces.
 
-    `structured` says whether with `structuredContent`; `stamp` is the `_meta` that results of the 2026-07-28
+    `structured` says whether with `structuredContent`, `structured_is_shown` whether that client gives it to
+    its model, so that it has the limit of the texts; `stamp` is the `_meta` that results of the 2026-07-28
     revision carry, None for a client of an older one.
     """
 
-    def __init__(self, views: ResultViews, *, structured: bool, stamp: bytes | None = None) -> None:
+    def __init__(
+        self,
+        views: ResultViews,
+        *,
+        structured: bool,
+        structured_is_shown: bool = False,
+        stamp: bytes | None = None,
+    ) -> None:
         self._views = views
+        self._structured_is_shown = structured_is_shown
         self._results = views.results
         self._structured = structured
         self._stamp = stamp
@@ -76,7 +85,9 @@ class ResultEncoder:
             limit = self._views.limits.find(request, size)
         large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
         if limit is not None:
-            return self._limited(raw, request, limit) if large else self._viewed(raw, request)
+            if large and not self._structured_is_shown:
+                return self._limited(raw, request, limit)
+            return self._measured(raw, request, limit)
         pieces = (
             large_results.pieces(raw, structured=structured, stamp=stamp, server=server)
             if large
@@ -87,21 +98,34 @@ class ResultEncoder:
         _, shaped = self._results.tool(raw, server=server, large=large)
         return self._encoded(tools.result(shaped, structured=structured))
 
+    def _measured(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
+        """A result that may be over its limit: passed through where it is not, and nothing has to change."""
+        if limit.holds([str(memoryview(raw), "utf-8", "replace")]):
+            pieces = _passed_through(raw, structured=self._structured, stamp=self._stamp)
+            if pieces is not None:
+                return pieces
+        return self._viewed(raw, request)
+
     def _viewed(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         """A result that may be over its limit."""
-        shaped = self._views.tool(raw, request, request.context.client)
+        client, shown = request.context.client, self._structured_is_shown
+        shaped = self._views.tool(raw, request, client, structured_is_shown=shown)
         return self._encoded(tools.result(shaped, structured=self._structured))
 
     def _limited(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
         """A large result, of which nothing but the content is read."""
-        server, content = request.server_name, None
-        if (read := large_results.essentials(raw, server)) is not None:
-            whole = ToolResult(content=read["content"])
-            further = self._views.limits.of_pages(request)
-            fitted = self._views.fit(whole, whole.content, limit, further, request.context.client)
-            content = None if fitted is whole else _encode(fitted.content)
+
+        def shorten(blocks: list[JSON]) -> list[JSON] | None:
+            whole, further = ToolResult(content=blocks), self._views.limits.of_pages(request)
+            fitted = self._views.fit(whole, blocks, limit, further, request.context.client)
+            return None if fitted is whole else fitted.content
+
         pieces = large_results.pieces(
-            raw, structured=self._structured, stamp=self._stamp, server=server, content=content
+            raw,
+            structured=self._structured,
+            stamp=self._stamp,
+            server=request.server_name,
+            shorten=shorten,
         )
         return self._viewed(raw, request) if pieces is None else pieces
 
@@ -125,7 +149,8 @@ class ResultEncoder:
             )
             if pieces is not None:
                 return pieces
-        shaped = self._views.resource(raw, request, request.context.client)
+        client, shown = request.context.client, self._structured_is_shown
+        shaped = self._views.resource(raw, request, client, structured_is_shown=shown)
         return self._encoded(tools.result(shaped, structured=self._structured))
 
     def input_required(self, result: JSON) -> list[Bytes]:

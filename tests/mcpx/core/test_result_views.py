@@ -171,6 +171,20 @@ async def test_a_result_without_content_is_cut_as_its_structured_content():
     assert [int(n) for page in pages for n in re.findall(r"row (\d+);", page)] == list(range(200))
 
 
+@pytest.mark.parametrize("text", ["see the data", table(3)])
+async def test_structured_content_that_the_model_is_shown_has_the_same_limit(text):
+    views = views_with(budget=300)
+    small = raw(text, structuredContent={"a": 1})
+    assert views.tool(small, call(), ME, structured_is_shown=True).structured_content == {"a": 1}
+    large = raw(text, structuredContent=json.loads(table(400)))
+    assert views.tool(large, call(), ME).structured_content is not None
+    result = views.tool(large, call(), ME, structured_is_shown=True)
+    assert result.structured_content is None
+    if text == "see the data":  # else it is the same data, as text
+        pages = await all_pages(views, result)
+        assert [int(n) for page in pages for n in re.findall(r"row (\d+);", page)] == list(range(400))
+
+
 async def test_what_is_too_large_to_be_kept_says_so():
     views = views_with(budget=300)
     views.kept = KeptResults(max_bytes=2000)

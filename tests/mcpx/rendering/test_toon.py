@@ -413,7 +413,7 @@ def test_no_json_is_shown_longer_than_it_came_or_than_its_compact_form(text):
     if source and shown == text.strip():
         assert len(shown) <= len(no_space(text))
     if source and read_json(shown):
-        assert same(to_the_digit(shown), to_the_digit(text))
+        assert shown == no_space(text) or same(to_the_digit(shown), to_the_digit(text))
         assert "\n" not in shown
 
 
