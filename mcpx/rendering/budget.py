@@ -164,12 +164,14 @@ def _cut_characters(
         return show(text[start:end])
 
     end, part = _fill(shown, start, most, budget * _GUESSED_CHARS_PER_TOKEN, budget)
-    gap = (
-        max(text.rfind(space, start + (end - start) * 3 // 4, end) for space in "\n ") if end < total else -1
-    )
-    if gap >= 0:
-        end, part = gap + 1, shown(gap + 1)
+    if end < total and (gap := _gap(text, start + (end - start) * 3 // 4, end)):
+        end, part = gap, shown(gap)
     return Part(part, "characters", total, start, end)
+
+
+def _gap(text: str, start: int, end: int) -> int:
+    """Where the last line, else word, else value of a list between two places ends; 0 where none does."""
+    return next((found + 1 for each in "\n ," if (found := text.rfind(each, start, end)) >= 0), 0)
 
 
 def _line_start(text: str, line: int) -> int:

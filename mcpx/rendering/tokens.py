@@ -193,17 +193,14 @@ def _hundredths(text: str) -> int:
     """The price of a text by its classes of characters; pairs and threes are counted without overlap."""
     encoded = text.encode("utf-8", "replace")
     count = encoded.translate(_CLASSES).count
-    price = (
-        10 * count(b"a")
-        + 140 * count(b"0")
-        - 155 * count(b"00")
-        - 65 * count(b"000")
-        + 41 * count(b" ")
-        - 70 * count(b"  ")
-        + 93 * count(b".")
-        - 18 * count(b"..")
-        - 126 * count(b"...")
-    )
+    digits, signs, spaces = count(b"0"), count(b"."), count(b" ")
+    price = 10 * count(b"a") + 140 * digits + 93 * signs + 41 * spaces
+    if pairs := digits and count(b"00"):
+        price -= 155 * pairs + 65 * count(b"000")
+    if pairs := signs and count(b".."):
+        price -= 18 * pairs + 126 * count(b"...")
+    if spaces:
+        price -= 70 * count(b"  ")
     if len(encoded) != len(text):
         price += sum(each * count(name) for name, each in _PRICE_BEYOND_ASCII.items())
     return price

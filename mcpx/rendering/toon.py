@@ -42,7 +42,7 @@ MAX_DEPTH: Final = 256  # levels; far above real data, far below what recursive 
 
 MIN_TOON_SAVING: Final = 0.15  # of the tokens; below, models read what they know best
 
-_SAMPLED_CHARS: Final = 2048  # of each form, to compare them
+_SAMPLED_CHARS: Final = 1024  # of each form, to compare them
 _INDENT_ROOM: Final = 16 * 1024 * 1024  # characters of indentation that are never worth a closer look
 _INDENT_PER_CHARACTER: Final = 4  # indentation beyond this, per character of JSON, cannot end up smaller
 _EXACT_FLOAT: Final = 2.0**53  # below it a float's shortest digits are its value; from it on they may not be
@@ -94,7 +94,9 @@ class JSONText(msgspec.Struct, frozen=True):
             compact = msgspec.json.encode(self.value)
         except (TypeError, ValueError):
             return text  # a boundary: no answer is lost because a foreign encoder refuses a value in it
-        if (not form.toon_saving or _has_table(compact)) and (toon := self._toon(compact, form.toon_saving)):
+        saving = form.toon_saving
+        tried = not saving or (saving < 1 and _has_table(compact))
+        if tried and (toon := self._toon(compact, saving)):
             return toon
         size = _characters(compact)
         if len(text) > size:

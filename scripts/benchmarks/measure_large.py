@@ -10,7 +10,7 @@ from payloads import SMALL
 from process import Unmeasured
 from targets import MCPX, Target
 
-from mcpx.rendering.toon import decode, encode, read_json
+from mcpx.rendering.toon import DEFAULT_FORM, decode, encode, read_json
 
 SETTLE_S = 0.3
 CALL_S = 60.0
@@ -59,7 +59,7 @@ def measure_toon(targets: list[Target], text: str, *, rounds: int) -> dict[str, 
                 took = direct.one_by_one(direct.lines(1, "payload", {"name": "json"}), text, CALL_S)[0]
             with gateway.bounded(CALL_S, "a JSON text"):
                 through = gateway.one_by_one(gateway.lines(1, "payload", {"name": "json"}), None, CALL_S)[0]
-            inside = _timed(lambda: encode(value)), _timed(lambda: read_json(text).shorten())
+            inside = _timed(lambda: encode(value)), _timed(lambda: DEFAULT_FORM(text))
             if number:
                 for name, seconds in zip(figures, (through, took, *inside), strict=True):
                     figures[name].append(seconds * 1000)

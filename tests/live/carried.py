@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
-from mcpx.rendering.toon import decode
+from mcpx.rendering.toon import decode, read_json
 
 Block = dict[str, Any]
 
@@ -18,23 +18,24 @@ def blocks(result: CallToolResult) -> list[Block]:
 
 
 def assert_carried(through: CallToolResult, direct: CallToolResult) -> None:
-    """The same blocks in the same order, byte for byte; JSON text may be shorter TOON that says the same.
+    """The same blocks in the same order, byte for byte; JSON text may be in a shorter form of the same.
 
     A program gets the server's own structured content, or else what the JSON texts hold.
     """
     assert bool(through.is_error) == bool(direct.is_error)
     for mine, theirs in zip(blocks(through), blocks(direct), strict=True):
         if mine != theirs:
-            _assert_toon_of(mine, theirs)
+            _assert_smaller_form_of(mine, theirs)
     if not direct.is_error:
         assert through.structured_content == _structured(direct)
     else:
         assert through.structured_content == direct.structured_content
 
 
-def _assert_toon_of(mine: Block, theirs: Block) -> None:
+def _assert_smaller_form_of(mine: Block, theirs: Block) -> None:
     assert {**mine, "text": None} == {**theirs, "text": None}
-    assert decode(mine["text"]) == json.loads(theirs["text"])
+    compact = read_json(mine["text"])
+    assert (compact.value if compact else decode(mine["text"])) == json.loads(theirs["text"])
     assert len(mine["text"]) < len(theirs["text"])
 
 
