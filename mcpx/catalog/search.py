@@ -32,13 +32,13 @@ from mcpx.catalog.words import words
 MAX_QUERY_LEN: Final = 1000  # characters of a question that are looked at
 MAX_QUERY_WORDS: Final = 40
 MAX_PARTS: Final = 12  # of a question
-MAX_SCORED: Final = 2000  # entries that are found by common words
+MAX_SCORED: Final = 1000  # entries that are found by common words
 
 _TOPIC: Final = 2.0  # what the server as a whole counts beside its best entry
 _NAMED_IN_PART: Final = 1e3  # more than any question can score
 _NAMED: Final = 1e6
 _PARTS: Final = re.compile(r"[\n,;+]|\b(?:or|and)\b")
-_IDENTIFIER: Final = re.compile(r"\w+(?:[-_./:]+\w+)+|[a-z]+(?:[A-Z][a-z]+)+")
+_IDENTIFIER: Final = re.compile(r"[^\W_]+(?:[-_./:]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z]+)+")
 
 
 class Hit(NamedTuple):
@@ -65,8 +65,8 @@ class ServerHits:
 
     def best(self, limit: int) -> list[Hit]:
         """The entries that match, best first, at most `limit`."""
-        chosen = nsmallest(limit, self._scores.items(), key=lambda pair: (-pair[1], pair[0]))
-        return [Hit(self._corpus.entry(number), score) for number, score in chosen]
+        chosen = nsmallest(limit, [(-score, number) for number, score in self._scores.items()])
+        return [Hit(self._corpus.entry(number), -score) for score, number in chosen]
 
 
 def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = None) -> list[ServerHits]:
@@ -76,12 +76,13 @@ def search(servers: Sequence[ServerInfo], query: str, server_name: str | None = 
     """
     listed = [one for one in servers if server_name in (None, one.name) and one.catalogue is not None]
     corpus = corpus_of(tuple(read_index(server) for server in listed))
-    parts = _parts(query)
+    said = _parts(query)
+    parts = [[*part, *corpus.compounds(part)] for part in said]
     wanted = list(dict.fromkeys(word for part in parts for word in part))[:MAX_QUERY_WORDS]
     scores = {word: corpus.scores(word) for word in wanted}
     entries = _combined({word: found for word, (found, _) in scores.items()}, parts)
     topics = _combined({word: found for word, (_, found) in scores.items()}, parts)
-    _put_exact_first(corpus, entries, _names(query, parts))
+    _put_exact_first(corpus, entries, query, _names(query, said))
     found = [
         ServerHits(listed[at], max(own.values()) + _TOPIC * topics.get(at, 0.0), corpus, own)
         for at, own in sorted(corpus.by_server(entries).items())
@@ -113,15 +114,15 @@ def _combined(by_word: Mapping[str, Scores], parts: Sequence[Sequence[str]]) -> 
 
 def _sum(several: Iterable[Scores]) -> Scores:
     """The sums by number. Where rare words have found enough, common ones add to that, and find no more."""
-    total: Scores = {}
-    for scores in sorted(several, key=len):
+    first, *others = sorted(several, key=len) or [{}]
+    total = dict(first)
+    for scores in others:
         if len(total) < MAX_SCORED:
             for number, value in scores.items():
                 total[number] = total.get(number, 0.0) + value
         else:
-            for number in total:
-                if number in scores:
-                    total[number] += scores[number]
+            for number in total.keys() & scores.keys():
+                total[number] += scores[number]
     return total
 
 
@@ -130,19 +131,23 @@ def _names(query: str, parts: Sequence[Sequence[str]]) -> dict[str, float]:
     query = query[:MAX_QUERY_LEN].strip()
     identifiers = map(words, _IDENTIFIER.findall(query))
     names = {" ".join(part): _NAMED_IN_PART for part in (*parts, *identifiers) if len(part) > 1}
-    whole = [word for part in parts for word in part]
-    if whole:
-        names[" ".join(whole)] = _NAMED if _IDENTIFIER.fullmatch(query) else _NAMED_IN_PART
-    return names
+    whole = " ".join(word for part in parts for word in part)
+    return names | {whole: _NAMED if _IDENTIFIER.fullmatch(query) else _NAMED_IN_PART}
 
 
-def _put_exact_first(corpus: Corpus, scores: Scores, names: Mapping[str, float]) -> None:
-    """Where the question is a name, of an entry or of the server with it, that entry beats all others."""
+def _put_exact_first(corpus: Corpus, scores: Scores, query: str, names: Mapping[str, float]) -> None:
+    """Where the question is a name, of an entry or of the server with it, that entry beats all others.
+
+    The very name counts twice what one of the same words does.
+    """
+    asked = query[:MAX_QUERY_LEN].strip().casefold()
     for server, index in enumerate(corpus.indices):
-        known = [(name, name) for name in names.keys() & index.names.keys()]
         own = f"{index.name} "
-        known += [(name, name.removeprefix(own)) for name in names if name.startswith(own)]
-        for asked, name in known:
+        known = {name: names[name] for name in names.keys() & index.names.keys()}
+        known |= {name.removeprefix(own): names[name] for name in names if name.startswith(own)}
+        for name, worth in known.items():
             for entry in index.names.get(name, ()):
-                number = corpus.number(server, entry)
-                scores[number] = scores.get(number, 0.0) + names[asked]
+                very = asked.endswith(index.entries[entry].name.casefold())
+                if name or very:  # a name may consist of words that are not looked for
+                    number = corpus.number(server, entry)
+                    scores[number] = scores.get(number, 0.0) + worth * (1 + very)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
 from mcpx.catalog.search_index import Entry, ServerIndex
 from mcpx.catalog.synonyms import groups_of
+from mcpx.catalog.words import words
 
 Scores = dict[int, float]
 """By number of the entry, or of the server."""
@@ -52,6 +53,11 @@ class Corpus:
         for number, score in scores.items():
             found.setdefault(self._owners[number], {})[number] = score
         return found
+
+    def compounds(self, part: Sequence[str]) -> list[str]:
+        """The words that two neighbours make and that some entry has: `file system` is `filesystem`."""
+        joined = (word for one, two in pairwise(part) for word in words(one + two))
+        return [word for word in joined if any(word in index.postings for index in self.indices)]
 
     def scores(self, word: str) -> tuple[Scores, Scores]:
         """What a word is worth in each entry that has it or a synonym, and in each server as a whole."""

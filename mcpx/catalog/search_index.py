@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from mcpx.catalog.model import Catalogue, PromptInfo, ResourceInfo, ServerInfo, TemplateInfo, ToolInfo
@@ -19,6 +20,7 @@ from mcpx.catalog.words import words
 Entry = ToolInfo | ResourceInfo | TemplateInfo | PromptInfo
 
 MAX_TEXT_LEN: Final = 2000  # characters of a description, and of all descriptions of a tool's parameters
+MAX_PARAMETERS: Final = 200  # of one tool or prompt
 MAX_TOPIC_LEN: Final = 300  # characters of a description that say what it is about
 _NAME, _SERVER, _TEXT, _PARAMETER, _PARAMETER_TEXT = 3.0, 2.0, 1.0, 0.5, 0.2  # what a word counts in a field
 _TOPIC_NAME: Final = 3  # entries: what a word in the server's own name counts
@@ -122,12 +124,12 @@ def _entries_of(catalogue: Catalogue) -> Iterator[Entry]:
 
 def _fields(entry: Entry) -> Iterator[tuple[float, str]]:
     """The texts of an entry with what a word in them counts: its name, what it says of itself, and more."""
-    yield _NAME, entry.name
+    yield _NAME, entry.name[:MAX_TOPIC_LEN]
     yield _TEXT, f"{entry.title or ''} {entry.description or ''}"[:MAX_TEXT_LEN]
     match entry:
         case ToolInfo():
             given = entry.input_schema.get("properties")
-            properties = given if isinstance(given, dict) else {}
+            properties = dict(islice(given.items(), MAX_PARAMETERS)) if isinstance(given, dict) else {}
             yield _PARAMETER, " ".join(map(str, properties))[:MAX_TEXT_LEN]
             said = (each.get("description") for each in properties.values() if isinstance(each, dict))
             yield _PARAMETER_TEXT, " ".join(text for text in said if isinstance(text, str))[:MAX_TEXT_LEN]
@@ -136,5 +138,6 @@ def _fields(entry: Entry) -> Iterator[tuple[float, str]]:
         case TemplateInfo():
             yield _TEXT, entry.uri_template[:MAX_TEXT_LEN]
         case _:
-            names = (each.get("name") for each in entry.arguments or () if isinstance(each, dict))
+            arguments = islice(entry.arguments or (), MAX_PARAMETERS)
+            names = (each.get("name") for each in arguments if isinstance(each, dict))
             yield _PARAMETER, " ".join(name for name in names if isinstance(name, str))[:MAX_TEXT_LEN]

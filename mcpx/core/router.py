@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.core.calls import Exec, Forward, Inspect, ListResources, Message, Read, as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.registry import Registry
@@ -85,7 +85,7 @@ class RouterActor(Actor[Message]):
         checked, raw = read_raw_arguments(message.arguments, tool)
         call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
-            self._submit_when_checked(message, tool, call, reply)
+            self._submit_when_checked(message, tool, checked, call, reply)
         elif upstream.private is None:
             upstream.submit(call, reply)
         else:
@@ -98,8 +98,13 @@ class RouterActor(Actor[Message]):
         text = info.refuse("has not listed its tools yet")
         return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name, details=info.why())
 
-    def _submit_when_checked(self, message: Exec, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
-        """Submit the call when its arguments have been checked in another process, or cannot be."""
+    def _submit_when_checked(
+        self, message: Exec, tool: ToolInfo, checked: JSON | None, call: CallTool, reply: RawReply
+    ) -> None:
+        """Submit the call when its arguments have been checked in another process, or cannot be.
+
+        At once, where they surely fit with what their strings spell.
+        """
 
         def judged(verdict: CallError | Encoded) -> None:
             if reply.settled:
@@ -115,6 +120,10 @@ class RouterActor(Actor[Message]):
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 
+        respelled = checked and self._checker.respelled(tool, checked, len(call.arguments))
+        if respelled:
+            judged(respelled)
+            return
         cancel = self._checker.judge(tool, call.arguments, judged)
         if cancel is not None:
             reply.on_abandon = cancel

@@ -13,14 +13,14 @@ from typing import Final
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.errors import CallError, Code
-from mcpx.rendering.search_answer import search_answer
+from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, quoted, shown_name
 
 Names = tuple[str, str]
 """A server and a tool."""
 
 MAX_NAMED: Final = 5  # servers in an error
-SEARCH_TOKENS: Final = 150  # of what a search for an unknown name finds
+MAX_TOOLS_NAMED: Final = 20
 _NAME_LEN: Final = 120
 _PREFIXES: Final = ("", "mcp__", "mcp_")  # that clients put before a server's name
 _SEPARATORS: Final = (".", "/", "::", ":", "__")
@@ -101,13 +101,14 @@ def _incomplete(
     if owners:
         text += f": {_shown(given)} is a tool of {_listed(owners)}"
     elif server_name in known:
-        text += f": inspect({_shown(server_name)}) lists the tools of that server"
+        tools = _listed(list(known[server_name].tools), MAX_TOOLS_NAMED)
+        text += f"; {shown_name(server_name)} has {tools}" if tools else ""
     elif given:
         text += f", and no server has a tool named {_shown(given)}"
     text += "; nothing was sent"
     if given and not owners and server_name not in known:
-        answer, found = search_answer(list(known.values()), given, budget=SEARCH_TOKENS)
-        text += f". A search for it finds:\n{answer}" if found["servers"] else ". inspect() lists the servers"
+        lines = best_tools(list(known.values()), given)
+        text += "\n".join([". A search for it finds:", *lines]) if lines else ". inspect() lists the servers"
     details = {"servers_with_it": owners[:MAX_NAMED]} if owners else {}
     return CallError(
         Code.INVALID_ARGUMENTS, text, server=server_name, tool=tool_name or None, details=details
@@ -118,7 +119,7 @@ def _shown(name: str) -> str:
     return quoted(cut(name, _NAME_LEN))
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMED
-    text = ", ".join(cut(shown_name(name), _NAME_LEN) for name in names[:MAX_NAMED])
+def _listed(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    more = len(names) - most
+    text = ", ".join(cut(shown_name(name), _NAME_LEN) for name in names[:most])
     return f"{text} and {more} more" if more > 0 else text

@@ -33,11 +33,12 @@ ANSWER_TOKENS: Final = 408  # by the estimate, which is on the high side: 400 of
 MAX_SERVERS: Final = 4  # with lines of their own
 MAX_OTHERS: Final = 12  # servers of which only names are shown
 _WHOLE: Final = (3, 1, 1, 1)  # entries of each server that are shown whole, before any name
-_MAX_WHOLE: Final = 3
+_MAX_WHOLE: Final = 6  # entries of one server that are shown whole, where there is room
 MAX_HINTS: Final = 3  # tools that an error names
 HINT_READ_CHARS: Final = 40_000  # of catalogues, about 15 ms
 _HINT_SHARE: Final = 0.4  # of the best tool's score
 _MAX_OTHER_NAMES: Final = 20  # of one server
+_MAX_REFUSED: Final = 10  # entries that do not fit, until no more are tried
 _QUERY_LEN: Final = 80
 _TAIL_TOKENS: Final = 12  # of the line of other servers, without them
 
@@ -94,7 +95,8 @@ def best_tools(servers: Sequence[ServerInfo], query: str) -> list[str]:
 def _blocks(found: Sequence[ServerHits], servers: Sequence[ServerInfo]) -> list[Block]:
     """The servers in order: those that match, then the others; for a name, only those that have it."""
     most = MAX_SERVERS + MAX_OTHERS
-    hits = [(one.server, one.best(MAX_ENTRIES)) for one in found[:most]]
+    hits = [(one.server, one.best(MAX_ENTRIES)) for one in found[:MAX_SERVERS]]
+    hits += [(one.server, one.best(_MAX_OTHER_NAMES)) for one in found[MAX_SERVERS:most]]
     named = [one for one in hits if one[1][0].named]
     if not named:
         matching = {one.server.name for one in found}
@@ -108,6 +110,7 @@ class _Filling:
     def __init__(self, blocks: Sequence[Block], budget: float) -> None:
         self._blocks = blocks
         self._left = budget
+        self._refused = 0
 
     def fill(self) -> None:
         """Show the best entries whole, then names, then more entries whole."""
@@ -117,9 +120,9 @@ class _Filling:
                 if self._pays(head + estimate(block.line(number)) + 1):
                     block.lines.append(number)
         for place, number in _ORDER:
-            if self._left < 1:
+            if self._refused >= _MAX_REFUSED:
                 break
-            if place < len(self._blocks):
+            if place < len(self._blocks) and number < len(self._blocks[place].entries):
                 self._name(self._blocks[place], number)
         for number in range(1, _MAX_WHOLE):
             for block in self._blocks[:MAX_SERVERS]:
@@ -127,7 +130,7 @@ class _Filling:
 
     def _name(self, block: Block, number: int) -> None:
         """Show an entry by name that is not shown yet."""
-        if number in block.lines or number >= len(block.entries):
+        if number in block.lines:
             return
         cost = _cost(f" {block.name(number)}")
         if not block.lines and not block.names:
@@ -145,6 +148,7 @@ class _Filling:
 
     def _pays(self, cost: float) -> bool:
         if cost > self._left:
+            self._refused += 1
             return False
         self._left -= cost
         return True

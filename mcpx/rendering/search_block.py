@@ -76,8 +76,9 @@ class Block:
         return "\n".join([self.head(), *map(self.line, self.lines), *([names] if names else [])])
 
     def brief(self) -> str:
-        """`name: tool tool`, of a server that has no lines."""
-        return f"{shown_server(self.server.name)}: {' '.join(map(self.name, self.names))}"
+        """`name: tool tool`, of a server that has no lines, with the state of one that is not ready."""
+        state = "" if self.server.ready else f" ({self.server.state})"
+        return f"{shown_server(self.server.name)}{state}: {' '.join(map(self.name, self.names))}"
 
     @property
     def left_out(self) -> int:

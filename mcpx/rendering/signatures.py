@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.text import cut, one_line, quoted, shown_name
@@ -40,6 +40,7 @@ _DEPRECATED: Final = re.compile(  # a mark of its own at the start of a line or 
     r"(?:is|was|has been) (?:now |being )?deprecated\b",
     re.IGNORECASE,
 )
+_MARK: Final = re.compile(r"(?:^|[./])deprecated$")
 _DEPRECATED_TITLE: Final = re.compile(
     r"[(\[]\W?deprecated(?:\W?[)\]]|[,:;.]|\s+(?:since|in|use)\b)", re.IGNORECASE
 )
@@ -100,21 +101,30 @@ def is_deprecated(tool: ToolInfo) -> bool:
 
 
 def _says_deprecated(tool: ToolInfo) -> bool:
-    if any(_marked(said) for said in (tool.annotations, tool.meta, tool.input_schema)):
+    if any(map(_marked, (tool.annotations, tool.meta, tool.input_schema))):
         return True
-    titles = (tool.title, tool.annotations.get("title") if isinstance(tool.annotations, dict) else None)
-    texts = [title[:_DEPRECATION_SEARCH_CHARS] for title in titles if isinstance(title, str)]
-    if any(_DEPRECATED_TITLE.search(text) for text in texts):
-        return True
-    texts.append((tool.description or "")[:_DEPRECATION_SEARCH_CHARS])
-    return any(_DEPRECATED.search(text) for text in texts)
+    own = tool.annotations.get("title") if tool.annotations else None
+    titles, text = [title for title in (tool.title, own) if _mentions(title)], tool.description
+    texts = [*titles, text] if _mentions(text) else titles
+    return any(_DEPRECATED_TITLE.search(_beginning(title)) for title in titles) or any(
+        _DEPRECATED.search(_beginning(said)) for said in texts if said
+    )
 
 
-def _marked(said: object) -> bool:
+def _mentions(text: object) -> TypeGuard[str]:
+    """Whether it is a text with the word in it: nearly none is, and the patterns take ten times as long."""
+    return isinstance(text, str) and "deprecated" in _beginning(text).lower()
+
+
+def _beginning(text: str) -> str:
+    return text[:_DEPRECATION_SEARCH_CHARS]
+
+
+def _marked(said: JSON | None) -> bool:
     """Whether an object has a member `deprecated`, or `example.com/deprecated`, that is set."""
-    return isinstance(said, dict) and any(
-        value and value != "false" and isinstance(name, str) and re.split("[./]", name)[-1] == "deprecated"
-        for name, value in said.items()
+    return any(
+        name.endswith("deprecated") and value and value != "false" and _MARK.search(name)
+        for name, value in (said or {}).items()
     )
 
 

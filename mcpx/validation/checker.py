@@ -21,9 +21,11 @@ from mcpx.validation.errors import invalid_arguments
 from mcpx.validation.fast import FastCheck, fast_check
 from mcpx.validation.pool import CheckPool, NoVerdict
 from mcpx.validation.protocol import Job, Verdict
+from mcpx.validation.respelling import respelled
 
 log = structlog.get_logger()
 MAX_TOOLS: Final = 4096  # that something is known of
+MAX_RESPELLED_BYTES: Final = 1 << 14  # of arguments that are respelled on the event loop
 MAX_OVERRUNS: Final = 3  # checks of one server that do not end; then none of its tools is checked
 
 Encoded = msgspec.Raw | bytes
@@ -52,6 +54,14 @@ class ArgumentChecker:
         return (
             fast is not None and size <= fast.limit and fast.accepts(arguments)
         ) or known.unchecked is not None
+
+    def respelled(self, tool: ToolInfo, arguments: JSON, size: int) -> bytes | None:
+        """Arguments that surely fit, made of some that were not accepted, by what their strings spell."""
+        fast = self._entry(tool).fast
+        if fast is None or size > MAX_RESPELLED_BYTES:
+            return None
+        other = respelled(tool.input_schema, arguments)
+        return msgspec.json.encode(other) if fast.accepts(other) else None
 
     def judge(self, tool: ToolInfo, arguments: Encoded, judged: OnVerdict) -> Callable[[], None] | None:
         """Have encoded `arguments` checked in another process. Call the result to cancel that.

@@ -60,17 +60,9 @@ class SchemaCheck:
         Raises:
             UnusableSchema: The schema cannot be used, which shows only now.
         """
-        errors = islice(self.errors(arguments), MAX_PROBLEMS)
-        return [problem for error in errors for problem in _problems(error)][:MAX_PROBLEMS]
-
-    def errors(self, arguments: JSON) -> Iterator[ValidationError]:
-        """Yield what jsonschema finds wrong with `arguments`.
-
-        Raises:
-            UnusableSchema: As from `problems`.
-        """
         try:
-            yield from self._validator.iter_errors(arguments)
+            errors = list(islice(self._validator.iter_errors(arguments), MAX_PROBLEMS))
+            return [problem for error in errors for problem in _problems(error)][:MAX_PROBLEMS]
         except Unresolvable as error:
             raise _unusable(_first_line(error)) from error
         except Exception as error:  # as above; RecursionError among them

@@ -1,110 +1,126 @@
-"""Arguments whose strings spell what the schema wants: `"5"` for 5, `"true"` for true, `"[1]"` for [1].
+"""Arguments whose strings spell what the schema wants: `"5"` for 5, `"true"` for true, `"[1]"` for [1]. Pure.
 
-Runs in a worker process only, on arguments that do not fit: what jsonschema finds wrong says where another
-type is wanted. There a string is taken as the JSON that it holds. Nothing else is changed, and only where the
-whole fits then.
+Only for arguments that do not fit as they are. Where the schema takes no string, one that holds JSON of a
+type that it takes becomes that value; nothing else is changed. Whether the whole fits then is for the caller
+to check, and only if it does may it be sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-from jsonschema.exceptions import ValidationError
 
-from mcpx.validation.full import SchemaCheck
+from mcpx.rendering.typescript.refs import References, Unresolvable
 
-MAX_ROUNDS: Final = 4  # values inside strings inside strings
-MAX_ERRORS: Final = 5_000  # looked at in a round
+_MAX_DEPTH: Final = 32  # of values, and of schemas inside schemas that say the same value
+_MAX_PARTS: Final = 50  # schemas that say one value
 _PYTHON_WORDS: Final = {"True": True, "TRUE": True, "False": False, "FALSE": False, "None": None}
-_NOTHING: Final = object()
+_KINDS: Final[dict[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
 
-Path = tuple[str | int, ...]
+
+def respelled(schema: Any, arguments: Any) -> Any:
+    """The arguments with the types that the schema wants, as far as their strings spell them."""
+    try:
+        return _Speller(schema).value(arguments, schema, 0)
+    except Exception:  # noqa: BLE001 - a malformed schema: what it wants is not known
+        return arguments
 
 
-def respelled(check: SchemaCheck, arguments: bytes) -> bytes | None:
-    """The arguments with the types that the schema wants; None if that does not make them fit.
+class _Speller:
+    """Goes through values beside the schemas that say them. What it returns shares what is unchanged."""
 
-    Raises:
-        UnusableSchema: As `SchemaCheck.problems`.
-    """
-    value = msgspec.json.decode(arguments)
-    for _ in range(MAX_ROUNDS):
-        errors = list(islice(check.errors(value), MAX_ERRORS))
-        if not errors:
-            return msgspec.json.encode(value)
-        changed: set[Path] = set()
-        for error in errors:
-            for path, wanted in _wanted(error):
-                if path and path not in changed and _respell(value, path, wanted):
-                    changed.add(path)
-        if not changed:
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._references: References | None = None
+
+    def value(self, value: Any, schema: Any, depth: int) -> Any:
+        """One value, by its schema."""
+        if depth > _MAX_DEPTH:
+            return value
+        parts = list(self._parts(schema))
+        if isinstance(value, str):
+            value = _spelled(value, parts)
+        if isinstance(value, dict):
+            return {name: self._member(name, each, parts, depth) for name, each in value.items()}
+        if isinstance(value, list):
+            items = next((part["items"] for part in parts if isinstance(part.get("items"), dict)), None)
+            return value if items is None else [self.value(each, items, depth + 1) for each in value]
+        return value
+
+    def _member(self, name: str, value: Any, parts: list[dict[str, Any]], depth: int) -> Any:
+        for part in parts:
+            if name in part.get("properties", {}):
+                return self.value(value, part["properties"][name], depth + 1)
+        for part in parts:
+            if isinstance(part.get("additionalProperties"), dict):
+                return self.value(value, part["additionalProperties"], depth + 1)
+        return value
+
+    def _parts(self, schema: Any) -> Iterator[dict[str, Any]]:
+        """The schemas that say a value together, or one instead of the other."""
+        waiting = [schema]
+        for _ in range(_MAX_PARTS):
+            if not waiting:
+                return
+            part = waiting.pop(0)
+            if not isinstance(part, dict):
+                continue
+            yield part
+            for keyword in ("allOf", "anyOf", "oneOf"):
+                waiting += part.get(keyword, ())
+            if "$ref" in part:
+                waiting.append(self._referred(part["$ref"]))
+
+    def _referred(self, reference: Any) -> Any:
+        if self._references is None:
+            self._references = References(self._root)
+        try:
+            return self._references.find(self._references.path(reference))
+        except Unresolvable:
             return None
-    return None
 
 
-def _wanted(error: ValidationError) -> Iterator[tuple[Path, ValidationError]]:
-    """The places where another type or one of a few values is wanted, with the error that says so."""
-    if error.validator in {"anyOf", "oneOf"}:
-        for inner in error.context or ():
-            yield from _wanted(inner)
-    elif error.validator in {"type", "enum", "const"}:
-        yield tuple(error.absolute_path), error
+def _spelled(text: str, parts: list[dict[str, Any]]) -> Any:
+    """What the text holds, if that is wanted and a text is not."""
+    kinds = {kind for part in parts for kind in _named(part.get("type"))}
+    options = [option for part in parts for option in (*part.get("enum", ()), *_const(part))]
+    other = _read(text)
+    if options:
+        same = [option for option in options if type(option) is type(other) and option == other]
+        return text if text in options or not same else same[0]
+    if "string" in kinds:
+        return text
+    if isinstance(other, float) and other.is_integer() and "number" not in kinds:
+        other = int(other)
+    kind = _KINDS[type(other)]
+    return other if kind in kinds or (kind == "integer" and "number" in kinds) else text
 
 
-def _respell(root: Any, path: Path, error: ValidationError) -> bool:
-    """Put what is wanted into its place, if the string there spells it; whether it does."""
-    parent = _at(root, path[:-1])
-    text = parent[path[-1]]
-    other = _read(text) if isinstance(text, str) else _NOTHING
-    if other is _NOTHING:
-        return False
-    rule: Any = error.validator_value
-    if error.validator == "type":
-        kinds = rule if isinstance(rule, list) else [rule]
-        if isinstance(other, float) and other.is_integer() and "number" not in kinds:
-            other = int(other)
-        fits = any(_is(other, kind) for kind in kinds)
-    else:
-        options = rule if error.validator == "enum" else [rule]
-        fits = any(type(option) is type(other) and option == other for option in options)
-    if fits:
-        parent[path[-1]] = other
-    return fits
+def _named(kinds: Any) -> list[Any]:
+    return kinds if isinstance(kinds, list) else [kinds]
+
+
+def _const(part: dict[str, Any]) -> list[Any]:
+    return [part["const"]] if "const" in part else []
 
 
 def _read(text: str) -> Any:
-    """What a string holds as JSON, or as Python writes it."""
+    """What a string holds as JSON, or as Python writes it; the string itself where it holds nothing else."""
     stripped = text.strip()
     if stripped in _PYTHON_WORDS:
         return _PYTHON_WORDS[stripped]
     try:
         value = msgspec.json.decode(stripped)
     except (msgspec.DecodeError, RecursionError):
-        return _NOTHING
-    return _NOTHING if isinstance(value, str) else value
-
-
-def _at(root: Any, path: Sequence[str | int]) -> Any:
-    for key in path:
-        root = root[key]
-    return root
-
-
-def _is(value: Any, kind: Any) -> bool:
-    match kind:
-        case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "boolean":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-        case "array":
-            return isinstance(value, list)
-        case "object":
-            return isinstance(value, dict)
-    return False
+        return text
+    return text if isinstance(value, str) else value

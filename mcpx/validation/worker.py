@@ -35,7 +35,7 @@ from mcpx.validation.respelling import respelled
 ALARM_S: Final = 2 * DEADLINE_S  # MCPX kills it before that, unless MCPX itself is gone
 MAX_SCHEMAS: Final = 128  # that stay compiled
 MAX_MEMORY_BYTES: Final = 1 << 30  # of address space: 16 MB of arguments take a quarter of that
-MAX_CHECK_S: Final = DEADLINE_S / 10  # after which arguments are refused and not checked again in other types
+MAX_CHECK_S: Final = DEADLINE_S / 4  # after which arguments are refused and not checked again in other types
 RECURSION_LIMIT: Final = 9000  # arguments of 900 levels against a recursive schema
 
 
@@ -60,10 +60,16 @@ class _Schema:
         if not problems:
             return Verdict()
         if len(arguments) <= MAX_INLINE_BYTES and monotonic() - began < MAX_CHECK_S:
-            respelled_arguments = respelled(self._check, arguments)
-            if respelled_arguments is not None:
-                return Verdict(respelled=respelled_arguments)
+            other = self._respelled(arguments)
+            if other is not None:
+                return Verdict(respelled=other)
         return Verdict(problems, schema_text(self.schema))
+
+    def _respelled(self, arguments: bytes) -> bytes | None:
+        """The arguments with other types, if they fit then."""
+        value = msgspec.json.decode(arguments)
+        other = respelled(self.schema, value)
+        return None if other == value or self._check.problems(other) else msgspec.json.encode(other)
 
     def _problems(self, arguments: bytes) -> list[Problem]:
         try:

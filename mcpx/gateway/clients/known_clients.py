@@ -6,6 +6,7 @@ descriptions whole and to keep `structuredContent` from the model. Pure.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     shows_structured_content: bool = False
 
 
+_MAX_PREFIX_LEN: Final = 32  # characters of a name that are looked at
 KNOWN_CLIENTS: Final = (
     KnownClient(
         prefix="claude-code",
@@ -70,7 +72,12 @@ KNOWN_CLIENTS: Final = (
 
 def known_client(name: str | None) -> KnownClient | None:
     """The row of a client of that name; None for one that is not known, or has no name."""
-    normal = (name or "").lower().replace(" ", "-")
+    return _row(name[:_MAX_PREFIX_LEN]) if name else None
+
+
+@lru_cache(maxsize=64)  # since 2026-07-28 the name comes with each request
+def _row(name: str) -> KnownClient | None:
+    normal = name.lower().replace(" ", "-")
     return next((client for client in KNOWN_CLIENTS if normal.startswith(client.prefix)), None)
 
 

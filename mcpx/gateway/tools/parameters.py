@@ -22,6 +22,7 @@ _ADDED_BY_HOSTS: Final = frozenset({"action", "chatInput", "sessionId", "tool", 
 """Members that n8n adds to the arguments of every call (its issues 21500 and 22787)."""
 _HOST_MARKS: Final = ("toolCallId", "chatInput")  # where one of these is, the others are not the model's
 _SHORT: Final = {"server_name": "server", "tool_name": "tool"}
+_MAX_DIGITS: Final = 18
 _MAX_COMBINED: Final = 50  # schemas looked at for the names of a tool's parameters
 
 
@@ -46,12 +47,8 @@ def read_exec(given: JSON) -> ExecParameters:
     Raises:
         WrongParameter: One is of the wrong type.
     """
-    taken = {
-        *SCHEMAS[EXEC]["properties"],
-        *(short for name, short in _SHORT.items() if given.get(name) is None),
-    }
-    if any(mark in given for mark in _HOST_MARKS):
-        taken |= _ADDED_BY_HOSTS
+    used = (short for name, short in _SHORT.items() if given.get(name) is None)
+    taken = {*SCHEMAS[EXEC]["properties"], *(_ADDED_BY_HOSTS if _comes_with_more(given) else used)}
     return ExecParameters(
         server_name=text(given, "server_name"),
         tool_name=text(given, "tool_name"),
@@ -97,12 +94,19 @@ def text(given: JSON, name: str) -> str:
 def _given(given: JSON, name: str) -> Any:
     """The value of a parameter, by its name or a shorter one that is as plain; None where there is none."""
     value = given.get(name)
-    return given.get(_SHORT[name]) if value is None and name in _SHORT else value
+    if value is not None or name not in _SHORT or _comes_with_more(given):
+        return value
+    return given.get(_SHORT[name])
+
+
+def _comes_with_more(given: JSON) -> bool:
+    """Whether the host has added members of its own."""
+    return any(mark in given for mark in _HOST_MARKS)
 
 
 def _max_tokens(value: Any) -> int | None:
     if isinstance(value, str):
-        value = int(value) if value.strip().isdecimal() else value or None
+        value = int(value) if value.strip().isdecimal() and len(value) <= _MAX_DIGITS else value or None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):

@@ -14,7 +14,7 @@ from mcpx.rendering.tokens import estimate
 from mcpx.text import shown_server
 
 INSTRUCTIONS_CHARS: Final = 2000
-_SHORT_CHARS: Final = 1000  # up to which the instructions are shown by every client that shows them
+_SHORT_CHARS: Final = 1000  # up to which every client shows the instructions that shows them
 _CALLS: Final = "inspect(query) finds tools, exec(server_name, tool_name, arguments) runs one. "
 _REST: Final = (
     ". inspect(server_name) lists a server's tools; inspect(server_name, tool_name) shows one whole, which is"
@@ -33,13 +33,14 @@ def instructions(servers: Sequence[ServerInfo]) -> str:
     if not servers:
         return f"{_CALLS}{_NO_SERVERS}{_REST}"
     servers = sorted(servers, key=lambda server: server.name)
-    counted = f"{_CALLS}Servers (tools): {', '.join(map(_with_count, servers))}"
-    if len(counted) <= _SHORT_CHARS:
-        return counted + _REST
     room = INSTRUCTIONS_CHARS - len(_REST)
-    grouped = f"{_CALLS}Servers by tools: {_grouped(servers)}"
-    if len(grouped) <= room:
-        return grouped + _REST
+    if sum(len(server.name) + 1 for server in servers) < room:
+        counted = f"{_CALLS}Servers (tool count): {', '.join(map(_with_count, servers))}"
+        if len(counted) <= _SHORT_CHARS:
+            return counted + _REST
+        grouped = f"{_CALLS}Servers by tool count: {_grouped(servers)}"
+        if len(grouped) <= room:
+            return grouped + _REST
     head = f"{_CALLS}Servers: "
     return head + names(servers, chars=room - len(head))[0] + _REST
 
@@ -59,8 +60,9 @@ def search_hint(servers: Sequence[ServerInfo], *, chars: int) -> str:
     hint = ""
     for server in servers:
         longer = f"{hint} {shown_server(server.name)}".lstrip()
-        if len(longer) <= chars:
-            hint = longer
+        if len(longer) > chars:
+            break
+        hint = longer
     return hint
 
 
@@ -94,11 +96,11 @@ def _with_count(server: ServerInfo) -> str:
 
 
 def _grouped(servers: Sequence[ServerInfo]) -> str:
-    """`35 ppt; 12 git,github; disabled off`: those with the most tools first."""
+    """`35 ppt;12 git,github;disabled off`: those with the most tools first."""
     groups: dict[tuple[int, str], list[str]] = {}
     for server in servers:
         groups.setdefault(_group(server), []).append(shown_server(server.name))
-    return "; ".join(f"{said} {','.join(of)}" for (_, said), of in sorted(groups.items()))
+    return ";".join(f"{said} {','.join(of)}" for (_, said), of in sorted(groups.items()))
 
 
 def _group(server: ServerInfo) -> tuple[int, str]:

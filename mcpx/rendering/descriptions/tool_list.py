@@ -29,7 +29,6 @@ _TYPED_LEN: Final = 300  # of a signature with types
 _INSTRUCTIONS_LEN: Final = 300
 _SHORT_INSTRUCTIONS_LEN: Final = 100
 _HINT: Final = "Shortened to fit: inspect(server_name) shows all tools of a server with their parameters."
-_MIN_SHARE: Final = 0.5  # of the servers: a list of fewer would hide the others
 
 _HEADING: Final = re.compile(r"^ {0,3}(?:#{1,6}\s.*|(?:```|~~~).*|[-=*_]{3,}\s*|<!--.*)$", re.MULTILINE)
 _MARKDOWN: Final = re.compile(rf"{_HEADING.pattern}|^\s*(?:[-*+]|\d+\.)\s", re.MULTILINE)
@@ -48,9 +47,7 @@ def describe_tools(servers: Sequence[ServerInfo], *, budget: int, max_descriptio
 
 def list_tools(servers: Sequence[ServerInfo], *, budget: int, max_description_len: int = 300) -> str:
     """The list of tools for a text that names the servers; empty where most servers do not fit."""
-    text = fit(_in_order(servers), _ladder(max_description_len, named=True), budget)
-    shown = len(re.findall(r"^## ", text, re.MULTILINE))
-    return text if shown >= _MIN_SHARE * len(servers) else ""
+    return fit(_in_order(servers), _ladder(max_description_len, named=True), budget)
 
 
 def _in_order(servers: Sequence[ServerInfo]) -> list[ServerInfo]:

@@ -22,7 +22,7 @@ _SUMMARY_LEN: Final = 100
 _MIN_LINE_TOKENS: Final = 4
 _MIN_NAME_TOKENS: Final = 2
 _HINT: Final = (
-    "Shortened to fit: inspect(server_name, tool_name) shows a tool whole, or several;"
+    "Shortened to fit: inspect(server_name, tool_name) shows one tool whole, or several;"
     " inspect(server_name, query) finds some."
 )
 

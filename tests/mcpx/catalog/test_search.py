@@ -59,6 +59,13 @@ def test_an_exact_name_comes_first(query):
     assert names(query)[0] == "git.git_log"
 
 
+@pytest.mark.parametrize("name", ["get_files", "get_file", "use", "list-all", "list"])
+def test_the_very_name_comes_before_others_of_the_same_words(name):
+    alike = server("s", *map(tool, ("get_file", "get_files", "get_filing", "use", "list", "list-all", "all")))
+    assert names(name, [alike])[0] == f"s.{name}"
+    assert names(f"s.{name}", [alike])[0] == f"s.{name}"
+
+
 def test_each_part_of_a_question_is_answered():
     found = names("air pollution, commit history or read a file")
     assert {"weather.getAirQuality", "git.git_log", "filesystem.read_file"} <= set(found[:5])
@@ -66,6 +73,14 @@ def test_each_part_of_a_question_is_answered():
 
 def test_japanese_is_found_by_pairs_of_letters():
     assert names("天気")[0] == "weather.forecast"
+
+
+def test_two_words_find_the_one_that_they_make():
+    assert names("file system", [GIT, WEATHER, server("filesystem", tool("x"))]) == ["filesystem.x"]
+    zones = server("time", tool("convert", "Converts between timezones"))
+    assert names("time zone", [GIT, zones]) == ["time.convert"]
+    exact = server("web", tool("web_page"), tool("webpage_page", "web page webpage"))
+    assert names("web page", [exact])[0] == "web.web_page"
 
 
 def test_one_server_can_be_searched():
@@ -115,6 +130,11 @@ def test_any_schema_can_be_read(schema):
 
 def test_a_question_is_read_up_to_a_length():
     assert names("commit " * MAX_QUERY_LEN + "forecast")[0].startswith("git.")
+
+
+@pytest.mark.parametrize("unit", ["_", "a_", "aB", "a.", "-", "a1", "天", ",", "or "])
+def test_no_question_takes_long(unit):
+    search(ALL, unit * MAX_QUERY_LEN + "!")
 
 
 def test_a_catalogue_is_read_once():

@@ -147,7 +147,7 @@ async def test_clients_of_both_eras_are_given_the_instructions(case):
         async with Line(watch.hub).connected(server) as line:
             discovered = await line.ask("server/discover", {"_meta": ENVELOPE})
         assert discovered["instructions"] == server.instructions
-        assert "Servers (tools): off (disabled), other (13), s (14)." in discovered["instructions"]
+        assert "Servers (tool count): off (disabled), other (13), s (14)." in discovered["instructions"]
 
 
 @pytest.mark.parametrize(("name", "aside"), [("claude-code", True), ("someone", False)])
@@ -156,7 +156,7 @@ async def test_the_listing_stands_where_the_client_shows_it_whole(case, name, as
     client = {"name": name, "version": "1"}
     async with open_watched(config_of(case.servers)) as watch, client_of(watch, client) as line:
         inspect, run, _ = (await line.ask("tools/list", {}))["tools"]
-    parameter = inspect["inputSchema"]["properties"]["server_name"]["description"]
+    parameter = inspect["inputSchema"]["properties"]["server_name"].get("description", "")
     assert ("\ntool_99(" in parameter, "\ntool_99(" in inspect["description"]) == (aside, not aside)
     assert "\nServers: off (disabled), other, s" in inspect["description"]
     assert inspect["_meta"] == {"anthropic/alwaysLoad": True, "anthropic/searchHint": "off other s"}

@@ -90,6 +90,11 @@ def test_the_state_of_a_server_is_said():
     assert plain["servers"][0]["state"] == "parked"
 
 
+def test_the_state_of_a_server_that_has_no_lines_is_said_too():
+    parked = server("git", tool("git_log"), state=State.PARKED, cause="gone")
+    assert search_answer([FILES, parked], "write")[0].endswith("Other servers: git (parked): git_log")
+
+
 def test_resources_and_prompts_are_marked():
     docs = server("docs", resource("doc://heart", "Heart disease", description="All of it."))
     assert search_answer([docs], "heart")[0] == (

@@ -17,7 +17,7 @@ from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError
 from mcpx.validation import pool
 from mcpx.validation.bounds import MAX_CHECKED_BYTES, MAX_INLINE_BYTES
-from mcpx.validation.checker import MAX_OVERRUNS, ArgumentChecker
+from mcpx.validation.checker import MAX_OVERRUNS, MAX_RESPELLED_BYTES, ArgumentChecker
 from tests.mcpx.scripted import PATIENCE_S, soon
 
 pytestmark = pytest.mark.anyio
@@ -70,6 +70,20 @@ async def test_what_is_not_plain_is_judged_by_a_process_that_stays(checker):
     assert "It takes: {a?: string" in str(wrong)
     assert len(processes(checker)) == 1
     assert checker.unchecked(given) is None
+
+
+async def test_what_strings_spell_is_known_without_a_process_where_the_schema_is_plain(checker):
+    plain = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    assert checker.respelled(tool(plain), {"n": "5"}, 9) == b'{"n":5}'
+    assert checker.respelled(tool(plain), {"n": "x"}, 9) is None
+    assert checker.respelled(tool(plain), {"n": "5"}, MAX_RESPELLED_BYTES + 1) is None
+    numbered = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 5}}}
+    assert checker.respelled(tool(numbered, name="m"), {"n": "5"}, 9) is None
+    assert processes(checker) == []
+    judged: list[object] = []
+    checker.judge(tool(numbered, name="m"), b'{"n":"5"}', judged.append)
+    await soon(lambda: judged)
+    assert judged == [b'{"n":5}']
 
 
 async def test_plain_arguments_start_no_process(checker):

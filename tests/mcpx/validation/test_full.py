@@ -102,6 +102,13 @@ def test_every_kind_of_failure_names_its_path(schema, value, path, told):
     assert told in problem
 
 
+def test_a_name_that_was_likely_meant_for_a_missing_one_is_named():
+    schema = {"properties": {"timezone": {"type": "string"}}, "required": ["timezone"]}
+    assert problems(schema, {"timezon": "UTC"}) == [
+        ("$.timezone", "is missing; expected string; is timezon meant for it?")
+    ]
+
+
 def test_a_key_that_is_no_name_is_quoted_in_the_path():
     ((path, _),) = problems({"properties": {"a b": {"type": "string"}}}, {"a b": 1})
     assert path.startswith("$")

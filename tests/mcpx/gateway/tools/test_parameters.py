@@ -99,6 +99,7 @@ def test_max_tokens_is_a_whole_number(given, read):
         ({"max_tokens": 1.5}, "got 1.5"),
         ({"max_tokens": True}, "got a boolean"),
         ({"max_tokens": "many"}, "got a string"),
+        ({"max_tokens": "9" * 5000}, "got a string"),
     ],
 )
 def test_a_parameter_of_the_wrong_type_is_named(members, problem):
@@ -111,6 +112,7 @@ def test_server_and_tool_are_names_where_there_are_no_others():
     assert (given.server_name, given.tool_name, given.others) == ("git", "git_log", {"repo_path": "."})
     assert read_exec({**NAMES, "server": "x"}).others == {"server": "x"}
     assert tool_names({"tool": "a"}) == ("a",)
+    assert tool_names({"tool": "inspect", "toolCallId": "x"}) == ()
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ def test_the_search_hint_names_the_servers_within_its_part_of_the_budget():
 def test_the_instructions_say_how_to_call_and_count_the_tools_of_each_server():
     git = server("git", *(tool(f"t{i}") for i in range(12)))
     text = instructions([git, server("a b", tool("t")), server("0")])
-    assert "Servers (tools): 0 (0), a b (1), git (12)." in text
+    assert "Servers (tool count): 0 (0), a b (1), git (12)." in text
     for call in ("inspect(query)", "inspect(server_name)", "inspect(server_name, tool_name)"):
         assert call in text
     assert "exec(server_name, tool_name, arguments)" in text
@@ -339,19 +339,19 @@ def test_the_instructions_say_how_to_call_and_count_the_tools_of_each_server():
 
 def test_the_instructions_count_no_tools_of_a_server_that_has_not_listed():
     known = [server("slow", listed=False), server("off", state=State.DISABLED, listed=False)]
-    assert "Servers (tools): off (disabled), slow." in instructions(known)
+    assert "Servers (tool count): off (disabled), slow." in instructions(known)
     assert "No servers are configured." in instructions([])
 
 
 @pytest.mark.corpus
-def test_the_instructions_name_seventy_servers_with_their_counts_in_1024_characters():
+def test_the_instructions_name_seventy_servers_with_their_counts_in_1000_characters():
     known = [*corpus()[:-1], server("zz", listed=False)]
     text = instructions(known)
-    shown = text[:1024].partition("Servers by tools: ")[2].partition(". ")[0]
-    groups = {count: names.split(",") for count, names in (part.split(" ", 1) for part in shown.split("; "))}
+    shown = text[:1000].partition("Servers by tool count: ")[2].partition(". ")[0]
+    groups = {count: names.split(",") for count, names in (part.split(" ", 1) for part in shown.split(";"))}
     assert {name for names in groups.values() for name in names} >= {one.name for one in known[:-1]}
     assert all(one.name in groups[str(len(one.tools))] for one in known[:-1])
-    assert shown.endswith("; not listed yet zz")
+    assert shown.endswith(";not listed yet zz")
     assert len(text) <= 2000
 
 

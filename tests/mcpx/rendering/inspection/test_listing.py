@@ -75,7 +75,7 @@ def test_very_many_are_shown_as_fully_as_fits(count, shown):
     text = text_of(shaped)
     assert shown in text
     assert f"tools_total: {count}" in text
-    assert "inspect(server_name, tool_name) shows a tool whole" in text
+    assert "inspect(server_name, tool_name) shows one tool whole" in text
     assert estimate(text) <= LISTING_TOKENS
     plain = shaped.structured_content
     assert len(msgspec.json.encode(plain)) < PROGRAM_BYTES + 10_000
