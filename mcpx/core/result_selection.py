@@ -11,7 +11,7 @@ from mcpx.core.kept_results import KeptResult
 from mcpx.core.result_address import PREFIX, SERVER
 from mcpx.errors import CallError, Code
 from mcpx.rendering.content import text_block, texts_of
-from mcpx.rendering.large_results import essentials, is_given
+from mcpx.rendering.large_results import essentials, is_dense, is_given
 from mcpx.rendering.projection import GENERAL_EXAMPLE, BadExpression, Projected, parse
 from mcpx.rendering.results import ToolResult
 
@@ -51,7 +51,7 @@ def selectable(raw: msgspec.Raw, *, server: str) -> Selectable | None:
     Raises:
         CallError: `protocol_error`: it is not MCP; `response_too_large`: it is dense, with too many blocks.
     """
-    result = essentials(raw, server)
+    result = essentials(raw, server, dense=is_dense(raw))
     if result is None or result["isError"]:
         return None
     structured = msgspec.json.decode(raw, type=_Structured).value

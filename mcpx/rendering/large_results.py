@@ -120,7 +120,7 @@ def pieces(
     parts = _apart(raw, server)
     if parts is None:
         return None
-    shown = None if shorten is None else shorten(_blocks(parts, server))
+    shown = None if shorten is None else shorten(_blocks(parts, server, dense=is_dense(raw)))
     content = _content(parts, server) if shown is None else [msgspec.json.encode(shown)]
     made: list[Bytes] = [b'{"content":', *content]
     made.append(b',"isError":true' if parts.is_error else b',"isError":false')
@@ -129,7 +129,7 @@ def pieces(
     return [*made, *_trailer(parts, stamp)]
 
 
-def essentials(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
+def essentials(raw: msgspec.Raw, server: str, *, dense: bool = True) -> dict[str, Any] | None:
     """`{content, isError}` of a result, None for a question; blocks of a dense one with their main fields.
 
     Where there is no content its structured content is the text of a block, else that is left out.
@@ -141,12 +141,12 @@ def essentials(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
     parts = _apart(raw, server)
     if parts is None:
         return None
-    return {"content": _blocks(parts, server), "isError": bool(parts.is_error)}
+    return {"content": _blocks(parts, server, dense=dense), "isError": bool(parts.is_error)}
 
 
-def _blocks(parts: _Parts, server: str) -> list[dict[str, Any]]:
+def _blocks(parts: _Parts, server: str, *, dense: bool) -> list[dict[str, Any]]:
     content = b"".join(_content(parts, server))
-    if is_dense(content):
+    if dense:
         return [msgspec.to_builtins(block) for block in _first(content, _decode_block, "content", server)]
     try:
         return msgspec.json.decode(content, type=list[dict[str, Any]])
