@@ -229,7 +229,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = TOON_MAX_SIZE
     catalog_token_budget: Annotated[
-        Count, doc("Tokens that the list of servers and tools may take in a description.")
+        Count,
+        doc("Tokens that the instructions and the three descriptions may take, with all lists in them."),
     ] = 4000
     include_structured_content: Annotated[
         StructuredContent,

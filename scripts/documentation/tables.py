@@ -117,6 +117,11 @@ def tables() -> dict[str, str]:
         "structured-content-clients": ", ".join(
             f"`{each.prefix}`" for each in KNOWN_CLIENTS if each.shows_structured_content
         ),
+        "cut-descriptions-clients": ", ".join(
+            f"`{each.prefix}` ({each.description_chars:,})"
+            for each in KNOWN_CLIENTS
+            if each.description_chars
+        ),
         "systemd-unit": systemd(),
         "launchd-agent": launchd(),
     }

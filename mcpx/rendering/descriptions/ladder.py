@@ -4,8 +4,8 @@ Owns the choice of how fully each server is shown. A ladder is a list of rungs, 
 barest; a rung is a pure function from a server to its block of text. All servers start on rung 0. If that
 does not fit, servers step down one rung, the one with the longest block first, and none steps to rung 2
 before all stand on rung 1; but for an outlier, many times as long as the others, which steps down alone and
-takes no line from them. A rung that less than half of the servers can reach is left to none. If even the last
-rung does not fit, the servers at the end are left out and counted.
+takes no line from them. A rung that more than a quarter of the servers, and more than one, cannot reach is
+left to none. If even the last rung does not fit, the servers at the end are left out and counted.
 
 Theory: stepping down the largest until the sum fits leaves the smallest standing, so the same choice is found
 from below. All stand on the last rung; then, rung by rung, all that have come so far are lifted to the next,
@@ -32,7 +32,7 @@ _MIN_CHARS_PER_TOKEN: Final = 2  # at least
 _TOO_MANY_TOKENS: Final = 1_000_000  # what a text costs that is too long for any budget
 _MIN_TOKENS_PER_ENTRY: Final = 2  # a name, and what parts it from the next
 _OUTLIER: Final = 10  # times the usual length: a server that others need not step down for
-_MIN_SHARE: Final = 0.5  # of the servers: what a rung shows of fewer is seldom worth its tokens
+_MAX_BEHIND: Final = 4  # one server of so many may stay below a rung that the others reach
 _MAX_TRIES: Final = 8  # blocks of a rung that are made in vain; the others are larger
 
 
@@ -168,7 +168,8 @@ def _lifted(listing: _Listing, last: int, room: int) -> list[str]:
     climbing = list(listing.all)
     for rung in range(last - 1, -1, -1):
         lifted, room, held_back = listing.lift(rung, climbing, room)
-        if len(lifted) < _MIN_SHARE * len(listing.all):
+        behind = len(listing.all) - len(lifted)
+        if behind > max(1, len(listing.all) // _MAX_BEHIND):  # the signatures of some are seldom worth it
             break
         at |= dict.fromkeys(lifted, rung)
         climbing = lifted
