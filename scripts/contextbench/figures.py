@@ -104,7 +104,7 @@ def goals(made: JSON) -> list[Goal]:
             if name in surfaces:
                 best, worst = surfaces[name]["median"], surfaces[name]["worst_median"]
                 found.append(Goal(f"a session, {name}: share of direct", best / direct, limit, at_most=True))
-                found.append(Goal("  had every tool been looked up", worst / direct, limit, at_most=True))
+                found.append(Goal("  with a look-up of every tool", worst / direct, limit, at_most=True))
     if LISTING in surfaces:
         named = surfaces[LISTING]["listed"]
         found.append(Goal("tools that the default menu names", named, made["tools"], at_most=False))
