@@ -92,7 +92,7 @@ def test_exec_runs_a_tool_with_either_form_of_arguments(run):
 
 
 def test_exec_gives_a_word_the_type_that_the_tool_wants(run):
-    for word in ("1.10", "[1, 2]", "null", "007"):
+    for word in ("1.10", "[1,2]", "null", "007"):
         assert answered(run("exec", "plain", "echo", f"text={word}")) == f"{word}\n"
 
 

@@ -127,7 +127,7 @@ def test_a_long_string_in_json_is_cut_between_its_lines():
     "text",
     [
         '{"a": 1, "a": ' + json.dumps(USERS) + "}",
-        "[" + "1," * 500_000 + "1]",
+        "[" + "1," * 1_100_000 + "1]",
         json.dumps(USERS)[:-1],
         "[" * 5000 + "]" * 5000,
         '["\\ud800", ' + "1, " * 5000 + "1]",
