@@ -1,10 +1,10 @@
 """Calls: the one way for every request to a server.
 
 A client on a stream (`mcpx.gateway.frontends.fast_path`), the SDK's server (`mcpx.gateway.sdk_path`), the
-command line and programs each make a request (`Exec`, `Read`, `Forward`) with its context (`RequestContext`),
-and hand it to `ToolCalls`. From there on all take the same way: the router actor checks the request and puts
-it into its server's queue, the requester's function renders the result, input that the server requires is
-obtained from the client, and every failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
+command line and programs each make a request (`mcpx.core.messages`), and hand it to `ToolCalls`. From there
+on all take the same way: the router actor checks the request and puts it into its server's queue, the
+requester's function renders the result, input that the server requires is obtained from the client, and every
+failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
 from mcpx.core.input_required import input_requests, obtain_input
+from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, tool_of
 from mcpx.core.results import ResultRenderer
 from mcpx.core.tool_names import not_listed, resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
@@ -26,75 +27,13 @@ from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired, ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.requests import NO_CONTEXT, Complete, GetPrompt, OnProgress, RequestContext
+from mcpx.upstream.requests import OnProgress, RequestContext
 from mcpx.validation.arguments import encode_arguments
 from supervisors import ActorRef, Reply, SupervisorError
 
 R = TypeVar("R")
 
 MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
-
-
-class Inspect(msgspec.Struct, frozen=True):
-    """What is offered by all servers ("") or one, some of its tools, or what fits a query.
-
-    The answer is a `ToolResult`.
-    """
-
-    server_name: str = ""
-    tool_names: tuple[str, ...] = ()
-    query: str = ""
-
-
-class ListResources(msgspec.Struct, frozen=True):
-    """List the resources of one server, or of all (""); the answer is a `ToolResult`."""
-
-    server_name: str = ""
-
-
-class Exec(msgspec.Struct, frozen=True, gc=False):
-    """Run a tool; the answer is the upstream's raw result.
-
-    `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `select` is the JMESPath
-    expression that the result is projected with ("" or None: none), `max_tokens` the budget of what is shown
-    of it (None: the configured one, 0: none).
-    """
-
-    server_name: str
-    tool_name: str
-    arguments: msgspec.Raw | bytes
-    context: RequestContext = NO_CONTEXT
-    select: str | None = None
-    max_tokens: int | None = None
-
-
-class Read(msgspec.Struct, frozen=True, gc=False):
-    """Read a resource; the answer is the upstream's raw result."""
-
-    server_name: str
-    uri: str
-    context: RequestContext = NO_CONTEXT
-
-
-class Forward(msgspec.Struct, frozen=True, gc=False):
-    """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
-
-    server_name: str
-    request: GetPrompt | Complete
-    context: RequestContext = NO_CONTEXT
-
-
-Request = Exec | Read | Forward
-Message = Inspect | ListResources | Request
-"""What the router takes."""
-
-
-def tool_of(message: Message) -> str | None:
-    """The name of the tool, for error messages."""
-    match message:
-        case Exec(tool_name=tool) | Inspect(tool_names=(tool,)):
-            return tool
-    return None
 
 
 def as_call_error(

@@ -20,9 +20,10 @@ import structlog
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
-from mcpx.core.calls import Executor, Message, ToolCalls
+from mcpx.core.calls import Executor, ToolCalls
 from mcpx.core.fleet import Fleet, Observer
 from mcpx.core.inspection import Inspector
+from mcpx.core.messages import Message
 from mcpx.core.meter import Meter
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
-from mcpx.core.calls import Inspect
+from mcpx.core.messages import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
 from mcpx.core.search_indexing import SearchIndexing

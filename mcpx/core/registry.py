@@ -16,7 +16,8 @@ import msgspec
 from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
 from mcpx.catalog.uris import uri_rejection
-from mcpx.core.calls import Read, ToolCalls
+from mcpx.core.calls import ToolCalls
+from mcpx.core.messages import Read
 from mcpx.rendering.descriptions import describe_resources, describe_tools
 from mcpx.rendering.results import read_resource_result, resource_value
 from mcpx.rendering.suggest import unknown_resource, unknown_server

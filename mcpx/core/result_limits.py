@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mcpx.config import PerServer
-from mcpx.core.calls import Exec, Read
+from mcpx.core.messages import Exec, Read
 from mcpx.core.result_pages import Limit
 from mcpx.core.results import ResultRenderer
 from mcpx.upstream.actor import Upstream

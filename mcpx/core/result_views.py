@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
-from mcpx.core.calls import Exec, Read
 from mcpx.core.kept_results import MAX_AGE_S, MAX_KEPT_BYTES, KeptResult, KeptResults
+from mcpx.core.messages import Exec, Read
 from mcpx.core.projector import Projector
 from mcpx.core.result_address import SERVER, ResultAddress
 from mcpx.core.result_limits import ResultLimits

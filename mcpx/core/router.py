@@ -13,8 +13,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ToolInfo
-from mcpx.core.calls import Exec, Forward, Inspect, ListResources, Message, Read, as_call_error
+from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
+from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read
 from mcpx.core.registry import Registry
 from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome

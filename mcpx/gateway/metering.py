@@ -14,9 +14,9 @@ import msgspec
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 
 from mcpx.catalog.model import JSON
-from mcpx.core.calls import Exec, Request
 from mcpx.core.costs import definitions_cost
 from mcpx.core.hub import Hub
+from mcpx.core.messages import Exec, Request
 from mcpx.core.stats import INSPECT, RESOURCES
 from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.sessions import client_name

@@ -19,8 +19,8 @@ from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
-from mcpx.core.calls import Request
 from mcpx.core.hub import Hub
+from mcpx.core.messages import Request
 from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
 from mcpx.gateway.clients.outbox import Backlog

@@ -17,8 +17,8 @@ from mcp.server.models import InitializationOptions
 from mcp_types import INVALID_PARAMS
 
 from mcpx.catalog.model import JSON
-from mcpx.core.calls import Exec, Read
 from mcpx.core.hub import Hub
+from mcpx.core.messages import Exec, Read
 from mcpx.core.result_address import read_address
 from mcpx.core.result_selection import Selectable
 from mcpx.daemon.protocol import SETTLED_KEY

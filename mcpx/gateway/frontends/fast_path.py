@@ -8,24 +8,24 @@ Both paths give the same answers; a test holds them against each other.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
-
 import anyio
 import msgspec
 from mcp.shared.dispatcher import coerce_request_id
-from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY, SERVER_INFO_META_KEY
+from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from mcpx.config import StructuredContent
-from mcpx.core.calls import Exec, Read, ToolCalls, as_call_error
+from mcpx.core.calls import ToolCalls, as_call_error
 from mcpx.core.hub import Hub
+from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
+from mcpx.gateway.frontends.fast_parameters import NOTHING, Meta, Named, Params, decode, decode_named
 from mcpx.gateway.metering import tool_label
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
@@ -41,55 +41,6 @@ from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import Bytes, RequestId
 from supervisors import Reply
-
-_NOTHING: Final = msgspec.Raw()
-
-
-class _Arguments(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    server_name: str = ""
-    tool_name: str = ""
-    uri: str = ""
-    arguments: msgspec.Raw = _NOTHING
-    select: str | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
-
-
-class _OwnArguments(_Arguments, gc=False, forbid_unknown_fields=True):
-    """These and no others, which may be arguments of the tool."""
-
-
-class _ClientInfo(msgspec.Struct, gc=False):
-    name: str = ""
-
-
-class _Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_KEY}):
-    version: str = ""
-    progressToken: int | str | None = None  # noqa: N815 - the protocol's name
-    client_info: _ClientInfo | None = msgspec.field(name="io.modelcontextprotocol/clientInfo", default=None)
-    capabilities: msgspec.Raw = msgspec.field(
-        name="io.modelcontextprotocol/clientCapabilities", default=_NOTHING
-    )
-    log_level: str | None = msgspec.field(name=LOG_LEVEL_META_KEY, default=None)
-
-
-class _Params(msgspec.Struct, gc=False):
-    name: str
-    arguments: _OwnArguments = msgspec.field(default_factory=_OwnArguments)
-    meta: _Meta | None = msgspec.field(name="_meta", default=None)
-    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=_NOTHING)
-    state: str | None = msgspec.field(name="requestState", default=None)
-
-
-class _Named(msgspec.Struct, gc=False):
-    """A request that is refused, whatever else it holds."""
-
-    name: str
-    arguments: _Arguments = msgspec.field(default_factory=_Arguments)
-    meta: _Meta | None = msgspec.field(name="_meta", default=None)
-
-
-_decode = msgspec.json.Decoder(_Params).decode
-_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class FastPath:
@@ -113,7 +64,7 @@ class FastPath:
         if method != "tools/call":
             return False
         try:
-            params = _decode(raw)
+            params = decode(raw)
         except (msgspec.DecodeError, RecursionError):
             return False
         if not self._is_open(params.meta):
@@ -135,7 +86,7 @@ class FastPath:
         if method != "tools/call":
             return False
         try:
-            params = _decode_named(raw)
+            params = decode_named(raw)
         except msgspec.DecodeError:
             return False
         if not self._is_open(params.meta) or params.name != tools.EXEC:
@@ -143,7 +94,7 @@ class FastPath:
         self._refuse(wire, request_id, params, unreadable(RecursionError()))
         return True
 
-    def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: _Params) -> bool:
+    def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: Params) -> bool:
         """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
         given = params.arguments
         try:
@@ -155,17 +106,17 @@ class FastPath:
         return False
 
     def _refuse(
-        self, wire: WireDispatcher, request_id: RequestId, params: _Params | _Named, problem: str
+        self, wire: WireDispatcher, request_id: RequestId, params: Params | Named, problem: str
     ) -> None:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
         pieces = self._encoder(params.meta).failure(refusal)
-        self._meter_of(params.meta).note(given.server_name, given.tool_name, _NOTHING, pieces)
+        self._meter_of(params.meta).note(given.server_name, given.tool_name, NOTHING, pieces)
         wire.channel.write(*envelope.answer(request_id, pieces))
 
     # --- the request
 
-    def _is_open(self, meta: _Meta | None) -> bool:
+    def _is_open(self, meta: Meta | None) -> bool:
         """Whether the connection is past its opening, and the request is of its era."""
         connection = self._connection
         if connection.era is Era.HANDSHAKE:
@@ -174,7 +125,7 @@ class FastPath:
             return bool(meta and meta.version in MODERN_PROTOCOL_VERSIONS and meta.capabilities)
         return False
 
-    def _request(self, wire: WireDispatcher, params: _Params) -> Exec | Read | None:
+    def _request(self, wire: WireDispatcher, params: Params) -> Exec | Read | None:
         """The request for `ToolCalls`; None where it is not complete, or the server has not listed yet."""
         given = params.arguments
         upstream = self._upstreams.get(given.server_name)
@@ -191,7 +142,7 @@ class FastPath:
             return Read(given.server_name, given.uri, self._context(wire, params))
         return None
 
-    def _context(self, wire: WireDispatcher, params: _Params) -> RequestContext:
+    def _context(self, wire: WireDispatcher, params: Params) -> RequestContext:
         """The context of a request."""
         meta, repeats = params.meta, params.state is not None or params.responses
         if self._plain is not None and meta is None and not repeats:
@@ -203,7 +154,7 @@ class FastPath:
             on_progress=None if token is None else _progress(wire, token),
         )
 
-    def _context_of_client(self, wire: WireDispatcher, meta: _Meta | None) -> RequestContext:
+    def _context_of_client(self, wire: WireDispatcher, meta: Meta | None) -> RequestContext:
         client = self._connection.identity
         if self._connection.era is Era.MODERN and meta is not None:
             self._clients.note_sessionless(meta.log_level)
@@ -216,7 +167,7 @@ class FastPath:
             self._plain = RequestContext(client=client, caller=caller)
         return self._plain
 
-    def _meter_of(self, meta: _Meta | None) -> ClientMeter:
+    def _meter_of(self, meta: Meta | None) -> ClientMeter:
         """What counts the calls of this client."""
         if self._connection.era is Era.MODERN:
             return self._meter.of_client(meta.client_info.name if meta and meta.client_info else None)
@@ -224,7 +175,7 @@ class FastPath:
         self._client_meter = self._meter.of_client(client.client_info.name if client else None)
         return self._client_meter
 
-    def _encoder(self, meta: _Meta | None) -> ResultEncoder:
+    def _encoder(self, meta: Meta | None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
         policy = self._views.results.settings.include_structured_content
         if self._connection.era is Era.MODERN:
@@ -273,7 +224,7 @@ class _Call:
         error = reply.error
         if error is None:
             try:
-                pieces = self._metered(reply.value or _NOTHING)
+                pieces = self._metered(reply.value or NOTHING)
             except InputRequired as need:
                 scope = anyio.CancelScope()
                 self._wire.fast_cancels[self.key] = scope.cancel
@@ -310,7 +261,7 @@ class _Call:
         except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
             pieces = self._encoder.failure(as_call_error(unsayable, self._request))
         request = self._request
-        self._meter.note(request.server_name, tool_label(request), _NOTHING, pieces)
+        self._meter.note(request.server_name, tool_label(request), NOTHING, pieces)
         return pieces
 
     def _answer(self, pieces: list[Bytes]) -> None:

@@ -23,8 +23,8 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
-from mcpx.core.calls import Forward, Read
 from mcpx.core.hub import Hub
+from mcpx.core.messages import Forward, Read
 from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path

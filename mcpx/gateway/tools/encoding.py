@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.core.calls import Exec, Read
+from mcpx.core.messages import Exec, Read
 from mcpx.core.result_limits import SURELY_WITHIN
 from mcpx.core.result_pages import Limit
 from mcpx.core.result_views import ResultViews

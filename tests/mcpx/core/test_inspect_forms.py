@@ -8,8 +8,8 @@ import pytest
 
 from mcpx.catalog.model import State, ToolInfo
 from mcpx.config import Config
-from mcpx.core.calls import Inspect
 from mcpx.core.inspection import LISTING_TOKENS, WHOLE_TOKENS, Inspector
+from mcpx.core.messages import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code

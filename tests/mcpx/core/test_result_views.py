@@ -12,8 +12,8 @@ import pytest
 from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.config import Config, ServerConfig
 from mcpx.config.model import Stdio
-from mcpx.core.calls import Exec, Read
 from mcpx.core.kept_results import KeptResults
+from mcpx.core.messages import Exec, Read
 from mcpx.core.result_address import read_address
 from mcpx.core.result_limits import CLAIM
 from mcpx.core.result_views import ResultViews

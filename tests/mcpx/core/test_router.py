@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpx.catalog.model import ToolInfo
-from mcpx.core.calls import Exec, Inspect, Read
+from mcpx.core.messages import Exec, Inspect, Read
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.observe import contained
 from tests.mcpx.scripted import one_server

@@ -25,8 +25,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mcpx.catalog.model import State, ToolInfo
-from mcpx.core.calls import Exec
 from mcpx.core.hub import open_hub
+from mcpx.core.messages import Exec
 from mcpx.errors import CallError
 from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.validation.bounds import why_too_large

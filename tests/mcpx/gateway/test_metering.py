@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx.core.calls import Exec, Read
+from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import Meter
 from mcpx.core.stats import INSPECT, MCPX, OTHERS, RESOURCES
 from mcpx.gateway import metering

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mcpx.config import Config, ServerConfig, Stdio
-from mcpx.core.calls import Exec, Read
+from mcpx.core.messages import Exec, Read
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code

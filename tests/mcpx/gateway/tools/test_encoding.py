@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.config import Config, ServerConfig, Stdio
-from mcpx.core.calls import Exec, Read
+from mcpx.core.messages import Exec, Read
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mcpx.config import Config
-from mcpx.core.calls import Inspect
 from mcpx.core.inspection import Inspector
+from mcpx.core.messages import Inspect
 from mcpx.core.results import ResultRenderer
 from mcpx.rendering.inspection.listing import LISTING_TOKENS
 from mcpx.rendering.inspection.plain import MAX_SCHEMA_CHARS, PROGRAM_BYTES

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import msgspec
 
-from mcpx.core.calls import Exec
 from mcpx.core.hub import Hub, open_hub
+from mcpx.core.messages import Exec
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.relay.suspended import SuspendedCall

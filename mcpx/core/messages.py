@@ -1,0 +1,73 @@
+"""What the router takes: the requests of clients, the command line and programs, as messages.
+
+Frozen structs. A requester makes one with its context (`RequestContext`) and hands it to
+`mcpx.core.calls.ToolCalls`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcpx.upstream.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext
+
+
+class Inspect(msgspec.Struct, frozen=True):
+    """What is offered by all servers ("") or one, some of its tools, or what fits a query.
+
+    The answer is a `ToolResult`.
+    """
+
+    server_name: str = ""
+    tool_names: tuple[str, ...] = ()
+    query: str = ""
+
+
+class ListResources(msgspec.Struct, frozen=True):
+    """List the resources of one server, or of all (""); the answer is a `ToolResult`."""
+
+    server_name: str = ""
+
+
+class Exec(msgspec.Struct, frozen=True, gc=False):
+    """Run a tool; the answer is the upstream's raw result.
+
+    `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `select` is the JMESPath
+    expression that the result is projected with ("" or None: none), `max_tokens` the budget of what is shown
+    of it (None: the configured one, 0: none).
+    """
+
+    server_name: str
+    tool_name: str
+    arguments: msgspec.Raw | bytes
+    context: RequestContext = NO_CONTEXT
+    select: str | None = None
+    max_tokens: int | None = None
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """Read a resource; the answer is the upstream's raw result."""
+
+    server_name: str
+    uri: str
+    context: RequestContext = NO_CONTEXT
+
+
+class Forward(msgspec.Struct, frozen=True, gc=False):
+    """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
+
+    server_name: str
+    request: GetPrompt | Complete
+    context: RequestContext = NO_CONTEXT
+
+
+Request = Exec | Read | Forward
+Message = Inspect | ListResources | Request
+"""What the router takes."""
+
+
+def tool_of(message: Message) -> str | None:
+    """The name of the tool, for error messages."""
+    match message:
+        case Exec(tool_name=tool) | Inspect(tool_names=(tool,)):
+            return tool
+    return None
