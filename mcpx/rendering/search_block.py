@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, ServerInfo, ToolInfo, present
@@ -34,10 +33,11 @@ class Block:
         self.place = place
         hits = sorted(hits, key=_rank)
         matching = {id(hit.entry) for hit in hits}
-        others = (tool for tool in server.tools.values() if id(tool) not in matching)
+        others = [tool for tool in server.tools.values() if id(tool) not in matching]
+        others.sort(key=is_deprecated)
         self.matches = len(hits)
         self.entries: list[Entry] = [hit.entry for hit in hits]
-        self.entries += islice(others, max(0, MAX_ENTRIES - len(hits)))
+        self.entries += others[: max(0, MAX_ENTRIES - len(hits))]
         self._whole = {id(hit.entry) for hit in hits if hit.named}
         self._made: dict[int, str] = {}
         self.lines: list[int] = []

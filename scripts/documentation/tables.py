@@ -288,7 +288,7 @@ def three_tools() -> str:
     """The parameters and annotations of the three tools."""
     rows = []
     for tool in tools(describe([], budget=4000)):
-        required = tool.input_schema["required"]
+        required = tool.input_schema.get("required", [])
         given = [
             f"`{name}`" if name in required else f"`{name}?`" for name in tool.input_schema["properties"]
         ]

@@ -36,7 +36,7 @@ _MAX_TOKENS: Final = {"type": "integer", "description": "Of the result; the rest
 
 
 def _schema(required: list[str], **properties: JSON) -> JSON:
-    return {"type": "object", "properties": properties, "required": required}
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 SCHEMAS: Final = {
@@ -115,9 +115,10 @@ def failure(error: CallError, *, structured: bool) -> JSON:
 
 def wrong_parameters(tool: str, problem: str, *, structured: bool) -> JSON:
     """The result for a call whose own parameters are wrong, those of one of the three tools."""
-    takes = ", ".join(SCHEMAS[tool]["required"])
-    optional = [name for name in SCHEMAS[tool]["properties"] if name not in SCHEMAS[tool]["required"]]
-    text = f"{problem}. {tool} takes {takes}" + (f" and optionally {', '.join(optional)}" if optional else "")
+    required = SCHEMAS[tool].get("required", [])
+    optional = ", ".join(name for name in SCHEMAS[tool]["properties"] if name not in required)
+    takes = " and ".join([*([", ".join(required)] if required else []), f"optionally {optional}"])
+    text = f"{problem}. {tool} takes {takes}"
     body = {"error": text, "code": "invalid_arguments", "outcome": "not_sent", "tool": tool}
     return result(
         ToolResult(content=[{"type": "text", "text": text}], structured_content=body, is_error=True),
