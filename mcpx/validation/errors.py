@@ -11,7 +11,7 @@ import msgspec
 
 from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError, Code
-from mcpx.rendering.typescript import SchemaConverter
+from mcpx.rendering.typescript import SchemaConverter, outweighs
 from mcpx.text import kind_of, shown_name
 from mcpx.validation.bounds import why_too_large
 
@@ -20,6 +20,7 @@ MAX_PATH_CHARS: Final = 200
 MAX_PROBLEM_CHARS: Final = 400
 MAX_SCHEMA_CHARS: Final = 6000  # inspect shows the whole
 MAX_DESCRIBED_CHARS: Final = 300  # of a schema with the descriptions of its parameters
+_MAX_DESCRIBED_JSON: Final = 1200  # characters of the schema itself; the type of a longer one is longer, too
 MAX_CONVERTED_VALUES: Final = (
     500  # values in a schema that is made a type on the event loop: some milliseconds
 )
@@ -59,9 +60,10 @@ def unreadable_arguments(server: str, tool: str, problem: str) -> CallError:
 
 def schema_text(schema: Any) -> str:
     """Return a schema as a TypeScript type: a long one without descriptions, a very long one cut."""
-    described = SchemaConverter.convert(schema)
-    if len(described) <= MAX_DESCRIBED_CHARS:
-        return described
+    if not outweighs(schema, _MAX_DESCRIBED_JSON):
+        described = SchemaConverter.convert(schema)
+        if len(described) <= MAX_DESCRIBED_CHARS:
+            return described
     return cut_middle(SchemaConverter.convert(schema, max_description_len=0), MAX_SCHEMA_CHARS)
 
 

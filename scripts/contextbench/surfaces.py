@@ -154,7 +154,7 @@ def opened(name: str, recorded: Recorded, folder: Path) -> Iterator[Surface]:
     elif name in COMPRESSORS:
         program = PEERS / "mcp-compressor"
         if not program.exists():
-            raise Unmeasured(f"{name}: not installed, run scripts/context")
+            raise Unmeasured("not installed, run scripts/context")
         servers = Servers(recorded, folder)
         with Client(name, [str(program), "-c", COMPRESSORS[name], "--config", str(servers.config)]) as client:
             yield Compressor(client, servers)

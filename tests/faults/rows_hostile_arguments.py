@@ -33,9 +33,10 @@ async def unreadable_over_http(on: Hostile) -> None:
 
 @faults.row("arguments that cannot be read, from a terminal")
 async def unreadable_from_terminal(on: Hostile) -> None:
-    await on.add(s=on.stdio(tools=[tool(ONE_NUMBER)]))
+    """With a name of its own: MCPX remembers of a server that checking its schemas took too long."""
+    await on.add(terminal=on.stdio(tools=[tool(ONE_NUMBER)]))
     for name, arguments in UNREADABLE.items():
-        line = b'{"mcpx":"exec","server":"s","tool":"t","arguments":' + arguments + b"}"
+        line = b'{"mcpx":"exec","server":"terminal","tool":"t","arguments":' + arguments + b"}"
         async with on.client(greeted=False) as client:
             await client.send_bytes(line + b"\n")
             told = json.loads(await client.line())
