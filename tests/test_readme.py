@@ -40,7 +40,7 @@ def test_it_names_the_three_tools_with_their_parameters():
 
 
 def parameters(schema):
-    required = schema["required"]
+    required = schema.get("required", [])
     return ", ".join(name if name in required else f"{name}?" for name in schema["properties"])
 
 
