@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import uuid
+from collections import deque
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,7 @@ from mcpx.upstream.requests import Request, tool_of
 PREFIX: Final = "mcpx-held-"
 """The prefix of our own `requestState`s; any other is the server's."""
 SECRET_BYTES: Final = 18
+MAX_MISSED_STEPS: Final = 32  # of progress, while no request of the client is open; the last ones are kept
 _HANDSHAKE_ONLY: Final = frozenset({"elicitationId", "task"})
 """Members of a server request that 2026-07-28 does not have: ids of URL elicitations, tasks."""
 
@@ -53,6 +55,7 @@ class SuspendedCall:
         self._questions: dict[str, _Question] = {}
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._missed: deque[tuple[float, float | None, str | None]] = deque(maxlen=MAX_MISSED_STEPS)
         self.inner.on_abandon, call.reply.on_abandon = call.reply.on_abandon, self.cancel
         call.reply = self.inner
 
@@ -77,18 +80,25 @@ class SuspendedCall:
         }
         result = {"resultType": "input_required", "inputRequests": requests, "requestState": self.state}
         listener, self.listener = self.listener, None
-        self.call.on_progress = None  # its token belongs to the request that is answered now
+        self.call.on_progress = self._miss  # the token belongs to the request that is answered now
         self._timer = asyncio.get_running_loop().call_later(self._calls.timeout, self.cancel)
         if listener is not None:
             listener.resolve(msgspec.Raw(msgspec.json.encode(result)))
 
+    def _miss(self, progress: float, total: float | None, message: str | None) -> None:
+        self._missed.append((progress, total, message))
+
     def resume(self, answers: InputAnswers, request: Request, reply: RawReply) -> None:
-        """Continue under the client's new request, which brings answers."""
+        """Continue under the client's new request, which brings answers; it hears of the progress since."""
         if self._timer is not None:
             self._timer.cancel()
         self.listener = reply
         reply.on_abandon = self.cancel
         self.call.caller, self.call.on_progress = request.context.caller, request.context.on_progress
+        if request.context.on_progress is not None:
+            for step in self._missed:
+                request.context.on_progress(*step)
+        self._missed.clear()
         for key, value in _responses(answers).items():
             question = self._questions.pop(key, None)
             if question is not None and not question.answer.done():
