@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Final, TypeGuard
 
 from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.rendering.typescript.keywords import TYPES, written_type_of
 from mcpx.text import cut, one_line, quoted, shown_name
 
 _MAX_PARAMETERS: Final = 50  # in a signature
@@ -21,7 +22,6 @@ _MAX_VALUES: Final = 12  # of an enumeration
 _MAX_ALTERNATIVES: Final = 6  # of a union
 _LARGE: Final = 2**63  # an integer that takes long to write
 _MAX_DEPTH: Final = 4  # references, alternatives and items inside each other
-_JSON_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _OBJECT_MEMBERS: Final = ("properties", "additionalProperties", "patternProperties")
 _REST: Final = "..."
 
@@ -186,7 +186,7 @@ def _type(schema: object, root: JSON, *, nullable: bool, depth: int = 0) -> str:
     if named is None:
         named = "object" if any(map(schema.__contains__, _OBJECT_MEMBERS)) else "array" * ("items" in schema)
     types = named if isinstance(named, list) else [named]
-    known = [kind for kind in types if isinstance(kind, str) and kind in _JSON_TYPES]
+    known = [kind for kind in types if isinstance(kind, str) and kind in TYPES]
     kinds = [_array(schema, root, depth) if kind == "array" else kind for kind in known]
     return _union(kinds, nullable=nullable)
 
@@ -215,7 +215,7 @@ def _union(kinds: list[str], *, nullable: bool) -> str:
 
 def _enumeration(values: list[Any], *, nullable: bool) -> str:
     """The values as JSON while they are short, else the type that they share."""
-    kinds = [_value_type(value) for value in islice(values, _MAX_VALUES + 1)]
+    kinds = [written_type_of(value) for value in islice(values, _MAX_VALUES + 1)]
     if len(values) <= _MAX_VALUES and not {"object", "array"} & set(kinds):
         shown = [_value(value) for value in values if nullable or value is not None]
         text = "|".join(shown)
@@ -231,24 +231,6 @@ def _value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "null" if value is None else "true" if value else "false"
     return repr(value) if isinstance(value, float) or abs(value) < _LARGE else "integer"
-
-
-def _value_type(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def _referred(reference: object, root: JSON) -> object:

@@ -12,20 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.rendering.typescript.keywords import written_type_of
 from mcpx.rendering.typescript.refs import References, Unresolvable
 
 _MAX_DEPTH: Final = 32  # of values, and of schemas inside schemas that say the same value
 _MAX_PARTS: Final = 50  # schemas that say one value
 _PYTHON_WORDS: Final = {"True": True, "TRUE": True, "False": False, "FALSE": False, "None": None}
-_KINDS: Final[dict[type, str]] = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
 
 
 def respelled(schema: Any, arguments: Any) -> Any:
@@ -102,7 +94,7 @@ def _spelled(text: str, parts: list[dict[str, Any]]) -> Any:
         return text
     if isinstance(other, float) and other.is_integer() and "number" not in kinds:
         other = int(other)
-    kind = _KINDS[type(other)]
+    kind = written_type_of(other)
     return other if kind in kinds or (kind == "integer" and "number" in kinds) else text
 
 

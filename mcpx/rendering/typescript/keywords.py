@@ -161,6 +161,11 @@ def _same(one: Any, other: Any) -> bool:
 
 def type_of(value: Any) -> str:
     """The narrowest JSON Schema type of a JSON value."""
+    return "integer" if isinstance(value, float) and value.is_integer() else written_type_of(value)
+
+
+def written_type_of(value: Any) -> str:
+    """The JSON Schema type of a JSON value as it is written: that of 1.0 is `number`."""
     match value:
         case None:
             return "null"
@@ -169,7 +174,7 @@ def type_of(value: Any) -> str:
         case int():
             return "integer"
         case float():
-            return "integer" if value.is_integer() else "number"
+            return "number"
         case str():
             return "string"
         case list():
