@@ -97,7 +97,6 @@ class Fleet:
             client=client,
             clients=self._clients,
         )
-        own.greet_like(shared)
         self._start(own)
         return own
 

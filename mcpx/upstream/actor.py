@@ -22,7 +22,7 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.errors import NoAnswer
+from mcpx.upstream.errors import EraRefused, NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.subscriptions import Subscriptions
@@ -31,7 +31,8 @@ from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session.upstream_session import Greeting, UpstreamSession, open_session
+from mcpx.upstream.session.handshake import Handshake, KnownEras, Said
+from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.upstream.transport.loss import ConnectionLost
@@ -90,13 +91,16 @@ class Upstream:
             config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
         )
         self.pid: int | None = None
+        self.greeting: Said | None = None
+        """What the server said of itself in this session's last handshake, as JSON; None before the first."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
         self._leaving: str | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
-        self._probe = True  # not for a server that was found to be of the handshake era
+        self._eras = KnownEras(config)
+        self._next_handshake: Handshake | None = None
         self.server_log = server_log
         self._redact = redactor_of(config)
         self._log = log.bind(server=config.name)
@@ -166,10 +170,6 @@ class Upstream:
         if self.config.disabled is None:
             self._cache.inherit_from(old._cache)
 
-    def greet_like(self, other: Upstream) -> None:
-        """Begin the handshake in the way that worked for another session with the same server."""
-        self._probe = other._probe
-
     async def await_descriptions(self) -> None:
         """Wait while descriptions are made for the resources of the first listing."""
         if self.info().ready:
@@ -183,27 +183,34 @@ class Upstream:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
-        greeting = Greeting(self._probe)
+        handshake, self._next_handshake = self._next_handshake or self._handshake(), None
         try:
-            await self._live(incarnation, greeting)
-        except NoAnswer:
-            self._probe = not greeting.upset  # if it was the question that silenced it, the next is not asked
-            raise
-        except ConnectionLost as error:
-            if not greeting.upset or incarnation.stopping.is_set():
+            await self._live(incarnation, handshake)
+        except (ConnectionLost, NoAnswer) as error:
+            again = handshake.in_another_process()
+            if again is None or incarnation.stopping.is_set():
                 raise
-            # `initialize` must be the first that such a server hears: starting it again is no failure
+            if isinstance(error, NoAnswer):
+                self._next_handshake = again
+                raise
+            # some servers end at a question that they do not know: asking a fresh one is no failure
             self._log.info("upstream.greeted_again", reason=str(error))
-            await self._live(incarnation, Greeting(probe=False))
+            try:
+                await self._live(incarnation, again)
+            except EraRefused:
+                raise error from None
 
-    async def _live(self, incarnation: Incarnation, greeting: Greeting) -> None:
-        self._probe = True  # whatever fails now, the next attempt asks again
+    def _handshake(self) -> Handshake:
+        return Handshake(self._eras.in_order(None))
+
+    async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
+        self._eras.forget()  # whatever fails now, the next attempt asks in the usual order
         changes = Signal()
         calls = Calls(self.config, self.counters, self.queue, incarnation.proven)
         try:
             async with open_session(
                 self.config,
-                greeting=greeting,
+                handshake=handshake,
                 limit=self._limit,
                 hooks=Hooks(self._on_open, self._on_malformed, self.server_log.write, changes.set),
                 changes=changes,
@@ -212,7 +219,8 @@ class Upstream:
             ) as session:
                 await self._cache.list_all(session.client, incarnation.generation)
                 session.established()
-                self._probe = session.modern
+                self.greeting = handshake.said
+                self._eras.reset_to(handshake)
                 incarnation.ready()
                 await self._serve(session, incarnation, calls, changes)
         finally:  # only now: the process has been terminated

@@ -14,16 +14,30 @@ from typing import Any, Final
 
 import mcp_types as types
 import msgspec
-from mcp import ClientSession
+from mcp import ClientSession, MCPError
+from mcp.client.session import _clamp_inbound_ttl
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
-from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    find_invalid_x_mcp_header,
+    x_mcp_header_map,
+)
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    INTERNAL_ERROR,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+)
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
     MODERN_PROTOCOL_VERSIONS,
 )
+from pydantic import BaseModel
 
 from mcpx.catalog.model import ToolInfo
 from mcpx.upstream.context import QUESTIONS
@@ -31,11 +45,13 @@ from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.requests import Request
 from mcpx.upstream.session.greeting import read_initialize
 from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge, decode_result
 
 REQUEST: ContextVar[Request | None] = ContextVar("REQUEST", default=None)
 """The request that a task sends over HTTP. The SDK handles what comes in on that request's stream in the same
 context, which is how a message is known to belong to it."""
 
+DISCOVER_TIMEOUT_S: Final = 10.0  # over HTTP; a process has as long as the connect timeout
 CHANGES: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts"))
 UPDATED: Final = "notifications/resources/updated"
 EVERYTHING: Final = types.ClientCapabilities(
@@ -47,6 +63,18 @@ EVERYTHING: Final = types.ClientCapabilities(
     ),
     roots=types.RootsCapability(list_changed=True),
 )
+
+
+class Greeting(msgspec.Struct, frozen=True):
+    """What a server says of itself: the result as JSON, and as it is read."""
+
+    raw: bytes
+    result: types.InitializeResult | types.DiscoverResult
+
+    @property
+    def modern(self) -> bool:
+        """Whether it is of 2026-07-28."""
+        return isinstance(self.result, types.DiscoverResult)
 
 
 class PassingSession(ClientSession):
@@ -76,8 +104,8 @@ class PassingSession(ClientSession):
 
     # --- the handshake
 
-    async def initialize(self) -> types.InitializeResult:
-        """Shake hands as the SDK does, but accept what the official clients accept from a server.
+    async def request_initialize(self) -> Greeting:
+        """Request a session of the handshake era, and read the answer as tolerantly as the official clients.
 
         Raises:
             MCPError: The server refused it, or the connection ended.
@@ -89,13 +117,55 @@ class PassingSession(ClientSession):
             capabilities=self._build_capabilities(LATEST_HANDSHAKE_VERSION),
             client_info=self._client_info,
         )
-        raw = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        result = read_initialize(await self.ask_raw("initialize", raw))
+        raw = await self._request_greeting("initialize", _plain(params), {})
+        result = read_initialize(decode_result(raw))
         if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
             raise RuntimeError(f"the server speaks an unknown revision: {result.protocol_version[:100]}")
-        self.adopt(result)
-        await self.send_notification(types.InitializedNotification())
-        return result
+        return Greeting(bytes(raw), result)
+
+    async def request_discover(self) -> Greeting:
+        """Ask a server of 2026-07-28 what it offers.
+
+        Raises:
+            MCPError: The server refused it, did not answer over HTTP in time, or the connection ended.
+            RuntimeError: It speaks no revision of that era that is known.
+            ValidationError: Its answer is not a result of `server/discover`.
+        """
+        version = LATEST_MODERN_VERSION
+        meta = {
+            PROTOCOL_VERSION_META_KEY: version,
+            CLIENT_INFO_META_KEY: _plain(self._client_info),
+            CLIENT_CAPABILITIES_META_KEY: _plain(self._build_capabilities(version)),
+        }
+        opts: CallOptions = {
+            "headers": {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: "server/discover"}
+        }
+        if not self._is_stream:  # a process may not have begun to read
+            opts["timeout"] = DISCOVER_TIMEOUT_S
+        raw = await self._request_greeting("server/discover", {"_meta": meta}, opts)
+        found = decode_result(raw)
+        _clamp_inbound_ttl(found)
+        result = types.DiscoverResult.model_validate(found)
+        if version not in result.supported_versions:
+            raise RuntimeError(f"the server speaks unknown revisions: {result.supported_versions[:3]}")
+        return Greeting(bytes(raw), result)
+
+    async def _request_greeting(self, method: str, params: dict[str, Any], opts: CallOptions) -> msgspec.Raw:
+        opts["cancel_on_abandon"] = False  # the protocol forbids it
+        if not isinstance(self._dispatcher, WireDispatcher):
+            return msgspec.Raw(
+                msgspec.json.encode(await self._dispatcher.send_raw_request(method, params, opts))
+            )
+        try:
+            return await self._dispatcher.send_for_bytes(method, params, opts)
+        except (MalformedMessage, ResponseTooLarge) as error:
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
+
+    async def accept(self, greeting: Greeting) -> None:
+        """Adopt what the server said, and end the handshake."""
+        self.adopt(greeting.result)
+        if not greeting.modern:
+            await self.send_notification(types.InitializedNotification())
 
     # --- what it declares
 
@@ -216,3 +286,8 @@ class PassingSession(ClientSession):
             self._on_updated(uri)
         else:
             self._relay.handle_notification(method, dict(params), REQUEST.get(), logs_on_request=self._modern)
+
+
+def _plain(model: BaseModel) -> dict[str, Any]:
+    """A model as the JSON that is sent."""
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)

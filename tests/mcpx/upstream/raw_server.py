@@ -6,6 +6,7 @@ Run as `python -S -E raw_server.py SCRIPT`, where SCRIPT is a JSON object in a f
   its own; or `exit`, or `silent`.
 * `first`: the only method that may come first; the server exits with code 1 at any other.
 * `spoilt_by`: a method after which it exits at the next request. `silenced_by`: it is answered no more.
+* `slow_at`: a method that is answered after `slow_s` seconds, while others are read at once.
 * `ears`: a file; each start and each request is a line in it.
 * `storm`: how many list_changed a second are sent once a tool was called; `storms`: another method.
 
@@ -91,7 +92,11 @@ def main() -> None:
         if method == "tools/call" and (a_second := SCRIPT.get("storm")):
             threading.Thread(target=storm, args=(a_second,), daemon=True).start()
         said = answer(method, json.dumps(message["id"]))
-        if said is not None:
+        if said is not None and method == SCRIPT.get("slow_at"):
+            timer = threading.Timer(SCRIPT["slow_s"], write, [said])
+            timer.daemon = True
+            timer.start()
+        elif said is not None:
             write(said)
 
 
