@@ -19,12 +19,13 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.config import Config, Era, ServerConfig, redactor_of
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -78,36 +79,67 @@ class Fleet:
             on_catalogue=self._notify,
             clients=self._clients,
         )
-        if server.sessions == "per_client" and server.disabled is None:
-            upstream.private = PerClientSessions(
-                server.name, lambda client: self._open_private(client, upstream)
-            )
+        if server.disabled is None:
+            self._allow_others(upstream)
         return upstream
 
-    def _open_private(self, client: ClientId, shared: Upstream) -> Upstream:
-        """A client's own session with a server. Its catalogue is not announced: the shared one is shown."""
+    def _allow_others(self, main: Upstream) -> None:
+        """Let a server have sessions beside its main one, as its configuration says."""
+        config = main.config
+        if config.sessions == "per_client":
+            main.private = PerClientSessions(
+                config.name,
+                lambda client, era: self._open_beside(
+                    main, config, lambda: main.known_eras.in_order(era), client=client
+                ),
+            )
+        if config.era == "auto":
+            main.companion = Companion(main, lambda era: self._open_companion(main, era), self._dismiss)
+        main.serves_all = main.private is None and (config.era != "auto" or config.transport.kind != "http")
+
+    def _open_companion(self, main: Upstream, era: Era) -> Upstream:
+        """The session in the other era. A connection must be open before calls that wait for it give up."""
+        limits = main.config.limits
+        if main.config.transport.kind == "http":
+            limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
+        return self._open_beside(main, replace(main.config, limits=limits), lambda: (era,))
+
+    def _open_beside(
+        self,
+        main: Upstream,
+        config: ServerConfig,
+        eras: Callable[[], tuple[Era, ...]],
+        *,
+        client: ClientId | None = None,
+    ) -> Upstream:
+        """One more session with a server. Its catalogue is not announced: that of the main one is shown."""
         own = Upstream(
-            replace(shared.config, auto_describe=False),
+            replace(config, auto_describe=False),
             self.supervisor,
             ledger=self.ledger,
-            server_log=shared.server_log,
+            server_log=main.server_log,
             max_message_bytes=self._config.max_message_bytes,
-            child=self._child_name(shared.name),
-            counters=shared.counters,
+            child=self._child_name(main.name),
+            main=main,
             client=client,
+            eras=eras,
             clients=self._clients,
         )
         self._start(own)
         return own
+
+    def _dismiss(self, session: Upstream, why: str) -> None:
+        """End a session beside a main one, without waiting for it."""
+        session.retire(why)
+        if session.child in self._children:
+            self.supervisor.dismiss(session.child)
 
     def leave(self, client: ClientId) -> None:
         """End the sessions of a client that has left, without waiting for them."""
         client.connected = False
         for upstream in self.upstreams.values():
             if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
-                own.retire("its client has left")
-                if own.child in self._children:
-                    self.supervisor.dismiss(own.child)
+                self._dismiss(own, "its client has left")
 
     def children(self) -> list[Upstream]:
         """Every session that may have a process: those of the servers, and clients' own."""
@@ -259,6 +291,8 @@ class Fleet:
     def _on_event(self, event: Event) -> None:
         """Log an upstream's lifecycle, and tell the callers who wait for it."""
         upstream = self._children[event.child]
+        if self._is_of_one_era(event, upstream):
+            return
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
             self._unsettled.discard(event.child)
@@ -270,9 +304,21 @@ class Fleet:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):
             upstream.queue.refuse_waiting()
-        elif isinstance(event, ChildStopped) and upstream.client is not None:
+        elif isinstance(event, ChildStopped) and upstream.main is not None:
             self._children.pop(event.child, None)
         self._wake()
+
+    def _is_of_one_era(self, event: Event, upstream: Upstream) -> bool:
+        """Tell a companion of an event; return whether it only shows that the server speaks one era."""
+        if isinstance(event, ChildReady) and upstream.companion is not None:
+            upstream.companion.main_is_ready()
+        companion = upstream.main.companion if upstream.main is not None else None
+        if companion is None or not isinstance(event, ChildFailed | ChildParked):
+            return False
+        refused = companion.is_refused(upstream, event.cause)
+        if refused:
+            log.info("upstream.one_era", server=upstream.name, cause=event.cause.text)
+        return refused
 
     def _wake(self) -> None:
         self._news.pulse()

@@ -52,7 +52,9 @@ def log_event(event: Event, upstream: Upstream) -> None:
 
 
 def _log(event: Event, upstream: Upstream) -> None:
-    server = upstream.name if upstream.client is None else f"{upstream.name} (of one client)"
+    server = upstream.name
+    if upstream.main is not None:
+        server += " (of one client)" if upstream.client is not None else " (in its other era)"
     match event:
         case ChildStarting(_, generation):
             log.debug("upstream.starting", server=server, incarnation=generation)

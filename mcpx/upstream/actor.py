@@ -13,14 +13,16 @@ from typing import Final
 
 import anyio
 import structlog
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
 from mcpx.catalog.model import Catalogue, ServerInfo, State
-from mcpx.config import ServerConfig, redactor_of
+from mcpx.config import Era, ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
+from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.errors import EraRefused, NoAnswer
 from mcpx.upstream.health import Health
@@ -58,8 +60,9 @@ OnCatalogue = Callable[[str, Diff], None]
 class Upstream:
     """One upstream server, for as long as its configuration is in force.
 
-    `child` is its name at the supervisor and in the ledger, where that is not the server's. `client` is the
-    client that the session belongs to, where each has its own; then `counters` are those of the server.
+    `child` is its name at the supervisor and in the ledger, where that is not the server's. A session beside
+    the server's `main` one shares what is known of the server; it asks in `eras`, if that is given, and
+    belongs to `client`, where each client has its own.
     """
 
     def __init__(
@@ -71,18 +74,25 @@ class Upstream:
         server_log: ServerLog,
         max_message_bytes: int,
         child: str | None = None,
-        counters: Counters | None = None,
+        main: Upstream | None = None,
         client: ClientId | None = None,
+        eras: Callable[[], tuple[Era, ...]] | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
         clients: ConnectedClients | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
         self.child = child or config.name
+        self.main = main
+        """The server's main session; None if this is it."""
         self.client = client
         self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
-        self.counters = counters or Counters()
+        self.companion: Companion | None = None
+        """The session in the other era; None where the server has no more than one session."""
+        self.serves_all = True
+        """Whether the requests of all clients take this session; else there is a choice to make."""
+        self.counters: Counters = main.counters if main is not None else Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self._cache = CatalogueCache(
             config, self.counters, max_message_bytes=max_message_bytes, on_change=self._on_change
@@ -99,7 +109,9 @@ class Upstream:
         self._ledger = ledger
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
-        self._eras = KnownEras(config)
+        self.known_eras: KnownEras = main.known_eras if main is not None else KnownEras(config)
+        self._eras = eras or (lambda: self.known_eras.in_order(None))
+        self._changes = Signal()
         self._next_handshake: Handshake | None = None
         self.server_log = server_log
         self._redact = redactor_of(config)
@@ -141,9 +153,43 @@ class Upstream:
             catalogue=self.catalogue,
         )
 
+    @property
+    def era(self) -> Era | None:
+        """The era of the session, as last agreed; None before the first listing."""
+        if self.catalogue is None:
+            return None
+        return "modern" if self.catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
+
     def sessions(self) -> list[Upstream]:
-        """This one, and those with the same server that belong to one client each."""
-        return [self, *(self.private or ())]
+        """This one, and those with the same server beside it: the companion, and those of one client each."""
+        companion = self.companion.session if self.companion is not None else None
+        return [self, *(self.private or ()), *((companion,) if companion is not None else ())]
+
+    def in_era(self, modern: bool, *, own_process: bool = False) -> Upstream:  # noqa: FBT001 - as a client's handle has it
+        """The session for a client of that era, to `submit` its requests to; may be this one.
+
+        Does not wait: a session that has to be opened first queues requests as any server that starts. If it
+        turns out that the server does not speak the era, they are served by this session, and so is the era
+        from then on. Over stdio all clients share this one, unless `own_process` allows a process for the
+        other era. A server whose configuration says the era has this one alone. Call it for each request.
+        """
+        era: Era = "modern" if modern else "handshake"
+        return self if self.companion is None else self.companion.session_in(era, own_process=own_process)
+
+    async def speaks(self, modern: bool) -> bool:  # noqa: FBT001 - as above
+        """Whether the server speaks that era, and its configuration allows it.
+
+        Opens a session (over stdio: starts a process) where it is not known, which `in_era` then gives. Waits
+        as long as a call would; a server that has not answered by then counts as one that does not.
+        """
+        if self.companion is not None:
+            return await self.companion.speaks("modern" if modern else "handshake")
+        await self.await_catalogue()
+        return self.era == ("modern" if modern else "handshake")
+
+    def relist(self) -> None:
+        """List again what the server offers: it told another session that it has changed."""
+        self._changes.set()
 
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
@@ -183,7 +229,7 @@ class Upstream:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
-        handshake, self._next_handshake = self._next_handshake or self._handshake(), None
+        handshake, self._next_handshake = self._next_handshake or Handshake(self._eras()), None
         try:
             await self._live(incarnation, handshake)
         except (ConnectionLost, NoAnswer) as error:
@@ -200,12 +246,10 @@ class Upstream:
             except EraRefused:
                 raise error from None
 
-    def _handshake(self) -> Handshake:
-        return Handshake(self._eras.in_order(None))
-
     async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
-        self._eras.forget()  # whatever fails now, the next attempt asks in the usual order
-        changes = Signal()
+        if self.main is None:
+            self.known_eras.forget()  # whatever fails now, the next attempt asks in the usual order
+        changes = self._changes = Signal()
         calls = Calls(self.config, self.counters, self.queue, incarnation.proven)
         try:
             async with open_session(
@@ -220,7 +264,8 @@ class Upstream:
                 await self._cache.list_all(session.client, incarnation.generation)
                 session.established()
                 self.greeting = handshake.said
-                self._eras.reset_to(handshake)
+                learn = self.known_eras.reset_to if self.main is None else self.known_eras.learn
+                learn(handshake)
                 incarnation.ready()
                 await self._serve(session, incarnation, calls, changes)
         finally:  # only now: the process has been terminated

@@ -177,8 +177,12 @@ class KnownEras:
         first = preferred if preferred is not None and preferred not in self.refused else self._first
         return MODERN_FIRST if first == "modern" else HANDSHAKE_FIRST
 
+    def learn(self, handshake: Handshake) -> None:
+        """Note what a session beside the main one has found out."""
+        self.refused |= handshake.refused
+
     def reset_to(self, handshake: Handshake) -> None:
-        """Note what a session has found out; what was known before is over."""
+        """Note what the main session has found out; what was known of an earlier one is over."""
         self.refused = set(handshake.refused)
         self._first = handshake.agreed or self._usual[0]
 
