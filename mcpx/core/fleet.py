@@ -24,7 +24,7 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
-from mcpx.upstream.actor import Upstream
+from mcpx.upstream.actor import OnCatalogue, Upstream
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.per_client import PerClientSessions
@@ -102,7 +102,8 @@ class Fleet:
         limits = main.config.limits
         if main.config.transport.kind == "http":
             limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
-        return self._open_beside(main, replace(main.config, limits=limits), lambda: (era,))
+        config = replace(main.config, limits=limits)
+        return self._open_beside(main, config, lambda: (era,), on_catalogue=lambda *_: main.relist())
 
     def _open_beside(
         self,
@@ -111,6 +112,7 @@ class Fleet:
         eras: Callable[[], tuple[Era, ...]],
         *,
         client: ClientId | None = None,
+        on_catalogue: OnCatalogue = lambda *_: None,
     ) -> Upstream:
         """One more session with a server. Its catalogue is not announced: that of the main one is shown."""
         own = Upstream(
@@ -123,6 +125,7 @@ class Fleet:
             main=main,
             client=client,
             eras=eras,
+            on_catalogue=on_catalogue,
             clients=self._clients,
         )
         self._start(own)

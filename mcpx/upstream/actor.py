@@ -258,7 +258,7 @@ class Upstream:
                 limit=self._limit,
                 hooks=Hooks(self._on_open, self._on_malformed, self.server_log.write, changes.set),
                 changes=changes,
-                on_updated=self.subscriptions.handle_update,
+                on_updated=self._on_updated,
                 relay=self._relay(calls),
             ) as session:
                 await self._cache.list_all(session.client, incarnation.generation)
@@ -307,6 +307,12 @@ class Upstream:
         self.pid = link.pid
         if link.pid is not None:
             self._ledger.add(self.child, link.pid, link.mark)
+
+    def _on_updated(self, uri: str) -> None:
+        if self.main is None:
+            self.subscriptions.handle_update(uri)
+        elif self.client is None:  # whatever the companion hears concerns the subscriptions of all
+            self.main.subscriptions.updated(uri)
 
     def _on_change(self, changed: Diff) -> None:
         self.queue.wake_waiters()
