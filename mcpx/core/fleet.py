@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import structlog
@@ -19,15 +19,14 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, Era, ServerConfig, redactor_of
+from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.reload_plan import ReloadPlan
+from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
-from mcpx.upstream.actor import OnCatalogue, Upstream
-from mcpx.upstream.companion import Companion
+from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
@@ -61,6 +60,7 @@ class Fleet:
         self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
+        self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self._unsettled = {name for name, up in self.upstreams.items() if up.config.disabled is None}
         for upstream in self.upstreams.values():
@@ -68,68 +68,27 @@ class Fleet:
 
     # --- one server
 
-    def _make(self, server: ServerConfig) -> Upstream:
+    def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
+        """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
+        if main is None:
+            more["on_catalogue"] = self._notify
+            server_log = ServerLog(server.name, self._state, redact=redactor_of(server))
+        else:
+            server_log = main.server_log
         upstream = Upstream(
             server,
             self.supervisor,
             ledger=self.ledger,
-            server_log=ServerLog(server.name, self._state, redact=redactor_of(server)),
+            server_log=server_log,
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
-            on_catalogue=self._notify,
             clients=self._clients,
-        )
-        if server.disabled is None:
-            self._allow_others(upstream)
-        return upstream
-
-    def _allow_others(self, main: Upstream) -> None:
-        """Let a server have sessions beside its main one, as its configuration says."""
-        config = main.config
-        if config.sessions == "per_client":
-            main.private = PerClientSessions(
-                config.name,
-                lambda client, era: self._open_beside(
-                    main, config, lambda: main.known_eras.in_order(era), client=client
-                ),
-            )
-        if config.era == "auto":
-            main.companion = Companion(main, lambda era: self._open_companion(main, era), self._dismiss)
-        main.serves_all = main.private is None and (config.era != "auto" or config.transport.kind != "http")
-
-    def _open_companion(self, main: Upstream, era: Era) -> Upstream:
-        """The session in the other era. A connection must be open before calls that wait for it give up."""
-        limits = main.config.limits
-        if main.config.transport.kind == "http":
-            limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
-        config = replace(main.config, limits=limits)
-        return self._open_beside(main, config, lambda: (era,), on_catalogue=lambda *_: main.relist())
-
-    def _open_beside(
-        self,
-        main: Upstream,
-        config: ServerConfig,
-        eras: Callable[[], tuple[Era, ...]],
-        *,
-        client: ClientId | None = None,
-        on_catalogue: OnCatalogue = lambda *_: None,
-    ) -> Upstream:
-        """One more session with a server. Its catalogue is not announced: that of the main one is shown."""
-        own = Upstream(
-            replace(config, auto_describe=False),
-            self.supervisor,
-            ledger=self.ledger,
-            server_log=main.server_log,
-            max_message_bytes=self._config.max_message_bytes,
-            child=self._child_name(main.name),
             main=main,
-            client=client,
-            eras=eras,
-            on_catalogue=on_catalogue,
-            clients=self._clients,
+            **more,
         )
-        self._start(own)
-        return own
+        if main is None:
+            self._side_sessions.allow(upstream)
+        return upstream
 
     def _dismiss(self, session: Upstream, why: str) -> None:
         """End a session beside a main one, without waiting for it."""
@@ -294,7 +253,7 @@ class Fleet:
     def _on_event(self, event: Event) -> None:
         """Log an upstream's lifecycle, and tell the callers who wait for it."""
         upstream = self._children[event.child]
-        if self._is_of_one_era(event, upstream):
+        if self._side_sessions.take(event, upstream):
             return
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
@@ -310,18 +269,6 @@ class Fleet:
         elif isinstance(event, ChildStopped) and upstream.main is not None:
             self._children.pop(event.child, None)
         self._wake()
-
-    def _is_of_one_era(self, event: Event, upstream: Upstream) -> bool:
-        """Tell a companion of an event; return whether it only shows that the server speaks one era."""
-        if isinstance(event, ChildReady) and upstream.companion is not None:
-            upstream.companion.main_is_ready()
-        companion = upstream.main.companion if upstream.main is not None else None
-        if companion is None or not isinstance(event, ChildFailed | ChildParked):
-            return False
-        refused = companion.is_refused(upstream, event.cause)
-        if refused:
-            log.info("upstream.one_era", server=upstream.name, cause=event.cause.text)
-        return refused
 
     def _wake(self) -> None:
         self._news.pulse()

@@ -16,7 +16,7 @@ import structlog
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
-from mcpx.catalog.model import Catalogue, ServerInfo, State
+from mcpx.catalog.model import Catalogue, ServerInfo
 from mcpx.config import Era, ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
@@ -33,26 +33,17 @@ from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request
+from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.handshake import Handshake, KnownEras, Said
 from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.upstream.transport.loss import ConnectionLost
-from supervisors import Incarnation, Phase, Signal, Supervisor
+from supervisors import Incarnation, Signal, Supervisor
 
 log = structlog.get_logger()
 
 MAX_MALFORMED_LOGGED: Final = 3  # lines; a server that prints what is no message prints a lot of it
-STATES: Final = {
-    Phase.IDLE: State.STOPPED,
-    Phase.STARTING: State.STARTING,
-    Phase.UP: State.READY,
-    Phase.WAITING: State.WAITING,
-    Phase.PARKED: State.PARKED,
-    Phase.STOPPING: State.STOPPED,
-    Phase.DONE: State.STOPPED,
-}
-
 OnCatalogue = Callable[[str, Diff], None]
 """Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
 
@@ -129,29 +120,7 @@ class Upstream:
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""
-        kind = self.config.transport.kind
-        if self.config.disabled is not None:
-            return ServerInfo(
-                name=self.name, state=State.DISABLED, transport=kind, cause=self.config.disabled
-            )
-        if self.queue.closed or self.queue.pending_reason:
-            return ServerInfo(
-                name=self.name,
-                state=State.STOPPED if self.queue.closed else State.STARTING,
-                transport=kind,
-                cause=self._leaving or self.queue.pending_reason,
-                catalogue=self.catalogue,
-            )
-        life = self.queue.lifecycle()
-        at = life.next_attempt_at
-        return ServerInfo(
-            name=self.name,
-            state=STATES[self.queue.lifecycle_phase()],
-            transport=kind,
-            cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
-            retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
-            catalogue=self.catalogue,
-        )
+        return server_info(self.config, self.queue, self.catalogue, self._leaving)
 
     @property
     def era(self) -> Era | None:
