@@ -14,6 +14,7 @@ from mcpx.core.messages import Exec
 from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code
 from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, open_watched, soon
 from tests.mcpx.upstream.dual_http import DISCOVER, INITIALIZE, TOOL, dual_http
@@ -30,11 +31,11 @@ async def hub_of(dual, **settings):
         yield watch
 
 
-def send(watch, modern, client=None):
+def send(watch, modern, client=None, tool="era"):
     """A call of a client of that era; None: of a program."""
     reply = RawReply()
     caller = None if modern is None else FakeCaller(modern=modern)
-    watch.hub.calls.call(Exec("s", "era", b"{}", RequestContext(caller=caller, client=client)), reply)
+    watch.hub.calls.call(Exec("s", tool, b"{}", RequestContext(caller=caller, client=client)), reply)
     return reply
 
 
@@ -229,3 +230,22 @@ async def test_what_is_refused_says_which_server_it_was():
                 await era_of(watch, modern=False)
             assert refused.value.code is Code.SERVER_UNAVAILABLE
             assert refused.value.server == "s"
+
+
+async def test_clients_with_sessions_of_their_own_have_them_in_their_era():
+    with dual_http() as dual:
+        async with hub_of(dual, sessions="per_client") as watch:
+            clients = [(ClientId(), modern) for modern in (True, False, False)]
+            for _ in range(2):
+                eras = [await era_of(watch, modern, client) for client, modern in clients]
+                assert eras == ["modern", "handshake", "handshake"]
+            assert dual.heard == [DISCOVER, DISCOVER, INITIALIZE, INITIALIZE]
+            watch.hub.client_left(clients[1][0])
+            await soon(lambda: len(dual.sessions) == 1)
+
+
+async def test_clients_with_sessions_of_their_own_get_those_that_the_server_speaks():
+    with dual_http(initialize=400) as dual:
+        async with hub_of(dual, sessions="per_client") as watch:
+            assert [await era_of(watch, False, ClientId()) for _ in range(2)] == ["modern"] * 2
+            assert dual.heard == [DISCOVER, INITIALIZE, DISCOVER, DISCOVER]
