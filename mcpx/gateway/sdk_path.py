@@ -25,6 +25,7 @@ from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
 from mcpx.gateway.clients.outbox import Backlog
 from mcpx.gateway.metering import metered_render
+from mcpx.gateway.request_meta import members_for_server
 from mcpx.text import kind_of
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -76,6 +77,7 @@ def _context(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> Reque
         caller=caller,
         answers=_answers(ctx),
         on_progress=progressed if wants_progress else None,
+        meta=members_for_server((ctx.params or {}).get("_meta") or {}),
     )
 
 

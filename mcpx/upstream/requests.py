@@ -29,6 +29,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answers: InputAnswers | None = None
     """The answers that a client adds to a request that it repeats."""
     on_progress: OnProgress | None = None
+    meta: bytes = b""
+    """What the client wrote into `_meta` for the server: the members in JSON, without the braces."""
     own: bool = False
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
 

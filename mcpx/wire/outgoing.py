@@ -149,8 +149,8 @@ class Outgoing:
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
             return False
-        if message.error and bytes(message.error) != _NULL:
-            waiting.on_answer(None, _error(message.error))
+        if has_error(message):
+            waiting.on_answer(None, read_error(message.error))
         else:
             waiting.on_answer(message.result, None)
         return True
@@ -184,7 +184,13 @@ class Outgoing:
             one.on_answer(None, ConnectionEnded())
 
 
-def _error(raw: msgspec.Raw) -> MCPError:
+def has_error(message: RPCMessage) -> bool:
+    """Whether an answer is an error; `"error": null` beside a result is none."""
+    return bool(message.error) and bytes(message.error) != _NULL
+
+
+def read_error(raw: msgspec.Raw) -> MCPError:
+    """Read the error of an answer."""
     try:
         error = envelope.decode_error(raw)
     except (msgspec.DecodeError, RecursionError):

@@ -16,9 +16,8 @@ import mcp_types as types
 import msgspec
 from mcp import ClientSession
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
-from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+from mcp.shared.inbound import NAME_BEARING_METHODS, find_invalid_x_mcp_header, x_mcp_header_map
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
@@ -47,6 +46,9 @@ EVERYTHING: Final = types.ClientCapabilities(
     ),
     roots=types.RootsCapability(list_changed=True),
 )
+
+
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PassingSession(ClientSession):
@@ -103,24 +105,9 @@ class PassingSession(ClientSession):
         return types.ClientCapabilities() if version in MODERN_PROTOCOL_VERSIONS else EVERYTHING
 
     def adopt(self, result: types.InitializeResult | types.DiscoverResult) -> None:
-        """Adopt a handshake as the SDK does; 2026-07-28 requests then carry their client's capabilities."""
+        """Adopt a handshake as the SDK does."""
         super().adopt(result)
         self._modern = isinstance(result, types.DiscoverResult)
-        if self._modern:
-            stamp = self._stamp
-
-            def stamp_for_caller(data: dict[str, Any], opts: CallOptions) -> None:
-                stamp(data, opts)
-                request = REQUEST.get()
-                if request is not None and request.context.caller is not None:
-                    meta = data["params"]["_meta"]
-                    meta[CLIENT_CAPABILITIES_META_KEY] = msgspec.json.decode(
-                        request.context.caller.capabilities.encoded
-                    )
-                    if request.context.caller.log_level is not None:
-                        meta[LOG_LEVEL_META_KEY] = request.context.caller.log_level
-
-            self._stamp = stamp_for_caller
 
     # --- requests without a model of the SDK
 
@@ -139,6 +126,28 @@ class PassingSession(ClientSession):
         opts: CallOptions = {}
         self._stamp(data, opts)
         return await self._dispatcher.send_raw_request(method, data["params"], opts)
+
+    def options_for(self, request: Request) -> CallOptions:
+        """The options for `send_in_place_of` a request: its HTTP headers, for which it is looked into."""
+        params: dict[str, Any] = {}
+        if self._modern and (name_key := NAME_BEARING_METHODS.get(request.method)) is not None:
+            given = _decode_members(b"".join((b"{", *request.params(), b"}")))
+            params[name_key] = name = msgspec.json.decode(given.get(name_key, b"null"))
+            if isinstance(name, str) and name in self._x_mcp_header_maps:
+                params["arguments"] = msgspec.json.decode(given.get("arguments", b"{}"))
+        opts: CallOptions = {}
+        self._stamp({"method": request.method, "params": params}, opts)
+        return opts
+
+    async def send_in_place_of(self, request: Request, opts: CallOptions) -> dict[str, Any]:
+        """Send a request over HTTP without its params, which its `Exchange` has, and wait for its result.
+
+        The result is empty where the exchange took it as it came.
+
+        Raises:
+            MCPError: The server refused it, or there was no answer.
+        """
+        return await self._dispatcher.send_raw_request(request.method, None, opts)
 
     async def ask_page(self, method: str, cursor: str | None) -> msgspec.Raw | dict[str, Any]:
         """Request a page of a list; its result is raw JSON where the transport is ours.
