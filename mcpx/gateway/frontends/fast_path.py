@@ -296,8 +296,7 @@ def _decoded_after(error: Exception, raw: msgspec.Raw) -> Params | None:
 def _progress(wire: WireDispatcher, token: int | str) -> OnProgress:
     """What passes progress on to the client, under the token that it chose."""
 
-    def progressed(progress: float, total: float | None, message: str | None) -> None:
-        step = envelope.Progress(token, progress, total, message)
-        wire.notify_lossy("notifications/progress", envelope.encode(step))
+    def progressed(step: bytes) -> None:
+        wire.notify_lossy("notifications/progress", envelope.progress(token, step))
 
     return progressed

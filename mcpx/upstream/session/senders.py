@@ -183,33 +183,49 @@ class SessionSender:
         """Do nothing: it is never congested."""
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        scope = anyio.CancelScope()
-        # a failure of the HTTP exchange is reported first; the error that the SDK makes of it is not needed
-        exchange = Exchange(
-            lambda error: on_answer(None, error),
-            encode_params=lambda request_id: _encode_params(request, request_id, self._modern),
-        )
-        opts = self._session.options_for(request)
+        sent = _SentBySession(self._session, request, self._modern, on_answer, on_progress)
+        self._tasks.start_soon(sent.run, self._log_level, self._session.options_for(request))
+        return sent
 
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            on_progress(progress, total, message)
 
-        opts["on_progress"] = progressed
-        self._tasks.start_soon(self._send, request, opts, on_answer, scope, exchange)
-        return _SentBySession(exchange, scope)
-
-    async def _send(
+class _SentBySession:
+    def __init__(
         self,
+        session: PassingSession,
         request: Request,
-        opts: CallOptions,
+        modern: _ModernMeta | None,
         on_answer: OnAnswer,
-        scope: anyio.CancelScope,
-        exchange: Exchange,
+        on_progress: OnProgress,
     ) -> None:
-        with scope:
+        self._session = session
+        self._request = request
+        self._modern = modern
+        self._on_answer = on_answer
+        self._on_progress = on_progress
+        self._id: RequestId | None = None
+        self._scope = anyio.CancelScope()
+        # a failure of the HTTP exchange is reported first; the error that the SDK makes of it is not needed
+        self._exchange = Exchange(lambda error: on_answer(None, error), encode_params=self._encode)
+
+    def recall(self) -> bool:
+        return self._exchange.recall()
+
+    def cancel(self, _reason: str) -> None:
+        self._exchange.abandon()
+        self._scope.cancel()
+
+    def _encode(self, request_id: RequestId) -> bytes:
+        self._id = request_id
+        self._session.progress_of[request_id] = self._on_progress
+        return _encode_params(self._request, request_id, self._modern)
+
+    async def run(self, log_level: LogLevelSync, opts: CallOptions) -> None:
+        """Send it and wait for the answer. Run once, in a task of its own."""
+        request, exchange = self._request, self._exchange
+        with self._scope:
             try:
                 if request.context.caller is not None:
-                    await self._log_level.raise_level(request.context.caller.log_level)
+                    await log_level.raise_level(request.context.caller.log_level)
                 CURRENT_EXCHANGE.set(exchange)  # in this task only
                 REQUEST.set(request)  # what comes in on its stream belongs to it
                 result = await self._session.send_in_place_of(request, opts)
@@ -221,19 +237,7 @@ class SessionSender:
                 if not exchange.over:
                     raw = None if exchange.answer is None else exchange.answer.result
                     # an answer that came astray, on another stream, the SDK has read
-                    on_answer(msgspec.Raw(msgspec.json.encode(result)) if raw is None else raw, None)
-
-
-class _SentBySession:
-    __slots__ = ("_exchange", "_scope")
-
-    def __init__(self, exchange: Exchange, scope: anyio.CancelScope) -> None:
-        self._exchange = exchange
-        self._scope = scope
-
-    def recall(self) -> bool:
-        return self._exchange.recall()
-
-    def cancel(self, _reason: str) -> None:
-        self._exchange.abandon()
-        self._scope.cancel()
+                    self._on_answer(msgspec.Raw(msgspec.json.encode(result)) if raw is None else raw, None)
+            finally:
+                if self._id is not None:
+                    self._session.progress_of.pop(self._id, None)
