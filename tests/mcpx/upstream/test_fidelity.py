@@ -32,11 +32,7 @@ RESULTS = {
     "no content": '{"structuredContent":[1]}',
     "result type": '{"resultType":"com.acme/odd",@}',
 }
-BAD = {
-    "a large one": '{@,"rows":[' + "1," * 20_000 + "NaN]}",
-    "a NaN": '{@,"structuredContent":{"a":NaN}}',
-    "an infinity": '{@,"a":-Infinity}',
-}
+BAD = {"a NaN": '{@,"structuredContent":{"a":NaN}}', "an infinity": '{@,"a":-Infinity}'}
 STEPS = [
     '{"progressToken":@ID@,"progress":1,"total":10}',
     '{"progress":1.50,"progressToken":@ID@,"message":"x","_meta":{"a":null},"com.acme/x":[1e2]}',
