@@ -27,11 +27,14 @@ from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired, ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.requests import OnProgress, RequestContext
+from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import encode_arguments
+from mcpx.wire import envelope
 from supervisors import ActorRef, Reply, SupervisorError
 
 R = TypeVar("R")
+ReportProgress = Callable[[float, float | None, str | None], None]
+"""Called with what is done, the total where it is known, and a text. Must not raise."""
 
 MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
 
@@ -148,20 +151,31 @@ class ToolCalls:
             if tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
         elif not (server_name and tool_name) or tool_name in self._upstreams:
-            with anyio.move_on_after(self._results.settings.startup_wait):
-                for each in list(self._upstreams.values()):
-                    if each.catalogue is None and each.info().cause is None:
-                        await each.await_catalogue()
+            await self._await_first_listings()
         servers = [each.info() for each in self._upstreams.values()]
         return resolve_tool(servers, server_name, tool_name)
+
+    async def _await_first_listings(self) -> None:
+        """Wait for the first listings of all servers that have not failed, for a bounded time."""
+        with anyio.move_on_after(self._results.settings.startup_wait):
+            for each in list(self._upstreams.values()):
+                await each.await_first_attempt()
 
     # --- for the command line and programs: each raises CallError where it fails
 
     async def inspect(
         self, server_name: str = "", tool_name: str | Sequence[str] | None = None, *, query: str = ""
     ) -> ToolResult:
-        """All servers, the tools of one, some of them whole, or what fits a query; from the cache."""
+        """All servers, the tools of one, some of them whole, or what fits a query; from the cache.
+
+        Waits for the first listing of the server that is named, or of all that a name or query may concern,
+        while it is on its way.
+        """
         names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
+        if (upstream := self._upstreams.get(server_name)) is not None:
+            await upstream.await_first_attempt()
+        elif server_name or names or query:
+            await self._await_first_listings()
         shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
         return shaped
 
@@ -175,14 +189,19 @@ class ToolCalls:
         server_name: str,
         tool_name: str,
         arguments: Any = None,
-        on_progress: OnProgress | None = None,
+        on_progress: ReportProgress | None = None,
         *,
         client: ClientId | None = None,
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
+
+        def progressed(members: bytes) -> None:
+            if on_progress is not None and (step := envelope.read_step(members)) is not None:
+                on_progress(step.progress, step.total, step.message)
+
         server_name, tool_name = await self.resolve(server_name, tool_name)
         encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
-        context = RequestContext(client=client, on_progress=on_progress)
+        context = RequestContext(client=client, on_progress=progressed if on_progress else None)
 
         def render(result: msgspec.Raw) -> ExecutionResult:
             raw, shaped = self._results.tool(result, server=server_name)

@@ -22,6 +22,7 @@ from mcpx.core.messages import Exec, Read
 from mcpx.core.result_address import read_address
 from mcpx.core.result_selection import Selectable
 from mcpx.daemon.protocol import SETTLED_KEY
+from mcpx.door import Expose
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import metering, sdk_path
 from mcpx.gateway.clients.identity import client_of, connection_of, session_client
@@ -45,9 +46,9 @@ DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of re
 
 
 class GatewayServer(Server[Any]):
-    """Serves the three tools over a hub."""
+    """Serves the three tools over a hub. `expose` is what its clients have chosen, None for as configured."""
 
-    def __init__(self, hub: Hub, clients: ClientSessions) -> None:
+    def __init__(self, hub: Hub, clients: ClientSessions, expose: Expose | None = None) -> None:
         super().__init__(
             "mcpx",
             version=__version__,
@@ -64,6 +65,7 @@ class GatewayServer(Server[Any]):
         )
         self.middleware = [clients.track, metering.metered_requests(hub)]
         self._hub = hub
+        self._expose = expose
         self._clients = clients
         self._wait_until = anyio.current_time() + hub.config.startup_wait
         self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers)
@@ -193,10 +195,6 @@ class GatewayServer(Server[Any]):
         return Exec(server, tool_name, encoded, select=given.select, max_tokens=given.max_tokens)
 
     # --- the clients
-
-    def count_dropped(self) -> None:
-        """Count a log or progress message that a client which does not read goes without."""
-        self._hub.clients.dropped += 1
 
     async def _set_level(
         self, ctx: Context, params: mcp_types.SetLevelRequestParams

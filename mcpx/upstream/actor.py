@@ -80,7 +80,7 @@ class Upstream:
         self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
         self.companion: Companion | None = None
-        """The session in the other era; None where the server has no more than one session."""
+        """The session in the other era; None where there can be none."""
         self.serves_all = True
         """Whether the requests of all clients take this session; else there is a choice to make."""
         self.counters: Counters = main.counters if main is not None else Counters()
@@ -137,19 +137,18 @@ class Upstream:
     def in_era(self, modern: bool, *, own_process: bool = False) -> Upstream:  # noqa: FBT001 - as a client's handle has it
         """The session for a client of that era, to `submit` its requests to; may be this one.
 
-        Does not wait: a session that has to be opened first queues requests as any server that starts. If it
-        turns out that the server does not speak the era, they are served by this session, and so is the era
-        from then on. Over stdio all clients share this one, unless `own_process` allows a process for the
-        other era. A server whose configuration says the era has this one alone. Call it for each request.
+        Does not wait: a session that has to be opened first queues requests as any server that starts. If the
+        server turns out not to speak the era, this session serves them, and the era from then on. Over stdio
+        all clients share this one, unless `own_process` allows a process for the other era. A server whose
+        configuration says the era has this one alone. Call it for each request.
         """
         era: Era = "modern" if modern else "handshake"
         return self if self.companion is None else self.companion.session_in(era, own_process=own_process)
 
     async def speaks(self, modern: bool) -> bool:  # noqa: FBT001 - as above
-        """Whether the server speaks that era, and its configuration allows it.
+        """Whether the server speaks that era, and its configuration allows it; waits as long as a call would.
 
-        Opens a session (over stdio: starts a process) where it is not known, which `in_era` then gives. Waits
-        as long as a call would; a server that has not answered by then counts as one that does not.
+        Opens a session (over stdio: starts a process) where it is not known, which `in_era` then gives.
         """
         if self.companion is not None:
             return await self.companion.speaks("modern" if modern else "handshake")
@@ -194,6 +193,15 @@ class Upstream:
         """Wait for the first listing, if it is on its way."""
         await self.queue.wait_for(lambda: self.catalogue is not None)
 
+    async def await_first_attempt(self) -> None:
+        """Wait until it has listed or failed for the first time, if it has not yet."""
+
+        def attempted() -> bool:
+            failed = not self.queue.pending_reason and self.info().cause is not None
+            return failed or self.catalogue is not None
+
+        await self.queue.wait_for(attempted)
+
     # --- one incarnation
 
     async def run(self, incarnation: Incarnation) -> None:
@@ -220,6 +228,9 @@ class Upstream:
             self.known_eras.forget()  # whatever fails now, the next attempt asks in the usual order
         changes = self._changes = Signal()
         calls = Calls(self.config, self.counters, self.queue, incarnation.proven)
+        relay = SessionRelay(
+            self.name, calls, self._clients, self._suspended, self.server_log, client=self.client
+        )
         try:
             async with open_session(
                 self.config,
@@ -228,25 +239,18 @@ class Upstream:
                 hooks=Hooks(self._on_open, self._on_malformed, self.server_log.write, changes.set),
                 changes=changes,
                 on_updated=self._on_updated,
-                relay=self._relay(calls),
+                relay=relay,
             ) as session:
                 await self._cache.list_all(session.client, incarnation.generation)
                 session.established()
                 self.greeting = handshake.said
-                learn = self.known_eras.reset_to if self.main is None else self.known_eras.learn
-                learn(handshake)
+                self.known_eras.learn(handshake, of_main=self.main is None)
                 incarnation.ready()
                 await self._serve(session, incarnation, calls, changes)
         finally:  # only now: the process has been terminated
             self.pid = None
             self._ledger.remove(self.child)
             self.server_log.close()
-
-    def _relay(self, calls: Calls) -> SessionRelay:
-        """What takes the server's requests and log messages during one incarnation."""
-        return SessionRelay(
-            self.name, calls, self._clients, self._suspended, self.server_log, client=self.client
-        )
 
     async def _serve(
         self, session: UpstreamSession, incarnation: Incarnation, calls: Calls, changes: Signal

@@ -35,8 +35,9 @@ __all__ = [
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 """Called once with the raw result or the error. Must not raise."""
-OnProgress = Callable[[float, float | None, str | None], None]
-"""Called with what is done, the total where it is known, and a text. Must not raise."""
+OnProgress = Callable[[bytes], None]
+"""Called with the params of a progress notification: the members in JSON as they came, without the braces and
+the token. Must not raise."""
 
 _NULL: Final = b"null"  # in the place of an error: there is none
 
@@ -51,11 +52,12 @@ class ConnectionEnded(MCPError):  # noqa: N818 - a condition
 class _Open:
     """A request that awaits its answer."""
 
-    __slots__ = ("on_answer", "on_progress")
+    __slots__ = ("is_call", "on_answer", "on_progress")
 
-    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None) -> None:
+    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, is_call: bool) -> None:
         self.on_answer = on_answer
         self.on_progress = on_progress
+        self.is_call = is_call
 
 
 class Outgoing:
@@ -87,7 +89,7 @@ class Outgoing:
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[request_id] = _Open(on_answer, on_progress)
+        self._open[request_id] = _Open(on_answer, on_progress, is_call=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     async def request(
@@ -115,7 +117,7 @@ class Outgoing:
         if on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-        self._open[key] = _Open(_into(answer), on_progress)
+        self._open[key] = _Open(_into(answer), on_progress, is_call=False)
         self._channel.write(*envelope.request(request_id, method, envelope.encode(body) if body else None))
         timeout = opts.get("timeout")
         try:
@@ -149,8 +151,8 @@ class Outgoing:
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
             return False
-        if message.error and bytes(message.error) != _NULL:
-            waiting.on_answer(None, _error(message.error))
+        if has_error(message):
+            waiting.on_answer(None, read_error(message.error))
         else:
             waiting.on_answer(message.result, None)
         return True
@@ -158,12 +160,12 @@ class Outgoing:
     def take_progress(self, raw: msgspec.Raw) -> None:
         """Hand the parameters of a progress notification to the request that they are about."""
         try:
-            progress = envelope.decode_progress(raw)
+            token, members = envelope.split_progress(raw)
         except (msgspec.DecodeError, RecursionError):
             return
-        waiting = self._open.get(coerce_request_id(progress.progress_token))
+        waiting = self._open.get(coerce_request_id(token))
         if waiting is not None and waiting.on_progress is not None:
-            waiting.on_progress(progress.progress, progress.total, progress.message)
+            waiting.on_progress(members)
 
     def fail_answered(self, head: bytes, tail: bytes, error: Exception) -> bool:
         """Fail the request that a malformed line answers; false if its id is not found, or not open.
@@ -176,6 +178,16 @@ class Outgoing:
         waiting.on_answer(None, error)
         return True
 
+    def fail_call(self, request_id: RequestId | None, error: Exception) -> bool:
+        """Fail a request that takes its result as it came (`call`); false if it is none, or not open."""
+        key = None if request_id is None else coerce_request_id(request_id)
+        waiting = None if key is None else self._open.get(key)
+        if key is None or waiting is None or not waiting.is_call:
+            return False
+        del self._open[key]
+        waiting.on_answer(None, error)
+        return True
+
     def close(self) -> None:
         """No more answers will come: fail what is open."""
         self.closed = True
@@ -184,7 +196,13 @@ class Outgoing:
             one.on_answer(None, ConnectionEnded())
 
 
-def _error(raw: msgspec.Raw) -> MCPError:
+def has_error(message: RPCMessage) -> bool:
+    """Whether an answer is an error; `"error": null` beside a result is none."""
+    return bool(message.error) and bytes(message.error) != _NULL
+
+
+def read_error(raw: msgspec.Raw) -> MCPError:
+    """Read the error of an answer."""
     try:
         error = envelope.decode_error(raw)
     except (msgspec.DecodeError, RecursionError):

@@ -22,7 +22,8 @@ from pydantic import ValidationError
 
 from mcpx.config import Era, Http, ServerConfig
 from mcpx.upstream.errors import EraRefused
-from mcpx.upstream.session.sdk_session import Greeting, PassingSession
+from mcpx.upstream.session.greeting import Greeting
+from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.transport.exchange import Refused, capture_failures
 from mcpx.upstream.transport.link import Link
 
@@ -177,14 +178,12 @@ class KnownEras:
         first = preferred if preferred is not None and preferred not in self.refused else self._first
         return MODERN_FIRST if first == "modern" else HANDSHAKE_FIRST
 
-    def learn(self, handshake: Handshake) -> None:
-        """Note what a session beside the main one has found out."""
+    def learn(self, handshake: Handshake, *, of_main: bool) -> None:
+        """Note what a session has found out. What was known before the main session's is over."""
+        if of_main:
+            self.refused.clear()
+            self._first = handshake.agreed or self._usual[0]
         self.refused |= handshake.refused
-
-    def reset_to(self, handshake: Handshake) -> None:
-        """Note what the main session has found out; what was known of an earlier one is over."""
-        self.refused = set(handshake.refused)
-        self._first = handshake.agreed or self._usual[0]
 
     def forget(self) -> None:
         """Ask in the usual order again: the last attempt failed."""

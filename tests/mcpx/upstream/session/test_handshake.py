@@ -153,6 +153,23 @@ async def test_a_server_that_refuses_both_is_told_by_its_own_words(first, then, 
         assert watch.hub.upstreams["s"].info().cause == f"the server refused the session: {cause}"
 
 
+ODD = {
+    "tools: true": {"capabilities": {"tools": True}},
+    "capabilities left out": {"capabilities": None},
+    "a lifetime that is a text": {"ttlMs": "long"},
+    "another version that is a number": {"supportedVersions": [2031, "2026-07-28"]},
+    "instructions that are a list": {"instructions": ["do this"]},
+    "_meta that is null": {"_meta": None},
+}
+
+
+@pytest.mark.parametrize("oddity", ODD)
+async def test_an_odd_answer_to_discover_is_taken(oddity, tmp_path):
+    answers = {"server/discover": result({**DISCOVERED, **ODD[oddity]}), "initialize": refusal(-32601)}
+    async with raw_server(tmp_path, answers=answers, settings=ONE_TRY) as watch:
+        assert (watch.state(), protocol(watch)) == (State.READY, "2026-07-28")
+
+
 # --- what it said
 
 
