@@ -1,6 +1,6 @@
 """What the paths of the gateway note in the meter: whose call it was, of which tool, and what was answered.
 
-Only the three tools and their listing are counted. A native read or prompt costs the same with MCPX and
+Only tools and their listing are counted. A native read or prompt costs the same with MCPX and
 without. Nothing here raises: a fault of the meter costs no answer.
 """
 
@@ -15,6 +15,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 
 from mcpx.catalog.model import JSON
 from mcpx.core.costs import definitions_cost
+from mcpx.core.exposure import Exposure
 from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Request
 from mcpx.core.stats import INSPECT, RESOURCES
@@ -35,16 +36,18 @@ def tool_label(request: Request) -> str:
     return request.tool_name if isinstance(request, Exec) else RESOURCES
 
 
-def metered_requests(hub: Hub) -> ServerMiddleware[Any]:
-    """A middleware for the SDK's server: notes its answers to calls of the three tools, and their listing."""
+def metered_requests(hub: Hub, exposure: Exposure) -> ServerMiddleware[Any]:
+    """A middleware for the SDK's server: notes its answers to calls of tools, and their listing."""
 
     async def answered(ctx: Context, call_next: CallNext) -> HandlerResult:
         before = _served.set(None)
         try:
             result = await call_next(ctx)
             try:
-                if isinstance(result, dict) and ctx.method in _NOTES:
-                    _NOTES[ctx.method](hub, ctx, result)
+                if isinstance(result, dict) and ctx.method == "tools/list":
+                    _note_listing(hub, ctx, exposure, result)
+                elif isinstance(result, dict) and ctx.method == "tools/call":
+                    _note_call(hub, ctx, result)
             except Exception as error:  # noqa: BLE001 - the promise of this module
                 contain(error, "meter")
             return result
@@ -56,6 +59,7 @@ def metered_requests(hub: Hub) -> ServerMiddleware[Any]:
 
 def metered_render(request: Request, render: Callable[[msgspec.Raw], R]) -> Callable[[msgspec.Raw], R]:
     """`render`, which also remembers what a server has answered to this request, until it is noted."""
+    _served.set((request, msgspec.Raw()))  # nothing, where it fails
 
     def rendered(raw: msgspec.Raw) -> R:
         _served.set((request, raw))
@@ -64,10 +68,14 @@ def metered_render(request: Request, render: Callable[[msgspec.Raw], R]) -> Call
     return rendered
 
 
-def _note_listing(hub: Hub, ctx: Context, listed: JSON) -> None:
-    definitions = ((tool["name"], tool.get("description"), tool["inputSchema"]) for tool in listed["tools"])
+def _note_listing(hub: Hub, ctx: Context, exposure: Exposure, listed: JSON) -> None:
+    """Note a listing with its first page, at the cost of all pages."""
+    if (ctx.params or {}).get("cursor") is not None:
+        return
+    three = [tool for tool in listed["tools"] if tool["name"] in tools.NAMES]
+    cost = definitions_cost((tool["name"], tool.get("description"), tool["inputSchema"]) for tool in three)
     client = session_client(connection_of(ctx.session), hub)
-    hub.meter.note_listing(client, client_name(ctx.session), definitions_cost(definitions))
+    hub.meter.note_listing(client, client_name(ctx.session), cost + exposure.cost_of_native())
 
 
 def _note_call(hub: Hub, ctx: Context, result: JSON) -> None:
@@ -91,6 +99,3 @@ def _names(params: Mapping[str, Any]) -> tuple[str, str]:
     given = arguments if isinstance(arguments, dict) else {}
     server, tool = given.get("server_name"), _LABELS.get(str(params.get("name"))) or given.get("tool_name")
     return server if isinstance(server, str) else "", tool if isinstance(tool, str) else ""
-
-
-_NOTES: Final = {"tools/list": _note_listing, "tools/call": _note_call}

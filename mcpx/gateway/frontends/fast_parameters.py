@@ -65,5 +65,16 @@ class Named(msgspec.Struct, gc=False):
     meta: Meta | None = msgspec.field(name="_meta", default=None)
 
 
+class NativeParams(msgspec.Struct, gc=False):
+    """The params of a call of a native tool, whose arguments stay as they are."""
+
+    name: str
+    arguments: msgspec.Raw = NOTHING
+    meta: Meta | None = msgspec.field(name="_meta", default=None)
+    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=NOTHING)
+    state: str | None = msgspec.field(name="requestState", default=None)
+
+
 decode: Final = msgspec.json.Decoder(Params).decode
 decode_named: Final = msgspec.json.Decoder(Named).decode
+decode_native: Final = msgspec.json.Decoder(NativeParams).decode

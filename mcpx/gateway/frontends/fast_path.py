@@ -15,6 +15,7 @@ from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
+from mcpx.catalog.model import ToolInfo
 from mcpx.config import StructuredContent
 from mcpx.core.calls import ToolCalls, as_call_error
 from mcpx.core.hub import Hub
@@ -25,8 +26,19 @@ from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
-from mcpx.gateway.frontends.fast_parameters import NOTHING, Meta, Named, Params, decode, decode_named
+from mcpx.gateway.frontends.fast_parameters import (
+    NOTHING,
+    Arguments,
+    Meta,
+    Named,
+    NativeParams,
+    Params,
+    decode,
+    decode_named,
+    decode_native,
+)
 from mcpx.gateway.metering import tool_label
+from mcpx.gateway.native.tools import has_output_schema
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
@@ -53,6 +65,7 @@ class FastPath:
         self._clients = hub.clients
         self._connection = connection
         self._meter = hub.meter
+        self._exposure = server.exposure
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
@@ -63,7 +76,10 @@ class FastPath:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
         if method != "tools/call":
             return False
+        native = self._exposure.shown.native
         try:
+            if native and (call := decode_native(raw)).name in native:
+                return self._take_native(wire, request_id, call, native[call.name])
             params = decode(raw)
         except (msgspec.DecodeError, RecursionError):
             return False
@@ -72,12 +88,37 @@ class FastPath:
         request = self._request(wire, params)
         if request is None:
             return params.name == tools.EXEC and self._refuses(wire, request_id, params)
-        meter = self._client_meter or self._meter_of(params.meta)
-        call = _Call(self._calls, wire, request_id, request, self._encoder(params.meta), meter=meter)
+        self._run(wire, request_id, request, params.meta)
+        return True
+
+    def _take_native(
+        self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, tool: ToolInfo
+    ) -> bool:
+        """Serve a call of a native tool, whose server has listed."""
+        if not self._is_open(params.meta):
+            return False
+        request = Exec(tool.server_name, tool.name, params.arguments, self._context(wire, params))
+        self._run(wire, request_id, request, params.meta, fails_in_meta=has_output_schema(tool))
+        return True
+
+    def _run(
+        self,
+        wire: WireDispatcher,
+        request_id: RequestId,
+        request: Exec | Read,
+        meta: Meta | None,
+        *,
+        fails_in_meta: bool = False,
+    ) -> None:
+        """Hand a request on, and answer with its result."""
+        meter = self._client_meter or self._meter_of(meta)
+        encoder = self._encoder(meta)
+        call = _Call(
+            self._calls, wire, request_id, request, encoder, meter=meter, fails_in_meta=fails_in_meta
+        )
         reply: RawReply = Reply(call.settled)
         wire.fast_cancels[call.key] = reply.abandon
         self._calls.call(request, reply)
-        return True
 
     def refuse_too_deep(
         self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
@@ -86,13 +127,22 @@ class FastPath:
         if method != "tools/call":
             return False
         try:
-            params = decode_named(raw)
+            named = self._named(raw)
         except msgspec.DecodeError:
             return False
-        if not self._is_open(params.meta) or params.name != tools.EXEC:
+        if named is None or not self._is_open(named.meta):
             return False
-        self._refuse(wire, request_id, params, unreadable(RecursionError()))
+        self._refuse(wire, request_id, named, unreadable(RecursionError()))
         return True
+
+    def _named(self, raw: msgspec.Raw) -> Named | None:
+        """The call of a tool, by the names of its server and of its own; None for no such call."""
+        native = self._exposure.shown.native
+        if native and (call := decode_native(raw)).name in native:
+            tool = native[call.name]
+            return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
+        named = decode_named(raw)
+        return named if named.name == tools.EXEC else None
 
     def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: Params) -> bool:
         """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
@@ -110,7 +160,9 @@ class FastPath:
     ) -> None:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
-        pieces = self._encoder(params.meta).failure(refusal)
+        tool = self._exposure.shown.native.get(params.name)
+        in_meta = tool is not None and has_output_schema(tool)
+        pieces = self._encoder(params.meta).failure(refusal, in_meta=in_meta)
         self._meter_of(params.meta).note(given.server_name, given.tool_name, NOTHING, pieces)
         wire.channel.write(*envelope.answer(request_id, pieces))
 
@@ -142,7 +194,7 @@ class FastPath:
             return Read(given.server_name, given.uri, self._context(wire, params))
         return None
 
-    def _context(self, wire: WireDispatcher, params: Params) -> RequestContext:
+    def _context(self, wire: WireDispatcher, params: Params | NativeParams) -> RequestContext:
         """The context of a request."""
         meta, repeats = params.meta, params.state is not None or params.responses
         if self._plain is not None and meta is None and not repeats:
@@ -199,7 +251,7 @@ class FastPath:
 class _Call:
     """One request that the fast path has taken, until it is answered."""
 
-    __slots__ = ("_calls", "_encoder", "_meter", "_request", "_request_id", "_wire", "key")
+    __slots__ = ("_calls", "_encoder", "_fails_in_meta", "_meter", "_request", "_request_id", "_wire", "key")
 
     def __init__(
         self,
@@ -210,6 +262,7 @@ class _Call:
         encoder: ResultEncoder,
         *,
         meter: ClientMeter,
+        fails_in_meta: bool,
     ) -> None:
         self.key = coerce_request_id(request_id)
         self._calls = calls
@@ -218,6 +271,7 @@ class _Call:
         self._request = request
         self._encoder = encoder
         self._meter = meter
+        self._fails_in_meta = fails_in_meta
 
     def settled(self, reply: RawReply) -> None:
         """Answer the request; or, where the server asks for input, see to that first."""
@@ -256,11 +310,11 @@ class _Call:
         return self._encoder.resource(raw, request)
 
     def _failure(self, error: BaseException) -> list[Bytes]:
+        request, in_meta = self._request, self._fails_in_meta
         try:
-            pieces = self._encoder.failure(as_call_error(error, self._request))
+            pieces = self._encoder.failure(as_call_error(error, request), in_meta=in_meta)
         except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
-            pieces = self._encoder.failure(as_call_error(unsayable, self._request))
-        request = self._request
+            pieces = self._encoder.failure(as_call_error(unsayable, request), in_meta=in_meta)
         self._meter.note(request.server_name, tool_label(request), NOTHING, pieces)
         return pieces
 

@@ -33,13 +33,14 @@ def offered_as(info: ListEntry) -> tuple[str, str]:
 def list_entry(info: ListEntry) -> JSON:
     """An entry of `resources/list`, `resources/templates/list` or `prompts/list`."""
     member, name = offered_as(info)
-    entry = _clean_texts(info.to_protocol()) | {member: name}
+    entry = clean_texts(info.to_protocol()) | {member: name}
     if entry.get("arguments"):
-        entry["arguments"] = [_clean_texts(argument) for argument in entry["arguments"]]
+        entry["arguments"] = [clean_texts(argument) for argument in entry["arguments"]]
     return entry
 
 
-def _clean_texts(entry: JSON) -> JSON:
+def clean_texts(entry: JSON) -> JSON:
+    """The entry with its title and description as they can be shown."""
     return entry | {key: _clean(entry[key]) for key in ("title", "description") if entry.get(key)}
 
 

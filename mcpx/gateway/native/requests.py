@@ -18,8 +18,8 @@ import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import ListenHandler
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp_types import INTERNAL_ERROR
 
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
@@ -33,23 +33,33 @@ from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_prompt, about_resource
 from mcpx.gateway.native.lookup import Lookup
-from mcpx.gateway.native.pagination import BadCursorError, page_of
+from mcpx.gateway.native.pagination import page_of
 from mcpx.rendering.results import read_resource_result, read_result, resource_value
 from mcpx.upstream.requests import Complete, GetPrompt
 
 Context = ServerRequestContext[Any, Any]
 
 MAX_STREAMS: Final = 1024  # of `subscriptions/listen`, as in the SDK
-_UNCACHED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+UNCACHED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
 
 class ResourcesAndPrompts:
-    """The handlers. `settled` waits for the servers' first listings, for a bounded time."""
+    """The handlers. `settled` waits for the servers' first listings, for a bounded time.
 
-    def __init__(self, hub: Hub, subscribers: Subscribers, settled: Callable[[], Awaitable[None]]) -> None:
+    `bus` carries the events that the lists changed.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        subscribers: Subscribers,
+        bus: InMemorySubscriptionBus,
+        settled: Callable[[], Awaitable[None]],
+    ) -> None:
         self._hub = hub
         self._subscribers = subscribers
+        self._bus = bus
         self._settled = settled
         self._lookup = Lookup(hub, settled)
         self._open_streams = 0
@@ -95,13 +105,9 @@ class ResourcesAndPrompts:
             for _, catalogue in self._lookup.catalogues()
             for info in listed(catalogue)
         ]
-        try:
-            page = page_of(key, entries, cursor)
-        except BadCursorError:
-            text = f"The cursor {cursor!r} is not from a page of this list; begin again without one"
-            raise MCPError(INVALID_PARAMS, text) from None
+        page = page_of(key, entries, cursor)
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
-        return {**_UNCACHED, key: [forms.list_entry(info) for _, info in page.entries], **more}
+        return {**UNCACHED, key: [forms.list_entry(info) for _, info in page.entries], **more}
 
     # --- resources
 
@@ -114,7 +120,7 @@ class ResourcesAndPrompts:
         def convert(raw: msgspec.Raw) -> JSON:
             read = read_resource_result(raw, server=server)
             resource_value(read, uri=target.own_uri, server=server)  # every item has text, or valid base64
-            return _UNCACHED | forms.contents(read, target.rename)
+            return UNCACHED | forms.contents(read, target.rename)
 
         try:
             return await sdk_path.run(self._hub, ctx, Read(server, target.own_uri), convert)
@@ -139,7 +145,7 @@ class ResourcesAndPrompts:
         except CallError as error:
             raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
         contents = [{"uri": uri, "mimeType": "text/plain", "text": block["text"]} for block in read.content]
-        return {**_UNCACHED, "contents": contents}
+        return {**UNCACHED, "contents": contents}
 
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
         target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
@@ -211,7 +217,7 @@ class ResourcesAndPrompts:
         self._open_streams += 1
         try:
             wanted = params.notifications
-            async with self._subscribers.open_stream(await self._targets(ctx, wanted)) as stream:
+            async with self._subscribers.open_stream(self._bus, await self._targets(ctx, wanted)) as stream:
                 honoured = wanted.model_copy(
                     update={
                         "resource_subscriptions": stream.uris or None,

@@ -157,8 +157,10 @@ class ResultEncoder:
         """Input requests to the client, in the place of a result (2026-07-28)."""
         return self._encoded(dict(result))
 
-    def failure(self, error: CallError) -> list[Bytes]:
-        """An error as a result."""
+    def failure(self, error: CallError, *, in_meta: bool = False) -> list[Bytes]:
+        """An error as a result; `in_meta` for the native tools that `failure_in_meta` is for."""
+        if in_meta:
+            return self._encoded(tools.failure_in_meta(error))
         return self._encoded(tools.failure(error, structured=self._structured))
 
     def _encoded(self, result: JSON) -> list[Bytes]:

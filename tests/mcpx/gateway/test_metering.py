@@ -39,7 +39,7 @@ class Served:
                 metered_render(request, lambda _raw: "rendered")(msgspec.Raw(msgspec.json.encode(raw)))
             return answer
 
-        assert await metered_requests(self)(ctx, call_next) is answer
+        assert await metered_requests(self, None)(ctx, call_next) is answer
 
     def counted(self):
         return {
