@@ -20,8 +20,10 @@ from mcpx.catalog.model import ServerInfo, ToolInfo
 from mcpx.catalog.native_names import may_be_of, native_name, whole_name
 from mcpx.config import Config, ServerConfig
 from mcpx.core.costs import definitions_cost
+from mcpx.core.messages import Exec
 from mcpx.door import Expose
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.requests import NO_CONTEXT, RequestContext
 
 log = structlog.get_logger()
 
@@ -36,6 +38,12 @@ class Shown(msgspec.Struct, frozen=True):
     """The tools under their own names, in the order of their servers' names and of their own."""
     native_servers: frozenset[str]
     """The servers that are native alone: the descriptions of the three tools leave them out."""
+
+    def call_of(
+        self, tool: ToolInfo, arguments: msgspec.Raw | bytes, context: RequestContext = NO_CONTEXT
+    ) -> Exec:
+        """The request for `ToolCalls` that runs a native tool."""
+        return Exec(tool.server_name, tool.name, arguments, context, rest_as_resource=not self.three)
 
 
 class Exposure:

@@ -141,7 +141,8 @@ class GatewayServer(Server[Any]):
                 result = await self._run(ctx, params.name, params.arguments or {})
             else:
                 native = await self._native_tool(params.name)
-                result = await self._exec(ctx, _call_of(native, params.arguments))
+                encoded = encode_arguments(params.arguments, server=native.server_name, tool=native.name)
+                result = await self._exec(ctx, self.exposure.shown.call_of(native, encoded))
         except WrongParameter as wrong:
             return tools.wrong_parameters(params.name, str(wrong), structured=wanted)
         except CallError as error:
@@ -261,9 +262,3 @@ class GatewayServer(Server[Any]):
 
     async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
         self._hub.clients.roots_changed()
-
-
-def _call_of(tool: ToolInfo, arguments: Any) -> Exec:
-    """The request for `ToolCalls` that calls a native tool."""
-    encoded = encode_arguments(arguments, server=tool.server_name, tool=tool.name)
-    return Exec(tool.server_name, tool.name, encoded)

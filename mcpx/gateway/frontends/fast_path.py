@@ -15,9 +15,9 @@ from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
-from mcpx.catalog.model import ToolInfo
 from mcpx.config import StructuredContent
 from mcpx.core.calls import ToolCalls, as_call_error
+from mcpx.core.exposure import Shown
 from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import ClientMeter
@@ -76,10 +76,10 @@ class FastPath:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
         if method != "tools/call":
             return False
-        native = self._exposure.shown.native
+        shown = self._exposure.shown
         try:
-            if native and (call := decode_native(raw)).name in native:
-                return self._take_native(wire, request_id, call, native[call.name])
+            if shown.native and (call := decode_native(raw)).name in shown.native:
+                return self._take_native(wire, request_id, call, shown)
             params = decode(raw)
         except (msgspec.DecodeError, RecursionError):
             return False
@@ -92,12 +92,13 @@ class FastPath:
         return True
 
     def _take_native(
-        self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, tool: ToolInfo
+        self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, shown: Shown
     ) -> bool:
         """Serve a call of a native tool, whose server has listed."""
+        tool = shown.native[params.name]
         if not self._is_open(params.meta):
             return False
-        request = Exec(tool.server_name, tool.name, params.arguments, self._context(wire, params))
+        request = shown.call_of(tool, params.arguments, self._context(wire, params))
         self._run(wire, request_id, request, params.meta, fails_in_meta=has_output_schema(tool))
         return True
 
