@@ -36,6 +36,7 @@ from mcpx.gateway.frontends.fast_parameters import (
     decode,
     decode_named,
     decode_native,
+    decode_rich,
 )
 from mcpx.gateway.metering import tool_label
 from mcpx.gateway.native.tools import has_output_schema
@@ -78,11 +79,13 @@ class FastPath:
             return False
         shown = self._exposure.shown
         try:
-            if shown.native and (call := decode_native(raw)).name in shown.native:
+            if shown.native and (call := decode_native(raw, shown.native)) is not None:
                 return self._take_native(wire, request_id, call, shown)
             params = decode(raw)
-        except (msgspec.DecodeError, RecursionError):
-            return False
+        except (msgspec.DecodeError, RecursionError) as error:
+            if (rich := _decoded_after(error, raw)) is None:
+                return False
+            params = rich
         if not self._is_open(params.meta):
             return False
         request = self._request(wire, params)
@@ -139,7 +142,7 @@ class FastPath:
     def _named(self, raw: msgspec.Raw) -> Named | None:
         """The call of a tool, by the names of its server and of its own; None for no such call."""
         native = self._exposure.shown.native
-        if native and (call := decode_native(raw)).name in native:
+        if native and (call := decode_native(raw, native)) is not None:
             tool = native[call.name]
             return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
         named = decode_named(raw)
@@ -205,6 +208,7 @@ class FastPath:
             self._context_of_client(wire, meta),
             answers=InputAnswers(params.responses, params.state) if repeats else None,
             on_progress=None if token is None else _progress(wire, token),
+            meta=b"" if meta is None else meta.for_server,
         )
 
     def _context_of_client(self, wire: WireDispatcher, meta: Meta | None) -> RequestContext:
@@ -327,11 +331,20 @@ class _Call:
         self._wire.channel.write(*envelope.answer(self._request_id, pieces))
 
 
+def _decoded_after(error: Exception, raw: msgspec.Raw) -> Params | None:
+    """The params that are no usual ones; None where the fast path does not take them."""
+    if not isinstance(error, msgspec.ValidationError):
+        return None
+    try:
+        return decode_rich(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def _progress(wire: WireDispatcher, token: int | str) -> OnProgress:
     """What passes progress on to the client, under the token that it chose."""
 
-    def progressed(progress: float, total: float | None, message: str | None) -> None:
-        step = envelope.Progress(token, progress, total, message)
-        wire.notify_lossy("notifications/progress", envelope.encode(step))
+    def progressed(step: bytes) -> None:
+        wire.notify_lossy("notifications/progress", envelope.progress(token, step))
 
     return progressed
