@@ -25,6 +25,7 @@ from mcpx.config.transport import is_loopback
 from mcpx.errors import MCPXError
 from mcpx.gateway.frontends.auth import OneToken, token_file
 from mcpx.gateway.frontends.http_connection import Shared
+from mcpx.gateway.frontends.http_results import EncodedResults
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
 from mcpx.gateway.server import GatewayServer
 from supervisors import Incarnation
@@ -121,7 +122,7 @@ class HttpFrontend:
             security_settings=self._security(),
             max_request_body_size=self._limit,
         )
-        endpoint: ASGIApp = StreamableHTTPASGIApp(manager)
+        endpoint: ASGIApp = EncodedResults(StreamableHTTPASGIApp(manager))
         middleware: list[Middleware] = []
         if self._token is not None:
             endpoint = RequireAuthMiddleware(endpoint, required_scopes=[])
