@@ -18,11 +18,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
+import msgspec
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.methods import validate_client_request
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.gateway.clients.identity import connection_of
+
+Context = ServerRequestContext[Any, Any]
 
 METHODS: Final = frozenset(
     {
@@ -41,7 +46,7 @@ METHODS: Final = frozenset(
 def unsieved(server: Server[Any], methods: Collection[str] = METHODS) -> ServerMiddleware[Any]:
     """A middleware for the SDK's server that gives the results of these methods to the client as they are."""
 
-    async def serve(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    async def serve(ctx: Context, call_next: CallNext) -> HandlerResult:
         entry = server.get_request_handler(ctx.method) if ctx.method in methods else None
         if entry is None or ctx.request_id is None or not connection_of(ctx.session).initialize_accepted:
             return await call_next(ctx)
@@ -54,3 +59,13 @@ def unsieved(server: Server[Any], methods: Collection[str] = METHODS) -> ServerM
         return result
 
     return serve
+
+
+def stamp_of(server: Server[Any]) -> bytes:
+    """The `_meta` that results of 2026-07-28 have: what the server says of itself."""
+    return msgspec.json.encode({SERVER_INFO_META_KEY: server.server_info_stamp})
+
+
+def is_modern(ctx: Context) -> bool:
+    """Whether the result of a request has the envelope of 2026-07-28."""
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
