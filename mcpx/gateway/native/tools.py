@@ -31,16 +31,16 @@ def definition(tool: ToolInfo, *, with_output_schema: bool) -> JSON:
     `with_output_schema` is for clients that are given structured content: others would miss it.
     """
     name = native_name(tool.server_name, tool.name)
-    entry = clean_texts(tool.to_protocol()) | {"name": name}
+    entry = clean_texts(tool.to_protocol())
+    entry |= {"name": name, "inputSchema": _taken_by_all(tool.input_schema)}
     if name != f"{tool.server_name}__{tool.name}":
         whole = whole_name(tool.server_name, tool.name)
         entry["title"] = f"{entry['title']} ({whole})" if entry.get("title") else one_line(whole)
-    schemas = {"inputSchema": tool.input_schema}
-    if with_output_schema and has_output_schema(tool):
-        schemas["outputSchema"] = tool.output_schema or {}
-    del entry["inputSchema"]
-    entry.pop("outputSchema", None)
-    return entry | {member: _taken_by_all(schema) for member, schema in schemas.items()}
+    if with_output_schema and tool.output_schema is not None and has_output_schema(tool):
+        entry["outputSchema"] = _taken_by_all(tool.output_schema)
+    else:
+        entry.pop("outputSchema", None)
+    return entry
 
 
 def has_output_schema(tool: ToolInfo) -> bool:
@@ -90,10 +90,10 @@ def _taken_by_all(schema: JSON) -> JSON:
     if schema.get("type") == "object" and _are_objects(properties) and _are_texts(required):
         return schema
     mended: JSON = {"type": "object", **schema} | {"type": "object"}
-    if isinstance(properties, dict):
-        mended["properties"] = {name: _as_object(each) for name, each in properties.items()}
-    else:
+    if not isinstance(properties, dict):
         del mended["properties"]
+    elif properties:
+        mended["properties"] = {name: _as_object(each) for name, each in properties.items()}
     if not _are_texts(required):
         del mended["required"]
     return mended
