@@ -111,12 +111,13 @@ class GatewayServer(Server[Any]):
             await self._hub.described(DESCRIBED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
+        paged = not (ctx.meta and SETTLED_KEY in ctx.meta)  # a shim holds all tools against all
         name, cursor = client_name(ctx.session), params.cursor if params is not None else None
         descriptions, native = self.tool_list.give(name)
         three = [] if descriptions is None else tools.tools(descriptions)
         own = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in three]
         whole = gets_structured_content_whole(self._hub.config.include_structured_content, name)
-        page = tools_page(own, native, cursor, with_output_schema=whole)
+        page = tools_page(own, native, cursor, with_output_schema=whole, paged=paged)
         if cursor is None:
             note_listing(self._hub, ctx, three, self.exposure)
         return enclose([enveloped(UNCACHED | page, self.stamp_for(ctx))])

@@ -49,16 +49,21 @@ def has_output_schema(tool: ToolInfo) -> bool:
 
 
 def tools_page(
-    three: Sequence[JSON], native: Mapping[str, ToolInfo], cursor: str | None, *, with_output_schema: bool
+    three: Sequence[JSON],
+    native: Mapping[str, ToolInfo],
+    cursor: str | None,
+    *,
+    with_output_schema: bool,
+    paged: bool = True,
 ) -> JSON:
-    """The result of `tools/list`: the page behind `cursor` of the three tools and the native ones.
+    """The result of `tools/list`: the page behind `cursor` of the three tools and the native ones, or all.
 
     Raises:
         BadCursorError: `cursor` does not come from a page of this list.
     """
     entries: list[tuple[str, JSON | ToolInfo]] = [(tool["name"], tool) for tool in three]
     entries += native.items()
-    page = page_of(KIND, entries, cursor, size=PAGE_TOOLS)
+    page = page_of(KIND, entries, cursor, size=PAGE_TOOLS if paged else len(entries))
     tools: list[JSON] = []
     size = 0
     for _, entry in page.entries:
@@ -66,7 +71,7 @@ def tools_page(
             definition(entry, with_output_schema=with_output_schema) if isinstance(entry, ToolInfo) else entry
         )
         size += _size(tool)
-        if tools and size > PAGE_BYTES:
+        if paged and tools and size > PAGE_BYTES:
             page = page_of(KIND, entries, cursor, size=len(tools))
             break
         tools.append(tool)
