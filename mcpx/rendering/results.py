@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,18 +23,24 @@ from mcpx.errors import CallError, Code
 from mcpx.rendering.large_results import essential_contents, essentials, is_dense
 from mcpx.rendering.result_members import (
     COMPLETE,
+    Readers,
     decode_members,
     is_given,
     others,
     read_array,
     read_block,
+    read_each,
     read_item,
+    read_texts,
 )
 from mcpx.rendering.toon import DEFAULT_FORM, JSONText, TextForm, read_json
 from mcpx.text import cut, kind_of
 
 INPUT_REQUIRED: Final = "input_required"
-_NULLABLE: Final = frozenset({"structuredContent", "_meta"})  # where null is the same as nothing
+_NULLABLE: Final = ("structuredContent", "_meta")  # where null is the same as nothing
+_TOOL: Final[Readers] = {"content": partial(read_array, read=read_block), "isError": msgspec.json.decode}
+_RESOURCE: Final[Readers] = {"contents": partial(read_array, read=read_item)}
+_NO_READERS: Final[Readers] = {}
 _MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own have half of that
 _MAX_METHODS: Final = 8  # named in an error
 _OF_ITEM: Final = frozenset({"uri", "mimeType", "text", "blob"})
@@ -103,25 +109,28 @@ def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
     return value
 
 
-def read_members(raw: msgspec.Raw, *, server: str = "", **read: Callable[[msgspec.Raw], Any]) -> JSON:
-    """The members of a result: those that `read` names as it reads them, the others as they came.
+def read_members(raw: msgspec.Raw, readers: Readers = _NO_READERS, *, server: str = "") -> JSON:
+    """The members of a result: those that have readers as these read them, the others as they came.
 
     Raises:
         CallError: As in `read_result`.
     """
     try:
-        members: JSON = dict(decode_members(raw))
-        kind = msgspec.json.decode(members.get("resultType", b"null"))
-        if kind == INPUT_REQUIRED:
-            return read_result(raw, server=server)  # which raises it
-        _check_type(kind, members, server)
-        for name in members.keys() & read.keys():
-            members[name] = read[name](members[name])
+        members: JSON = decode_members(raw)
+        if "resultType" in members:
+            kind = msgspec.json.decode(members["resultType"])
+            if kind == INPUT_REQUIRED:
+                return read_result(raw, server=server)  # which raises it
+            _check_type(kind, members, server)
+        read_each(members, readers)
     except msgspec.ValidationError:
         return read_result(raw, server=server)  # which says what is wrong
     except (msgspec.DecodeError, RecursionError) as error:
         raise _not_json(error, server) from None
-    return {name: value for name, value in members.items() if name not in _NULLABLE or is_given(value)}
+    for name in _NULLABLE:
+        if name in members and not is_given(members[name]):
+            del members[name]
+    return members
 
 
 def read_tool_result(raw: msgspec.Raw, *, server: str = "", large: bool = True, whole: bool = False) -> JSON:
@@ -136,7 +145,7 @@ def read_tool_result(raw: msgspec.Raw, *, server: str = "", large: bool = True, 
         return read
     if whole:
         return read_result(raw, server=server)
-    return read_members(raw, server=server, content=_read_blocks, isError=msgspec.json.decode)
+    return read_texts(raw) or read_members(raw, _TOOL, server=server)
 
 
 def read_resource_result(raw: msgspec.Raw, *, server: str = "", whole: bool = False) -> JSON:
@@ -149,15 +158,7 @@ def read_resource_result(raw: msgspec.Raw, *, server: str = "", whole: bool = Fa
         return read
     if whole:
         return read_result(raw, server=server)
-    return read_members(raw, server=server, contents=_read_items)
-
-
-def _read_blocks(content: msgspec.Raw) -> Any:
-    return read_array(content, read_block)
-
-
-def _read_items(contents: msgspec.Raw) -> Any:
-    return read_array(contents, read_item)
+    return read_members(raw, _RESOURCE, server=server)
 
 
 def _check_type(kind: Any, result: JSON, server: str) -> None:

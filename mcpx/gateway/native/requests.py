@@ -200,7 +200,7 @@ class ResourcesAndPrompts:
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
 
         def convert(raw: msgspec.Raw) -> JSON:
-            got = read_members(raw, server=server, messages=forms.read_messages)
+            got = read_members(raw, forms.PROMPT, server=server)
             for resource in forms.embedded(got):
                 resource_value({"contents": [resource]}, server=server)
             return forms.messages(got, lambda uri: offered_uri(server, uri))

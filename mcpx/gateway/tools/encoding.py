@@ -202,10 +202,13 @@ def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) 
     pieces[-1] = b'],"isError":true' if result.is_error else b'],"isError":false'
     if structured and result.structured and is_given(result.structured):
         pieces += structured_content(memoryview(result.structured))
-    if stamp is None and not result.meta:
+    if result.meta:
+        pieces += closing(result.meta, stamp)
+    elif stamp is not None:
+        pieces += [b',"resultType":"complete","_meta":', stamp, b"}"]
+    else:
         pieces.append(b"}")
-        return pieces
-    return pieces + closing(result.meta, stamp)
+    return pieces
 
 
 def _holds_json(block: memoryview) -> bool:

@@ -11,7 +11,7 @@ from tests.mcpx.gateway.doors import exactly, open_doors
 pytestmark = pytest.mark.anyio
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 HERS = json.dumps({SERVER_INFO: {"name": "exact", "version": "1"}})[1:-1]
-NUMBERS = '{"b":1e400,"a":-1e400,"c":1e2,"d":1.0,"e":-0.0,"f":%d,"g":0.1234567890123456789}' % 10**30
+NUMBERS = '{"b":1e400,"a":-1e400,"c":1e2,"d":1.0,"e":-0.0,"f":1' + "0" * 30 + "}"
 ODD = f'{{"z":{NUMBERS},"a":null,"a":[1,1],"":{{}},"\\u00e9":"\\u2028"}}'
 DEEP = '{"a":' * 600 + "1" + "}" * 600
 CALL = {"name": "exec", "arguments": {"server_name": "s", "tool_name": "say"}}
