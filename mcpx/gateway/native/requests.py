@@ -37,7 +37,8 @@ from mcpx.gateway.native.errors import about_prompt, about_resource
 from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import BadCursorError, page_of
 from mcpx.rendering.result_members import enveloped
-from mcpx.rendering.results import UnknownResultType, read_members, read_resource_result, resource_value
+from mcpx.rendering.result_reading import UnknownResultType, read_members, read_resource_result
+from mcpx.rendering.results import resource_value
 from mcpx.upstream.requests import Complete, GetPrompt
 from mcpx.wire.enclosed import enclose
 

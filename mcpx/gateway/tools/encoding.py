@@ -24,7 +24,8 @@ from mcpx.gateway.clients.known_clients import shows_structured_content, wants_s
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering import large_results
 from mcpx.rendering.result_members import Bytes, closing, enveloped, is_given, structured_content
-from mcpx.rendering.results import ToolResult, UnknownResultType
+from mcpx.rendering.result_reading import UnknownResultType
+from mcpx.rendering.results import ToolResult
 
 _NOTHING: Final = msgspec.Raw()
 _LARGE_BLOCK: Final = 16384  # bytes; below, decoding a block costs less than matching how it begins
