@@ -24,7 +24,8 @@ from mcpx.core.results import ResultRenderer
 from mcpx.core.tool_names import not_listed, resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import InputRequired, ToolResult
+from mcpx.rendering.result_reading import InputRequired
+from mcpx.rendering.results import ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext

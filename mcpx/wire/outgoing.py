@@ -52,11 +52,12 @@ class ConnectionEnded(MCPError):  # noqa: N818 - a condition
 class _Open:
     """A request that awaits its answer."""
 
-    __slots__ = ("on_answer", "on_progress")
+    __slots__ = ("exact", "on_answer", "on_progress")
 
-    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None) -> None:
+    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, exact: bool = False) -> None:
         self.on_answer = on_answer
         self.on_progress = on_progress
+        self.exact = exact
 
 
 class Outgoing:
@@ -83,12 +84,13 @@ class Outgoing:
     ) -> None:
         """Send a request under an id from `new_id`; `params` is an encoded object.
 
-        With `on_progress`, the id is its progress token, which `params` has to name.
+        With `on_progress`, the id is its progress token, which `params` has to name. Its result is given as
+        it came, so an answer whose numbers would have to be mended fails.
         """
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[request_id] = _Open(on_answer, on_progress)
+        self._open[request_id] = _Open(on_answer, on_progress, exact=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     async def request(
@@ -165,6 +167,12 @@ class Outgoing:
         waiting = self._open.get(coerce_request_id(token))
         if waiting is not None and waiting.on_progress is not None:
             waiting.on_progress(members)
+
+    def is_exact(self, line: bytes) -> bool:
+        """Whether a malformed line answers an open request of `call`."""
+        found = find_id(line)
+        waiting = None if found is None else self._open.get(coerce_request_id(found))
+        return waiting is not None and waiting.exact
 
     def fail_answered(self, head: bytes, tail: bytes, error: Exception) -> bool:
         """Fail the request that a malformed line answers; false if its id is not found, or not open.

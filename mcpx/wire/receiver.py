@@ -183,7 +183,10 @@ class Receiver(Generic[D]):
         if isinstance(error, RecursionError) and self._is_taken_without_its_depths(line):
             return
         if self._mends and isinstance(error, msgspec.DecodeError) and (mended := mend_numbers(line)) != line:
-            self._take(mended)
+            if self._outgoing.is_exact(line):
+                self._skip(malformed.invalid(line, malformed.NONFINITE))
+            else:
+                self._take(mended)
             return
         self._skip(malformed.describe(line, error))
 

@@ -41,7 +41,7 @@ from mcpx.gateway.native.tools import has_output_schema
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
-from mcpx.rendering.results import InputRequired
+from mcpx.rendering.result_reading import InputRequired
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.requests import OnProgress, RequestContext

@@ -8,7 +8,8 @@ put into MCPX's namespace. Titles and descriptions are for people, and lose what
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
@@ -65,13 +66,12 @@ def messages(got: JSON, rename: Rename) -> JSON:
     return {**got, "messages": [_message(message, rename) for message in given]}
 
 
-def read_messages(raw: msgspec.Raw) -> Any:
-    """The messages of a prompt, read as far as the names of the resources in them."""
-    return read_array(raw, _read_message)
-
-
 def _read_message(raw: msgspec.Raw) -> Any:
-    return read_object(raw, content=read_block)
+    return read_object(raw, {"content": read_block})
+
+
+PROMPT: Final = {"messages": partial(read_array, read=_read_message)}
+"""Reads the result of a `prompts/get` as far as the names of the resources in it."""
 
 
 def embedded(got: JSON) -> list[Any]:

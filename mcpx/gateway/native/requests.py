@@ -37,7 +37,8 @@ from mcpx.gateway.native.errors import about_prompt, about_resource
 from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import page_of
 from mcpx.rendering.result_members import enveloped
-from mcpx.rendering.results import UnknownResultType, read_members, read_resource_result, resource_value
+from mcpx.rendering.result_reading import UnknownResultType, read_members, read_resource_result
+from mcpx.rendering.results import resource_value
 from mcpx.upstream.requests import Complete, GetPrompt
 from mcpx.wire.enclosed import enclose
 
@@ -198,7 +199,7 @@ class ResourcesAndPrompts:
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
 
         def convert(raw: msgspec.Raw) -> JSON:
-            got = read_members(raw, server=server, messages=forms.read_messages)
+            got = read_members(raw, forms.PROMPT, server=server)
             for resource in forms.embedded(got):
                 resource_value({"contents": [resource]}, server=server)
             return forms.messages(got, lambda uri: offered_uri(server, uri))

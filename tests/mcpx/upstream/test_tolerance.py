@@ -347,7 +347,9 @@ async def test_numbers_that_are_no_json_cost_nothing_else(tmp_path):
         ),
     }
     async with raw_server(tmp_path, answers=answers) as watch:
-        assert await watch.text("echo", {}) == "NaN"
+        failed = await watch.failure("echo", {})
+        assert (failed.code, failed.outcome) == ("protocol_error", "unknown")
+        assert "NaN or an infinity" in str(failed)
         tool = watch.hub.registry.get_tool("s", "odd")
         assert tool.description == "NaN"
         assert list(tool.input_schema["properties"]) == ["NaN"]
