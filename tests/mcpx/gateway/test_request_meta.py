@@ -72,7 +72,7 @@ def era(request: Any) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["stdio", "http", "events"])
+@pytest.fixture(params=["stdio", "json", "events"])
 async def upstream(request: Any, era: str, tmp_path: Path) -> AsyncIterator[tuple[dict[str, Any], Sent]]:
     """A server's entry, and what gives the last request of a method that it was sent."""
     if request.param == "stdio":
@@ -83,7 +83,7 @@ async def upstream(request: Any, era: str, tmp_path: Path) -> AsyncIterator[tupl
 
         yield entry(tmp_path, answers=ANSWERS[era], lines=str(tmp_path / "lines")), sent
     else:
-        with raw_http(ANSWERS[era], events=request.param == "events") as server:
+        with raw_http(ANSWERS[era], how=request.param) as server:
             yield {"url": server.url}, server.body
 
 
