@@ -147,6 +147,10 @@ class WireDispatcher(Dispatcher[TransportContext]):
         else:
             self.channel.write(*envelope.notification(method, params))
 
+    def notify_progress(self, token: RequestId, members: bytes) -> None:
+        """Send progress on a request of the peer, under the token that it chose (`OnProgress`)."""
+        self.notify_lossy("notifications/progress", envelope.progress(token, members))
+
     def _drained(self) -> None:
         self._writable.pulse()
         self.on_drained()
