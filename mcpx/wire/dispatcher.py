@@ -23,7 +23,7 @@ from mcp_types import INTERNAL_ERROR
 
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel
-from mcpx.wire.envelope import Bytes
+from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.outgoing import MalformedMessage, Outgoing, ResponseTooLarge, decode_result
 from mcpx.wire.receiver import OnMalformed, Receiver
 from supervisors import Signal
