@@ -8,6 +8,8 @@ Both paths give the same answers; a test holds them against each other.
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 import msgspec
 from mcp.shared.dispatcher import coerce_request_id
@@ -44,7 +46,7 @@ from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
-from mcpx.upstream.requests import OnProgress, RequestContext
+from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.bounds import MAX_INLINE_BYTES
 from mcpx.validation.errors import unreadable_arguments
@@ -65,6 +67,7 @@ class FastPath:
         self._connection = connection
         self._meter = hub.meter
         self._exposure = server.exposure
+        self._decode = decode
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
@@ -78,9 +81,9 @@ class FastPath:
         try:
             if shown.native and (call := decode_native(raw, shown.native)) is not None:
                 return self._take_native(wire, request_id, call, shown)
-            params = decode(raw)
+            params = self._decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
-            if (rich := _decoded_after(error, raw)) is None:
+            if (rich := self._decoded_richly(raw, error)) is None:
                 return False
             params = rich
         if not self._is_open(params.meta):
@@ -120,6 +123,20 @@ class FastPath:
         reply: RawReply = Reply(call.settled)
         wire.fast_cancels[call.key] = reply.abandon
         self._calls.call(request, reply)
+
+    def _decoded_richly(self, raw: msgspec.Raw, error: Exception) -> Params | None:
+        """The params with what `_meta` holds for the server; None where that is not what `error` is about.
+
+        A client that sends such members sends them with each call: it is not decoded in vain again.
+        """
+        if self._decode is decode_rich or not isinstance(error, msgspec.ValidationError):
+            return None
+        try:
+            params = decode_rich(raw)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        self._decode = decode_rich
+        return params
 
     def refuse_too_deep(
         self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
@@ -204,7 +221,7 @@ class FastPath:
         return replace(
             self._context_of_client(wire, meta),
             answers=InputAnswers(params.responses, params.state) if repeats else None,
-            on_progress=None if token is None else _progress(wire, token),
+            on_progress=None if token is None else partial(wire.notify_progress, token),
             meta=b"" if meta is None else meta.for_server,
         )
 
@@ -319,22 +336,3 @@ class _Call:
         if caller is not None and caller.modern and isinstance(caller, StreamCaller):
             caller.close()
         self._wire.channel.write(*envelope.answer(self._request_id, pieces))
-
-
-def _decoded_after(error: Exception, raw: msgspec.Raw) -> Params | None:
-    """The params that are no usual ones; None where the fast path does not take them."""
-    if not isinstance(error, msgspec.ValidationError):
-        return None
-    try:
-        return decode_rich(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _progress(wire: WireDispatcher, token: int | str) -> OnProgress:
-    """What passes progress on to the client, under the token that it chose."""
-
-    def progressed(step: bytes) -> None:
-        wire.notify_lossy("notifications/progress", envelope.progress(token, step))
-
-    return progressed
