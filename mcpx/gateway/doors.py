@@ -6,11 +6,14 @@ server, whichever way they come. A server is made when its first client comes.
 
 from __future__ import annotations
 
+from functools import partial
+
 from mcpx.core.hub import Hub
 from mcpx.door import Door, Expose
 from mcpx.gateway.clients.sessions import ClientSessions
-from mcpx.gateway.frontends.stream import StreamClient
+from mcpx.gateway.frontends.stream import StreamClient, gateway_connection
 from mcpx.gateway.server import GatewayServer
+from mcpx.gateway.transparent.stream import TransparentConnection
 from mcpx.wire.channel import Channel
 
 
@@ -30,4 +33,7 @@ class Doors:
 
     def stream_client(self, door: Door, channel: Channel) -> StreamClient:
         """What serves a client on a stream."""
-        return StreamClient(self.hub, self.gateway(door.expose), channel)
+        if door.server is not None:
+            return StreamClient(self.hub, channel, partial(TransparentConnection, self.hub, door.server))
+        server = self.gateway(door.expose)
+        return StreamClient(self.hub, channel, partial(gateway_connection, self.hub, server))

@@ -29,6 +29,7 @@ __all__ = [
     "OnAnswer",
     "OnProgress",
     "Outgoing",
+    "PeerError",
     "ResponseTooLarge",
     "TooDeep",
 ]
@@ -46,6 +47,14 @@ class ConnectionEnded(MCPError):  # noqa: N818 - a condition
 
     def __init__(self) -> None:
         super().__init__(CONNECTION_CLOSED, "Connection closed")
+
+
+class PeerError(MCPError):
+    """The peer's error answer. `raw` is the error object as it came."""
+
+    def __init__(self, code: int, message: str, data: Any, raw: bytes) -> None:
+        super().__init__(code, message, data)
+        self.raw = raw
 
 
 class _Open:
@@ -78,9 +87,14 @@ class Outgoing:
         return self._last_id
 
     def call(
-        self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
+        self,
+        request_id: int,
+        method: str,
+        params: Bytes | None,
+        on_answer: OnAnswer,
+        on_progress: OnProgress | None,
     ) -> None:
-        """Send a request under an id from `new_id`; `params` is an encoded object.
+        """Send a request under an id from `new_id`; `params` is an encoded object, or None.
 
         With `on_progress`, the id is its progress token, which `params` has to name.
         """
@@ -140,6 +154,10 @@ class Outgoing:
             params = envelope.encode({"requestId": request_id, "reason": reason})
             self._channel.write(*envelope.notification("notifications/cancelled", params))
 
+    def discard(self, request_id: RequestId) -> None:
+        """Forget a request that was cancelled by other means; a late answer is dropped."""
+        self._open.pop(coerce_request_id(request_id), None)
+
     # --- what comes back
 
     def take_answer(self, message: RPCMessage) -> bool:
@@ -184,12 +202,14 @@ class Outgoing:
             one.on_answer(None, ConnectionEnded())
 
 
-def _error(raw: msgspec.Raw) -> MCPError:
+def _error(raw: msgspec.Raw) -> PeerError:
     try:
         error = envelope.decode_error(raw)
     except (msgspec.DecodeError, RecursionError):
-        return MCPError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error")
-    return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
+        return PeerError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error", None, bytes(raw))
+    return PeerError(
+        error.code, error.message, None if error.data is msgspec.UNSET else error.data, bytes(raw)
+    )
 
 
 def decode_result(raw: msgspec.Raw) -> dict[str, Any]:

@@ -57,6 +57,8 @@ class Receiver(Generic[D]):
         self.fast: Callable[[D, RequestId, str, msgspec.Raw], bool] | None = None
         self.too_deep: Callable[[D, RequestId, str, msgspec.Raw], bool] | None = None
         """The hook for a request that is nested too deeply to be read: it gets what `shallow` leaves."""
+        self.on_notification: Callable[[str, msgspec.Raw], bool] | None = None
+        """Offered each notification; returns whether it has dealt with it."""
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """Called when the peer cancels a request that a hook took, by its id. Must not raise."""
         self.incoming = Incoming(dispatcher, channel, request_limit, self._take_delayed)
@@ -147,6 +149,8 @@ class Receiver(Generic[D]):
     def _take_notification(self, method: str, params: msgspec.Raw, line: bytes) -> None:
         if self._refuses and malformed.has_null_id(line):
             self._refuse(malformed.invalid(line, malformed.NULL_ID))
+            return
+        if self.on_notification is not None and self.on_notification(method, params):
             return
         if method == "notifications/progress":
             self._outgoing.take_progress(params)
