@@ -17,8 +17,9 @@ from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 from mcpx.upstream.direct.peer import Peer
 from mcpx.wire.envelope import RequestId
 
-OnProgress = Callable[[float, float | None, str | None], None]
-"""Called with progress: done so far, the total where it is known, a text. Must not raise."""
+OnProgress = Callable[[bytes], None]
+"""Called with the params of a progress notification: the members in JSON as they came, without the braces and
+the token. Must not raise."""
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -31,6 +32,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answers: InputAnswers | None = None
     """The answers that a client adds to a request that it repeats."""
     on_progress: OnProgress | None = None
+    meta: bytes = b""
+    """What the client wrote into `_meta` for the server: the members in JSON, without the braces."""
     own: bool = False
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
 

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.transport_context import TransportContext
 
-from mcpx.wire.envelope import Progress, RequestId
+from mcpx.wire.envelope import RequestId, Step
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import Dispatcher
@@ -73,8 +73,8 @@ class WireContext(DispatchContext[TransportContext]):
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         if self._progress_token is None:
             return
-        step = Progress(self._progress_token, progress, total, message)
-        await self.notify("notifications/progress", msgspec.to_builtins(step))
+        step: dict[str, Any] = msgspec.to_builtins(Step(progress, total, message))
+        await self.notify("notifications/progress", {"progressToken": self._progress_token, **step})
 
     def forbid_requests(self) -> None:
         """Refuse requests to the peer on this context, as protocol revisions without them want it."""

@@ -23,6 +23,7 @@ ID_SEARCH_BYTES: Final = 65536  # bytes at the start of a line in which its id i
 BATCH: Final = "batches are not supported; send one message a line"
 NULL_ID: Final = "the id of a request is a string or an integer"
 NEITHER: Final = "neither a request nor an answer"
+NONFINITE: Final = "the answer holds NaN or an infinity, which are no JSON"
 FAILED: Final = "it cannot be taken apart"
 _MARK: Final = re.compile(rb'["{}\[\]]')
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)

@@ -36,8 +36,9 @@ __all__ = [
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 """Called once with the raw result or the error. Must not raise."""
-OnProgress = Callable[[float, float | None, str | None], None]
-"""Called with what is done, the total where it is known, and a text. Must not raise."""
+OnProgress = Callable[[bytes], None]
+"""Called with the params of a progress notification: the members in JSON as they came, without the braces and
+the token. Must not raise."""
 
 _NULL: Final = b"null"  # in the place of an error: there is none
 
@@ -167,8 +168,8 @@ class Outgoing:
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
             return False
-        if message.error and bytes(message.error) != _NULL:
-            waiting.on_answer(None, _error(message.error))
+        if has_error(message):
+            waiting.on_answer(None, read_error(message.error))
         else:
             waiting.on_answer(message.result, None)
         return True
@@ -176,12 +177,12 @@ class Outgoing:
     def take_progress(self, raw: msgspec.Raw) -> None:
         """Hand the parameters of a progress notification to the request that they are about."""
         try:
-            progress = envelope.decode_progress(raw)
+            token, members = envelope.split_progress(raw)
         except (msgspec.DecodeError, RecursionError):
             return
-        waiting = self._open.get(coerce_request_id(progress.progress_token))
+        waiting = self._open.get(coerce_request_id(token))
         if waiting is not None and waiting.on_progress is not None:
-            waiting.on_progress(progress.progress, progress.total, progress.message)
+            waiting.on_progress(members)
 
     def fail_answered(self, head: bytes, tail: bytes, error: Exception) -> bool:
         """Fail the request that a malformed line answers; false if its id is not found, or not open.
@@ -202,7 +203,13 @@ class Outgoing:
             one.on_answer(None, ConnectionEnded())
 
 
-def _error(raw: msgspec.Raw) -> PeerError:
+def has_error(message: RPCMessage) -> bool:
+    """Whether an answer is an error; `"error": null` beside a result is none."""
+    return bool(message.error) and bytes(message.error) != _NULL
+
+
+def read_error(raw: msgspec.Raw) -> PeerError:
+    """Read the error of an answer."""
     try:
         error = envelope.decode_error(raw)
     except (msgspec.DecodeError, RecursionError):

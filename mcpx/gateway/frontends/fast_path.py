@@ -25,7 +25,15 @@ from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
-from mcpx.gateway.frontends.fast_parameters import NOTHING, Meta, Named, Params, decode, decode_named
+from mcpx.gateway.frontends.fast_parameters import (
+    NOTHING,
+    Meta,
+    Named,
+    Params,
+    decode,
+    decode_named,
+    decode_rich,
+)
 from mcpx.gateway.metering import tool_label
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
@@ -65,8 +73,10 @@ class FastPath:
             return False
         try:
             params = decode(raw)
-        except (msgspec.DecodeError, RecursionError):
-            return False
+        except (msgspec.DecodeError, RecursionError) as error:
+            if (rich := _decoded_after(error, raw)) is None:
+                return False
+            params = rich
         if not self._is_open(params.meta):
             return False
         request = self._request(wire, params)
@@ -152,6 +162,7 @@ class FastPath:
             self._context_of_client(wire, meta),
             answers=InputAnswers(params.responses, params.state) if repeats else None,
             on_progress=None if token is None else _progress(wire, token),
+            meta=b"" if meta is None else meta.for_server,
         )
 
     def _context_of_client(self, wire: WireDispatcher, meta: Meta | None) -> RequestContext:
@@ -272,11 +283,20 @@ class _Call:
         self._wire.channel.write(*envelope.answer(self._request_id, pieces))
 
 
+def _decoded_after(error: Exception, raw: msgspec.Raw) -> Params | None:
+    """The params that are no usual ones; None where the fast path does not take them."""
+    if not isinstance(error, msgspec.ValidationError):
+        return None
+    try:
+        return decode_rich(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def _progress(wire: WireDispatcher, token: int | str) -> OnProgress:
     """What passes progress on to the client, under the token that it chose."""
 
-    def progressed(progress: float, total: float | None, message: str | None) -> None:
-        step = envelope.Progress(token, progress, total, message)
-        wire.notify_lossy("notifications/progress", envelope.encode(step))
+    def progressed(step: bytes) -> None:
+        wire.notify_lossy("notifications/progress", envelope.progress(token, step))
 
     return progressed

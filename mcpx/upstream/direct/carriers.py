@@ -181,37 +181,31 @@ class HttpCarrier:
         about: Passed | None,
         answer: OnAnswer,
     ) -> Sent:
-        sent = _SentOverHttp(answer)
-        decoded = _decoded(params)
+        sent = _SentOverHttp(bytes(params) or b"{}", answer)
         opts: CallOptions = {
             "request_id": request_id,
-            "headers": self._headers.of(method, decoded),
+            "headers": self._headers.of(method, _decoded(params)),
             "cancel_on_abandon": method not in NOT_CANCELLABLE,
         }
-        self._tasks.start_soon(self._send, method, decoded, opts, sent, about)
+        self._tasks.start_soon(self._send, method, opts, sent, about)
         return sent
 
-    async def _send(
-        self,
-        method: str,
-        params: dict[str, Any] | None,
-        opts: CallOptions,
-        sent: _SentOverHttp,
-        about: Passed | None,
-    ) -> None:
+    async def _send(self, method: str, opts: CallOptions, sent: _SentOverHttp, about: Passed | None) -> None:
         exchange, answer = sent.exchange, sent.answer
         CURRENT_EXCHANGE.set(exchange)  # in this task only
         REQUEST.set(about)  # what comes in on its stream belongs to it
         with sent.scope:
             try:
-                result = await self._dispatcher.send_raw_request(method, params, opts)
+                result = await self._dispatcher.send_raw_request(method, None, opts)
             except MCPError as error:
                 exchange.fail(exchange.cause(error))
             except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
                 exchange.fail(error)
             else:
                 if not exchange.over:
-                    answer(msgspec.Raw(msgspec.json.encode(result)), None)
+                    raw = None if exchange.answer is None else exchange.answer.result
+                    # an answer that came astray, on another stream, the SDK has read
+                    answer(msgspec.Raw(envelope.encode(result)) if raw is None else raw, None)
 
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None:
         decoded = _decoded(params)
@@ -247,9 +241,10 @@ class HttpCarrier:
 class _SentOverHttp:
     __slots__ = ("answer", "exchange", "scope")
 
-    def __init__(self, answer: OnAnswer) -> None:
+    def __init__(self, params: bytes, answer: OnAnswer) -> None:
         self.answer = answer
-        self.exchange = Exchange(lambda error: answer(None, error))
+        # the SDK keeps the exchange, and sees neither params nor result
+        self.exchange = Exchange(lambda error: answer(None, error), encode_params=lambda _id: params)
         self.scope = anyio.CancelScope()
 
     def recall(self) -> bool:

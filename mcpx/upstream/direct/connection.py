@@ -183,7 +183,7 @@ class DirectConnection:
         token = _number(value_of(members_of(params).get(TOKEN)))
         sent = self._open.get(token)
         if sent is not None and sent.token is not None:
-            sent.on_progress(0, None, None)
+            sent.on_progress(b"")
             sent.request.origin.notify(PROGRESS, with_member(params, TOKEN, sent.token))
 
     def take_request(
