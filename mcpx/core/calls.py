@@ -193,7 +193,7 @@ class ToolCalls:
         context = RequestContext(client=client, on_progress=progressed if on_progress else None)
 
         def render(result: msgspec.Raw) -> ExecutionResult:
-            raw, shaped = self._results.tool(result, server=server_name)
+            raw, shaped = self._results.tool(result, server=server_name, whole=True)
             return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
 
         result = await self.run(Exec(server_name, tool_name, encoded, context), render)
@@ -203,7 +203,7 @@ class ToolCalls:
         """Read a resource."""
 
         def render(raw: msgspec.Raw) -> ToolResult:
-            return self._results.resource(raw, uri=uri, server=server_name)
+            return self._results.resource(raw, uri=uri, server=server_name, whole=True)
 
         return cast(
             "ToolResult", await self.run(Read(server_name, uri, RequestContext(client=client)), render)

@@ -26,7 +26,6 @@ from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
 from mcpx.gateway.clients.identity import request_outbound
 from mcpx.gateway.clients.outbox import Backlog
-from mcpx.gateway.metering import metered_render
 from mcpx.gateway.request_meta import members_for_server
 from mcpx.text import kind_of
 from mcpx.upstream.context import InputAnswers
@@ -47,7 +46,6 @@ async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspe
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
     notifications = _NotificationQueue(hub.clients)
-    render = metered_render(request, render)
     request = replace(request, context=_context(hub, ctx, notifications))
     failure: CallError | MCPError | None = None
     result: R | JSON = {}

@@ -36,6 +36,7 @@ from mcpx.observe.contained import contain
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel
 from mcpx.wire.context import WireContext
+from mcpx.wire.enclosed import restore
 from mcpx.wire.envelope import Bytes, RequestId
 
 MAX_OPEN_REQUESTS: Final = 1024  # of one peer, served at a time; each is a task
@@ -150,7 +151,7 @@ class Incoming:
         try:
             with scope:
                 result = await self._on_request(context, method, params)
-                answer = envelope.answer(request_id, [envelope.encode(result)])
+                answer = envelope.answer(request_id, [restore(envelope.encode(result))])
         except Exception as error:  # noqa: BLE001 - the one boundary from handlers to the wire
             answer = envelope.failure(request_id, _encoded(_error_data(error, method)))
         finally:
@@ -193,7 +194,7 @@ def _error_data(error: Exception, method: str) -> ErrorData:
 
 
 def _encoded(error: ErrorData) -> bytes:
-    return envelope.encode(error.model_dump(mode="json", exclude_none=True))
+    return restore(envelope.encode(error.model_dump(mode="json", exclude_none=True)))
 
 
 TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))

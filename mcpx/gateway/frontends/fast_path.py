@@ -11,7 +11,6 @@ from __future__ import annotations
 import anyio
 import msgspec
 from mcp.shared.dispatcher import coerce_request_id
-from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
@@ -23,7 +22,6 @@ from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
-from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.frontends.fast_parameters import (
     NOTHING,
@@ -64,8 +62,7 @@ class FastPath:
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
-        info = msgspec.json.encode(server.server_info_stamp)
-        self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + info + b"}"
+        self._stamp = server.stamp
 
     def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
@@ -188,23 +185,16 @@ class FastPath:
 
     def _encoder(self, meta: Meta | None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
-        policy = self._views.results.settings.include_structured_content
         if self._connection.era is Era.MODERN:
             name = meta.client_info.name if meta and meta.client_info else None
-            return self._new_encoder(policy, name, self._stamp)
+            return ResultEncoder.for_client(self._views, name, self._stamp)
+        policy = self._views.results.settings.include_structured_content
         encoder = self._encoders.get(policy)
         if encoder is None:
             client = self._connection.connection.client_params
             name = client.client_info.name if client else None
-            encoder = self._encoders[policy] = self._new_encoder(policy, name)
+            encoder = self._encoders[policy] = ResultEncoder.for_client(self._views, name, None)
         return encoder
-
-    def _new_encoder(
-        self, policy: StructuredContent, name: str | None, stamp: bytes | None = None
-    ) -> ResultEncoder:
-        wanted = wants_structured_content(policy, name)
-        shown = wanted and shows_structured_content(name)
-        return ResultEncoder(self._views, structured=wanted, structured_is_shown=shown, stamp=stamp)
 
 
 class _Call:
@@ -249,7 +239,7 @@ class _Call:
         with scope:
             try:
                 result = await self._calls.provide_input(self._request, need, self._metered)
-                pieces = result if isinstance(result, list) else self._encoder.input_required(result)
+                pieces = result if isinstance(result, list) else self._encoder.members(result)
             except Exception as error:  # noqa: BLE001 - as in `settled`
                 pieces = self._failure(error)
             self._answer(pieces)

@@ -33,6 +33,7 @@ from mcpx.errors import MCPXError
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import OneToken, token_file
 from mcpx.gateway.frontends.http_connection import Shared
+from mcpx.gateway.frontends.http_results import EncodedResults
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
 from supervisors import Incarnation
 
@@ -124,8 +125,8 @@ class HttpFrontend:
 
     def _app(self) -> ASGIApp:
         managers = {expose: self._manager(self._doors.gateway(expose)) for expose in (None, *EXPOSURES)}
-        endpoint: ASGIApp = _ByExposure(
-            {expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()}
+        endpoint: ASGIApp = EncodedResults(
+            _ByExposure({expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()})
         )
         middleware: list[Middleware] = []
         if self._token is not None:
