@@ -33,6 +33,11 @@ class RPCMessage(msgspec.Struct, gc=False):
     result: msgspec.Raw = _NOTHING
     error: msgspec.Raw = _NOTHING
 
+    @property
+    def is_response(self) -> bool:
+        """Whether it answers a request."""
+        return self.method is None and bool(self.result or self.error)
+
 
 class Progress(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """The parameters of notifications/progress."""

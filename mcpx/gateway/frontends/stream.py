@@ -50,6 +50,7 @@ class StreamClient:
         fast_path = FastPath(hub, server, self._connection)
         receiver = self._wire.receiver
         receiver.fast, receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
+        receiver.takes_batches = self._connection.takes_batches
 
     async def serve(self, incarnation: Incarnation) -> None:
         """Serve until the client is done, or the supervisor asks to leave."""
