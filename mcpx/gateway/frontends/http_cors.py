@@ -1,4 +1,4 @@
-"""CORS for the pages that the configuration names, so that a browser lets them talk to MCPX; and for no others.
+"""CORS for the pages that the configuration names, so that a browser lets them talk to MCPX, and no others.
 
 It stands before everything else: a preflight request has no token, and a page must be able to read refusals
 too. Whether a request is served is not decided here: the checks of Host, Origin and token come after it.
