@@ -32,6 +32,7 @@ def gateway_connection(hub: Hub, server: GatewayServer, wire: WireDispatcher) ->
     connection = EraServer(server, wire)
     fast_path = FastPath(hub, server, connection)
     wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
+    wire.receiver.takes_batches = connection.takes_batches
     return connection
 
 
