@@ -49,10 +49,12 @@ class Lost(NamedTuple):
 class Session:
     """One client's session. `refused` is why the last replay failed, or None.
 
-    `to_daemon` are the session's own lines for the daemon; whoever sends them takes them out.
+    `to_daemon` are the session's own lines for the daemon; whoever sends them takes them out. With `transparent`
+    the client hears of every change that its server announces.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, transparent: bool = False) -> None:
+        self._transparent = transparent
         self.refused: str | None = None
         self.to_daemon: list[bytes] = []
         self._pending = PendingRequests()
@@ -173,7 +175,7 @@ class Session:
 
     def _notification_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
         match message.method:
-            case "notifications/tools/list_changed" if self._tools_request:
+            case "notifications/tools/list_changed" if self._tools_request and not self._transparent:
                 self._compare()
                 return []
             case "notifications/subscriptions/acknowledged":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -36,6 +36,7 @@ from mcpx.gateway.frontends.http_connection import Shared
 from mcpx.gateway.frontends.http_cors import CORS
 from mcpx.gateway.frontends.http_results import EncodedResults
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
+from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -129,15 +130,20 @@ class HttpFrontend:
         endpoint: ASGIApp = EncodedResults(
             _ByExposure({expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()})
         )
+        transparent = self._doors.transparent_endpoint(self._manager)
+        servers_endpoint: ASGIApp = EncodedResults(transparent)
         middleware: list[Middleware] = []
         if self._token is not None:
             endpoint = RequireAuthMiddleware(endpoint, required_scopes=[])
+            servers_endpoint = RequireAuthMiddleware(servers_endpoint, required_scopes=[])
             backend = BearerAuthBackend(OneToken(self._token))
             middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
         app = Starlette(
-            routes=[Route(PATH, endpoint=endpoint)],
+            routes=[Route(PATH, endpoint=endpoint), Route(SERVERS_PATH, endpoint=servers_endpoint)],
             middleware=middleware,
-            lifespan=lambda _app: _running(managers.values()),
+            lifespan=lambda _app: _running(
+                [manager.run() for manager in managers.values()] + [transparent.running()]
+            ),
         )
         return self._cors(app)
 
@@ -164,10 +170,10 @@ class HttpFrontend:
 
 
 @asynccontextmanager
-async def _running(managers: Iterable[StreamableHTTPSessionManager]) -> AsyncIterator[None]:
+async def _running(parts: Iterable[AbstractAsyncContextManager[None]]) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        for manager in managers:
-            await stack.enter_async_context(manager.run())
+        for part in parts:
+            await stack.enter_async_context(part)
         yield
 
 

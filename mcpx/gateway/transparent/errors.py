@@ -10,7 +10,9 @@ from mcp_types import INTERNAL_ERROR
 
 from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.observe.contained import contain
+from mcpx.upstream.direct.messages import NOTHING, members_of, value_of
 from mcpx.wire import envelope
+from mcpx.wire.enclosed import enclose
 
 
 def as_call_error(error: BaseException, server: str, method: str) -> CallError:
@@ -36,3 +38,14 @@ def to_answer(error: CallError) -> msgspec.Raw:
     said = to_mcp_error(error)
     encoded = envelope.encode({"code": said.code, "message": said.message, "data": said.data})
     return msgspec.Raw(b'"error":' + encoded)
+
+
+def error_in(answer: msgspec.Raw) -> MCPError:
+    """The server's error in an answer, its data enclosed (`mcpx.wire.enclosed`)."""
+    error = members_of(members_of(b"{" + bytes(answer) + b"}").get("error", NOTHING))
+    code, message, data = value_of(error.get("code")), value_of(error.get("message")), error.get("data")
+    return MCPError(
+        code if isinstance(code, int) else INTERNAL_ERROR,
+        message if isinstance(message, str) else "the server's error is not a JSON-RPC error",
+        None if data is None else enclose([bytes(data)]),
+    )

@@ -6,18 +6,20 @@ request with the envelope of 2026-07-28 goes to the session that all clients of 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from mcp_types import PROTOCOL_VERSION_META_KEY
 
 from mcpx.core.hub import Hub
+from mcpx.gateway.transparent.errors import as_call_error, error_in, to_mcp_error
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.direct.client import DirectClient
-from mcpx.upstream.direct.messages import members_of, value_of
+from mcpx.upstream.direct.messages import members_of, result_of, value_of
 from mcpx.upstream.direct.peer import Peer
 from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.requests import Passed
+from mcpx.wire.enclosed import enclose
 from mcpx.wire.envelope import RequestId
 
 SAFE: Final = frozenset(
@@ -64,6 +66,23 @@ class DoorSessions:
         own = client is not None and (client.greeted or not is_modern(request.method, request.raw))
         served = client if client is not None and own else self._hub.fleet.sessionless
         self._hub.fleet.direct_session(upstream, served).submit(request, reply)
+
+    async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
+        """The result of a request, enclosed (`mcpx.wire.enclosed`).
+
+        Raises:
+            MCPError: The server's error, or that of MCPX.
+        """
+        reply = RawReply()
+        try:
+            self.submit(client, request, reply)
+            answer = await reply.wait()
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the session
+            raise to_mcp_error(as_call_error(error, self.server, request.method)) from None
+        result = result_of(answer)
+        if result is None:
+            raise error_in(answer)
+        return enclose([bytes(result)])
 
     def session(self, client: DirectClient) -> DirectSession | None:
         """The session of that client, if it has one."""

@@ -10,7 +10,6 @@ import msgspec
 from mcp import MCPError
 from mcp.shared.dispatcher import DispatchContext, coerce_request_id
 from mcp.shared.transport_context import TransportContext
-from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.core.hub import Hub
 from mcpx.errors import CallError
@@ -24,6 +23,7 @@ from mcpx.upstream.direct.peer import Cancel, OnAnswer
 from mcpx.upstream.direct.standing import METHODS as STANDING
 from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
+from mcpx.wire.batch import BATCH_REVISION
 from mcpx.wire.dispatcher import LOSSY, WireDispatcher
 from mcpx.wire.envelope import RequestId
 from supervisors import Reply
@@ -41,11 +41,12 @@ class TransparentConnection:
         self._standing: dict[RequestId, Callable[[], None]] = {}  # what cancels each
         wire.receiver.fast = self._take_request
         wire.receiver.on_notification = self._take_notification
+        wire.receiver.takes_batches = lambda: self._client.version == BATCH_REVISION
 
     async def run(self) -> None:
         """Serve until the channel ends."""
         try:
-            await self._wire.run(_no_request, _no_notification)
+            await self._wire.run(self._on_request, _no_notification)
         finally:
             for cancel in list(self._standing.values()):
                 cancel()
@@ -66,6 +67,14 @@ class TransparentConnection:
         except CallError as error:
             reply.reject(error)
         return True
+
+    async def _on_request(
+        self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Answer a request out of a batch, which is decoded already."""
+        encoded = b"" if params is None else envelope.encode(dict(params))
+        request = self._sessions.request(method, encoded, context.request_id or 0, self)
+        return await self._sessions.answer(self._client, request)
 
     def _answer(self, request: Passed, key: RequestId, reply: Reply[msgspec.Raw]) -> None:
         self._wire.fast_cancels.pop(key, None)
@@ -123,12 +132,6 @@ class TransparentConnection:
 
         outgoing.call(request_id, escaped(method), bytes(params) if params else None, answered, None)
         return cancel
-
-
-async def _no_request(
-    _context: DispatchContext[TransportContext], method: str, _params: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    raise MCPError(METHOD_NOT_FOUND, method)  # never: the hooks take all
 
 
 async def _no_notification(

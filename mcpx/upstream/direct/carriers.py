@@ -30,6 +30,7 @@ from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange
 from mcpx.upstream.transport.link import Link
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.enclosed import one_line
 from mcpx.wire.envelope import RequestId
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
@@ -126,7 +127,7 @@ class WireCarrier:
 
 def answer_line(request_id: RequestId, answer: msgspec.Raw) -> list[envelope.Bytes]:
     """The message with that answer."""
-    return [b'{"jsonrpc":"2.0","id":' + envelope.encode(request_id) + b",", bytes(answer), b"}\n"]
+    return [b'{"jsonrpc":"2.0","id":' + envelope.encode(request_id) + b",", one_line(bytes(answer)), b"}\n"]
 
 
 class _SentOnWire:
