@@ -130,7 +130,7 @@ class TransparentConnection:
             outgoing.discard(request_id)
             self.notify(CANCELLED, with_member(said, "requestId", msgspec.Raw(b"%d" % request_id)))
 
-        outgoing.call(request_id, escaped(method), bytes(params) if params else None, answered, None)
+        outgoing.call_as(request_id, escaped(method), bytes(params) if params else None, answered)
         return cancel
 
 
