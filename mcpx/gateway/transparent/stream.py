@@ -98,9 +98,7 @@ class TransparentConnection:
             if cancel is not None:
                 cancel()
             return True
-        session = self._sessions.session(self._client)
-        if session is not None:
-            session.notify(method, msgspec.Raw(bytes(params)))
+        self._sessions.notify(self._client, method, msgspec.Raw(bytes(params)))
         return True
 
     # --- from the server

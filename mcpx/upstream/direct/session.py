@@ -96,7 +96,6 @@ class DirectSession:
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
         """Pass a notification of the client on; dropped where the server is away."""
-        self.client.note_notification(method, params)
         if self._connection is not None:
             self._connection.carrier.notify(method, params)
 
