@@ -19,8 +19,9 @@ from mcp import MCPError
 from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
+from mcpx.config import ServerConfig
 from mcpx.upstream.direct.carriers import Carrier
-from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.client import INITIALIZE, DirectClient
 from mcpx.upstream.direct.messages import (
     TOKEN,
     Prepared,
@@ -63,17 +64,27 @@ class DirectConnection:
 
     carrier: Carrier
 
-    def __init__(self, client: DirectClient, link: Link, server: str, agreed: Callable[[], None]) -> None:
+    def __init__(
+        self, client: DirectClient, link: Link, config: ServerConfig, agreed: Callable[[], None]
+    ) -> None:
         """`agreed` is called when the server has accepted the client's `initialize`."""
         self._client = client
         self._wire = link.wire
-        self._server = server
+        self._server = config.name
+        self._link = link
+        self._greeting_timeout = config.limits.connect_timeout
+        self._greeting: asyncio.TimerHandle | None = None
         self.agreed = agreed
         self._last_id = 0
         self._open: dict[RequestId, _Sent] = {}  # by the id at the server
         self._tokens: dict[int | str, RequestId] = {}
         self._standing: dict[RequestId, Standing] = {}
         self._questions: dict[RequestId, Cancel] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the client is open at the server."""
+        return not self._open
 
     @property
     def is_asking(self) -> bool:
@@ -101,7 +112,7 @@ class DirectConnection:
             self._forget(request_id)
             if result is not None:
                 self._client.note_result(request.method, request.raw, result)
-                if request.method == "initialize":
+                if request.method == INITIALIZE:
                     self.agreed()
                 on_answer(result_answer(result), None)
             elif isinstance(error, MCPError) and not _is_end(error):
@@ -122,6 +133,11 @@ class DirectConnection:
         self._open[coerce_request_id(request_id)] = _Sent(request, prepared, on_progress)
         if prepared.token is not None:
             self._tokens[prepared.token] = coerce_request_id(request_id)
+        if request.method == INITIALIZE:
+            seconds = self._greeting_timeout
+            reason = f"no answer to initialize within {seconds:g} s"
+            loop = asyncio.get_running_loop()
+            self._greeting = loop.call_later(seconds, self._link.give_up, reason)
         return request_id
 
     def _start(self, request_id: RequestId, answered: OnRawAnswer) -> Sent:
@@ -133,6 +149,8 @@ class DirectConnection:
         sent = self._open.pop(coerce_request_id(request_id), None)
         if sent is not None and sent.prepared.token is not None:
             self._tokens.pop(sent.prepared.token, None)
+        if sent is not None and sent.request.method == INITIALIZE and self._greeting is not None:
+            self._greeting.cancel()
 
     def stand(self, standing: Standing) -> None:
         """Send a request that stays open for good; the connection before may have had it, too."""
@@ -245,8 +263,10 @@ class DirectConnection:
             return []  # of one client's request, and it cannot be known which
         return list(origins.values())
 
-    def cancel_questions(self) -> None:
-        """Cancel at the client what the server will not take an answer to: the connection has ended."""
+    def close(self) -> None:
+        """The connection has ended: cancel at the client what the server takes no answer to any more."""
+        if self._greeting is not None:
+            self._greeting.cancel()
         questions, self._questions = self._questions, {}
         for server_id, cancel in questions.items():
             cancel(
