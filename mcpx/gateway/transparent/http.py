@@ -26,7 +26,7 @@ from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
 from mcpx.gateway.transparent.sessions import DoorSessions
 from mcpx.upstream.direct.client import DirectClient
-from mcpx.upstream.direct.messages import NOTHING
+from mcpx.upstream.direct.messages import NOTHING, encode_read
 from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
 
@@ -103,4 +103,4 @@ async def _params(ctx: Context) -> msgspec.Raw:
             if message.method == ctx.method and message.id == ctx.request_id:
                 return message.params
     given: Mapping[str, Any] | None = ctx.params
-    return NOTHING if given is None else msgspec.Raw(envelope.encode(dict(given)))
+    return NOTHING if given is None else encode_read(dict(given))
