@@ -331,6 +331,7 @@ class Fleet:
                 self._settled.set()
         if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
+            upstream.queue.wake_waiters()
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):

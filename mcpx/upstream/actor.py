@@ -188,6 +188,15 @@ class Upstream:
         """Wait for the first listing, if it is on its way."""
         await self.queue.wait_for(lambda: self.catalogue is not None)
 
+    async def await_first_attempt(self) -> None:
+        """Wait until it has listed or failed for the first time, if it has not yet."""
+
+        def attempted() -> bool:
+            failed = not self.queue.pending_reason and self.info().cause is not None
+            return failed or self.catalogue is not None
+
+        await self.queue.wait_for(attempted)
+
     # --- one incarnation
 
     async def run(self, incarnation: Incarnation) -> None:
