@@ -106,7 +106,7 @@ class Outgoing:
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[coerce_request_id(request_id)] = _Open(on_answer, None)
+        self._open[coerce_request_id(request_id)] = _Open(on_answer, None, is_call=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     async def request(
