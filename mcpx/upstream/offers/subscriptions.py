@@ -181,9 +181,10 @@ class Subscriptions:
     def handle_update(self, uri: str) -> None:
         """The server announced on its session that a resource changed; a stream has its own events."""
         if self._session is None or not self._session.modern:
-            self._updated(uri)
+            self.updated(uri)
 
-    def _updated(self, uri: str) -> None:
+    def updated(self, uri: str) -> None:
+        """Notify the listeners: the server announced on some session that a resource changed."""
         exact = self._topics.get(uri)
         topics = [exact] if exact else [topic for topic in self._topics.values() if topic.covers(uri)]
         for topic in topics:
@@ -199,7 +200,7 @@ class Subscriptions:
         try:
             async with anyio.create_task_group() as tasks:
                 if session.modern:
-                    stream = UpdateStream(session.client, self._updated, self._log)
+                    stream = UpdateStream(session.client, self.updated, self._log)
                     tasks.start_soon(stream.keep, self._wanted, lambda: self.uris, self._opened)
                 else:
                     self._renew_all(tasks)

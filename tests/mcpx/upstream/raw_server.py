@@ -6,6 +6,7 @@ Run as `python -S -E raw_server.py SCRIPT`, where SCRIPT is a JSON object in a f
   its own; or `exit`, or `silent`.
 * `first`: the only method that may come first; the server exits with code 1 at any other.
 * `spoilt_by`: a method after which it exits at the next request. `silenced_by`: it is answered no more.
+* `slow_at`: a method that is answered after `slow_s` seconds, while others are read at once.
 * `ears`: a file; each start and each request is a line in it. `lines`: another, with whole messages.
 * `before`: by method, lines that are written before its answer.
 * `storm`: how many list_changed a second are sent once a tool was called; `storms`: another method.
@@ -46,6 +47,15 @@ def write(line: str) -> None:
     data = line.encode() + b"\n"
     while data:
         data = data[os.write(1, data) :]
+
+
+def write_when_due(line: str, method: str) -> None:
+    if method != SCRIPT.get("slow_at"):
+        write(line)
+        return
+    timer = threading.Timer(SCRIPT["slow_s"], write, [line])
+    timer.daemon = True
+    timer.start()
 
 
 def storm(a_second: int) -> None:
@@ -98,7 +108,7 @@ def main() -> None:
             write(each.replace("@ID@", json.dumps(message["id"])))
         said = answer(method, json.dumps(message["id"]))
         if said is not None:
-            write(said)
+            write_when_due(said, method)
 
 
 if __name__ == "__main__":

@@ -269,7 +269,6 @@ async def test_a_server_that_says_nothing_of_itself_is_asked_for_all_lists_once(
         assert [each.name for each in watch.hub.upstreams["s"].catalogue.prompts] == ["p"]
         assert heard(tmp_path) == [
             "started",
-            "server/discover",
             "initialize",
             "tools/list",
             "resources/list",
@@ -282,7 +281,7 @@ async def test_a_server_that_declares_something_else_is_asked_for_tools_and_noth
     answers = {"initialize": initialize(capabilities={"prompts": {}}), "tools/list": refusal(-32601)}
     async with raw_server(tmp_path, answers=answers) as watch:
         assert watch.state() is State.READY
-        assert heard(tmp_path)[3:] == ["tools/list", "prompts/list"]
+        assert heard(tmp_path)[2:] == ["tools/list", "prompts/list"]
 
 
 # --- framing

@@ -20,6 +20,7 @@ from tests.live import gateways
 from tests.mcpx.upstream.relay.answering import (
     EVERY,
     FORM,
+    OF_BOTH_ERAS,
     ROOTS,
     SERVERS,
     AnsweringClient,
@@ -30,7 +31,7 @@ from tests.mcpx.upstream.relay.answering import (
 )
 
 pytestmark = pytest.mark.anyio
-KINDS = SERVERS
+KINDS = SERVERS + OF_BOTH_ERAS
 
 
 @pytest.fixture(scope="module")
