@@ -46,7 +46,7 @@ class Shim:
         self._greeting = greeting(door)
         self._stdin = stdin
         self._stdout = stdout
-        self._session = Session()
+        self._session = Session(transparent=door.server is not None)
         self._from_client = LineSplitter(MAX_CLIENT_LINE)
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
         self._to_client = Outbox()

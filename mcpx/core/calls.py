@@ -24,7 +24,8 @@ from mcpx.core.results import ResultRenderer
 from mcpx.core.tool_names import not_listed, resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import InputRequired, ToolResult
+from mcpx.rendering.result_reading import InputRequired
+from mcpx.rendering.results import ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
@@ -204,7 +205,7 @@ class ToolCalls:
         context = RequestContext(client=client, on_progress=progressed if on_progress else None)
 
         def render(result: msgspec.Raw) -> ExecutionResult:
-            raw, shaped = self._results.tool(result, server=server_name)
+            raw, shaped = self._results.tool(result, server=server_name, whole=True)
             return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
 
         result = await self.run(Exec(server_name, tool_name, encoded, context), render)
@@ -214,7 +215,7 @@ class ToolCalls:
         """Read a resource."""
 
         def render(raw: msgspec.Raw) -> ToolResult:
-            return self._results.resource(raw, uri=uri, server=server_name)
+            return self._results.resource(raw, uri=uri, server=server_name, whole=True)
 
         return cast(
             "ToolResult", await self.run(Read(server_name, uri, RequestContext(client=client)), render)

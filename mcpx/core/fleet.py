@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.core.direct_sessions import DirectSessions, OnIdle, input_schema
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
@@ -27,6 +28,8 @@ from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
@@ -35,6 +38,7 @@ log = structlog.get_logger()
 RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
+NOT_STARTED: Final = "it is started for clients of its transparent door only"
 OLD_ENDING: Final = "its process with the old configuration is ending"
 
 Observer = Callable[[str, Diff], None]
@@ -42,10 +46,18 @@ Observer = Callable[[str, Diff], None]
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual."""
+    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual.
+
+    Without `starts` no server has a session of its own, only those of the clients of its transparent door.
+    """
 
     def __init__(
-        self, config: Config, *, state: Path | None = None, clients: ConnectedClients | None = None
+        self,
+        config: Config,
+        *,
+        state: Path | None = None,
+        clients: ConnectedClients | None = None,
+        starts: bool = True,
     ) -> None:
         self._config = config
         self._clients = clients or ConnectedClients()
@@ -54,17 +66,23 @@ class Fleet:
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
         )
-        self._children: dict[str, Upstream] = {}  # by the supervisor's name for them
+        self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
         self._observers: list[Observer] = []
         self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
+        self.direct = DirectSessions(self._make_direct, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
-        self._unsettled = {name for name, up in self.upstreams.items() if up.config.disabled is None}
+        self._unsettled: set[str] = set()
         for upstream in self.upstreams.values():
-            self._start(upstream)
+            if not starts:
+                upstream.queue.pending_reason = NOT_STARTED
+            else:
+                self._start(upstream)
+            if starts and upstream.config.disabled is None:
+                self._unsettled.add(upstream.name)
 
     # --- one server
 
@@ -90,7 +108,7 @@ class Fleet:
             self._side_sessions.allow(upstream)
         return upstream
 
-    def _dismiss(self, session: Upstream, why: str) -> None:
+    def _dismiss(self, session: Upstream | DirectSession, why: str) -> None:
         """End a session beside a main one, without waiting for it."""
         session.retire(why)
         if session.child in self._children:
@@ -103,7 +121,21 @@ class Fleet:
             if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
                 self._dismiss(own, "its client has left")
 
-    def children(self) -> list[Upstream]:
+    def _make_direct(self, upstream: Upstream, client: DirectClient, on_idle: OnIdle) -> DirectSession:
+        return DirectSession(
+            client,
+            upstream.config,
+            self.supervisor,
+            ledger=self.ledger,
+            server_log=upstream.server_log,
+            max_message_bytes=self._config.max_message_bytes,
+            child=self._child_name(upstream.name),
+            counters=upstream.counters,
+            input_schema=lambda tool: input_schema(upstream, tool),
+            on_idle=on_idle,
+        )
+
+    def children(self) -> list[Upstream | DirectSession]:
         """Every session that may have a process: those of the servers, and clients' own."""
         return list(self._children.values())
 
@@ -113,7 +145,7 @@ class Fleet:
         number = self._made[name]
         return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
-    def _start(self, upstream: Upstream) -> None:
+    def _start(self, upstream: Upstream | DirectSession) -> None:
         if self._stopping:
             upstream.queue.close()
         elif upstream.config.disabled is None:
@@ -163,6 +195,8 @@ class Fleet:
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         await self._retire(old, CHANGED)
         self._start(new)
+        if new.config.disabled is None:
+            self.direct.carry_over(old, new)
 
     async def _retire(self, upstream: Upstream, why: str) -> None:
         """End a server: refuse new calls, let the running ones finish within the grace time."""
@@ -170,7 +204,7 @@ class Fleet:
             for each in upstream.sessions():
                 tasks.start_soon(self._retire_one, each, why)
 
-    async def _retire_one(self, upstream: Upstream, why: str) -> None:
+    async def _retire_one(self, upstream: Upstream | DirectSession, why: str) -> None:
         upstream.retire(why)
         self._wake()
         if upstream.child not in self._children:
@@ -195,7 +229,7 @@ class Fleet:
             while not self._has_retried(upstream, life.generation):
                 await self._news.wait()
 
-    def _restart(self, upstream: Upstream) -> None:
+    def _restart(self, upstream: Upstream | DirectSession) -> None:
         life = upstream.queue.lifecycle()
         if life.phase in {Phase.WAITING, Phase.PARKED}:
             self.supervisor.resume(upstream.child)
@@ -253,7 +287,7 @@ class Fleet:
     def _on_event(self, event: Event) -> None:
         """Log an upstream's lifecycle, and tell the callers who wait for it."""
         upstream = self._children[event.child]
-        if self._side_sessions.take(event, upstream):
+        if isinstance(upstream, Upstream) and self._side_sessions.take(event, upstream):
             return
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
@@ -267,9 +301,12 @@ class Fleet:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):
             upstream.queue.refuse_waiting()
-        elif isinstance(event, ChildStopped) and upstream.main is not None:
+        elif isinstance(event, ChildStopped) and not self._is_main(upstream):
             self._children.pop(event.child, None)
         self._wake()
+
+    def _is_main(self, session: Upstream | DirectSession) -> bool:
+        return isinstance(session, Upstream) and session.main is None
 
     def _wake(self) -> None:
         self._news.pulse()

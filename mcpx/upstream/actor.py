@@ -24,6 +24,8 @@ from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.errors import EraRefused, NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
@@ -79,6 +81,8 @@ class Upstream:
         self.client = client
         self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
+        self.direct: dict[DirectClient, DirectSession] = {}
+        """The sessions of clients of its transparent door."""
         self.companion: Companion | None = None
         """The session in the other era; None where there can be none."""
         self.serves_all = True
@@ -129,10 +133,11 @@ class Upstream:
             return None
         return "modern" if self.catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
 
-    def sessions(self) -> list[Upstream]:
+    def sessions(self) -> list[Upstream | DirectSession]:
         """This one, and those with the same server beside it: the companion, and those of one client each."""
         companion = self.companion.session if self.companion is not None else None
-        return [self, *(self.private or ()), *((companion,) if companion is not None else ())]
+        beside = () if companion is None else (companion,)
+        return [self, *(self.private or ()), *beside, *self.direct.values()]
 
     def in_era(self, modern: bool, *, own_process: bool = False) -> Upstream:  # noqa: FBT001 - as a client's handle has it
         """The session for a client of that era, to `submit` its requests to; may be this one.

@@ -12,6 +12,7 @@ from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.transport_context import TransportContext
 
+from mcpx.wire.batch import Batch
 from mcpx.wire.envelope import RequestId, Step
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class WireContext(DispatchContext[TransportContext]):
         self._closed = False
         self._transport = BOTH_WAYS
         self._cancel_requested = anyio.Event()
+        self.batch: Batch | None = None
+        """The batch that the request came in, and is answered with."""
         self.standing = False
         """Whether the request stays open for good, and shutdown need not wait for its answer."""
 

@@ -34,6 +34,11 @@ class RPCMessage(msgspec.Struct, gc=False):
     result: msgspec.Raw = _NOTHING
     error: msgspec.Raw = _NOTHING
 
+    @property
+    def is_response(self) -> bool:
+        """Whether it answers a request."""
+        return self.method is None and bool(self.result or self.error)
+
 
 class Step(msgspec.Struct, gc=False, omit_defaults=True):
     """Progress on a request: what is done, the total where it is known, and a text."""

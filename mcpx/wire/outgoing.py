@@ -29,6 +29,7 @@ __all__ = [
     "OnAnswer",
     "OnProgress",
     "Outgoing",
+    "PeerError",
     "ResponseTooLarge",
     "TooDeep",
 ]
@@ -47,6 +48,14 @@ class ConnectionEnded(MCPError):  # noqa: N818 - a condition
 
     def __init__(self) -> None:
         super().__init__(CONNECTION_CLOSED, "Connection closed")
+
+
+class PeerError(MCPError):
+    """The peer's error answer. `raw` is the error object as it came."""
+
+    def __init__(self, code: int, message: str, data: Any, raw: bytes) -> None:
+        super().__init__(code, message, data)
+        self.raw = raw
 
 
 class _Open:
@@ -90,6 +99,14 @@ class Outgoing:
             on_answer(None, ConnectionEnded())
             return
         self._open[request_id] = _Open(on_answer, on_progress, is_call=True)
+        self._channel.write(*envelope.request(request_id, method, params))
+
+    def call_as(self, request_id: RequestId, method: str, params: Bytes | None, on_answer: OnAnswer) -> None:
+        """Send a request under an id of the caller's, which no open one has."""
+        if self.closed:
+            on_answer(None, ConnectionEnded())
+            return
+        self._open[coerce_request_id(request_id)] = _Open(on_answer, None, is_call=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     async def request(
@@ -141,6 +158,10 @@ class Outgoing:
         if self._open.pop(coerce_request_id(request_id), None) is not None:
             params = envelope.encode({"requestId": request_id, "reason": reason})
             self._channel.write(*envelope.notification("notifications/cancelled", params))
+
+    def discard(self, request_id: RequestId) -> None:
+        """Forget a request that was cancelled by other means; a late answer is dropped."""
+        self._open.pop(coerce_request_id(request_id), None)
 
     # --- what comes back
 
@@ -201,13 +222,15 @@ def has_error(message: RPCMessage) -> bool:
     return bool(message.error) and bytes(message.error) != _NULL
 
 
-def read_error(raw: msgspec.Raw) -> MCPError:
+def read_error(raw: msgspec.Raw) -> PeerError:
     """Read the error of an answer."""
     try:
         error = envelope.decode_error(raw)
     except (msgspec.DecodeError, RecursionError):
-        return MCPError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error")
-    return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
+        return PeerError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error", None, bytes(raw))
+    return PeerError(
+        error.code, error.message, None if error.data is msgspec.UNSET else error.data, bytes(raw)
+    )
 
 
 def decode_result(raw: msgspec.Raw) -> dict[str, Any]:
