@@ -55,7 +55,7 @@ class Companion:
     async def speaks(self, era: Era) -> bool:
         """Whether the server speaks that era; opens the companion to find out.
 
-        Waits as long as a call would. A server that has not answered by then counts as one that does not.
+        Waits as long as a call would. A server that has not agreed by then counts as one that does not.
         """
         await self._main.await_catalogue()
         if self._main.era == era:
@@ -63,7 +63,9 @@ class Companion:
         if not self._may_open(era, own_process=True):
             return False
         session = self._get_or_open(era)
-        await session.await_catalogue()
+        await session.queue.wait_for(
+            lambda: session.catalogue is not None or session is not self.session or self._fails_alone(session)
+        )
         return session.catalogue is not None and session is self.session
 
     def _may_open(self, era: Era, *, own_process: bool) -> bool:
@@ -79,9 +81,9 @@ class Companion:
         return self.session
 
     def _fails_alone(self, session: Upstream) -> bool:
-        """Whether it has failed twice in a row, while the main session is there."""
+        """Whether it has failed at its first attempt, or twice in a row, while the main session is there."""
         life = session.queue.lifecycle()
-        fails = life.failures > 1 and life.phase is not Phase.UP
+        fails = life.failures > (0 if session.catalogue is None else 1) and life.phase is not Phase.UP
         return fails and self._main.queue.lifecycle_phase() is Phase.UP
 
     # --- what becomes of the sessions
@@ -93,13 +95,14 @@ class Companion:
         """
         if session is not self.session or self._era is None:
             return False
-        never_ready = session.catalogue is None
-        if isinstance(cause.error, EraRefused) or (never_ready and isinstance(cause.error, NoAnswer)):
+        silent = session.catalogue is None and isinstance(cause.error, NoAnswer)
+        if isinstance(cause.error, EraRefused) or (silent and session.queue.lifecycle().failures > 1):
             self._main.known_eras.refused.add(self._era)
             self._drop(cause.text)
             return True
         if self._fails_alone(session):
             self._pass_on(session)
+            session.queue.wake_waiters()
         return False
 
     def main_is_ready(self) -> None:

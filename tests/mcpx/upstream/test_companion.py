@@ -89,14 +89,13 @@ REFUSALS = {
     "404": 404,
     "405": 405,
     "415": 415,
-    "silence": "silent",
 }
 
 
 @pytest.mark.parametrize("how", REFUSALS)
 async def test_a_server_of_the_modern_era_alone_serves_all_in_it(how):
     with dual_http(initialize=REFUSALS[how]) as dual, structlog.testing.capture_logs() as logged:
-        async with hub_of(dual, queue_timeout=2) as watch:
+        async with hub_of(dual) as watch:
             replies = [send(watch, modern=False) for _ in range(3)]
             assert [await answer(reply) for reply in replies] == ["modern"] * 3
             assert await era_of(watch, modern=False) == "modern"
@@ -105,8 +104,19 @@ async def test_a_server_of_the_modern_era_alone_serves_all_in_it(how):
             assert await main.speaks(False) is False
             await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
             assert (main.counters.calls, main.last_error) == (4, None)
-        dual.release.set()
     assert [each for each in logged if each["log_level"] == "warning"] == []
+
+
+async def test_a_server_that_is_silent_in_one_era_serves_all_in_the_other():
+    with dual_http(initialize="silent") as dual:
+        async with hub_of(dual, queue_timeout=2) as watch:
+            main = watch.hub.upstreams["s"]
+            assert await main.speaks(False) is False
+            assert await era_of(watch, modern=False) == "modern"
+            await watch.until(lambda: watch.hub.supervisor.names() == ["s"])
+            assert dual.heard == [DISCOVER, INITIALIZE, INITIALIZE]  # it may only have been slow
+            assert await era_of(watch, modern=False) == "modern"
+            dual.release.set()
 
 
 async def test_a_server_of_the_handshake_era_alone_serves_all_in_it():
@@ -220,7 +230,7 @@ async def test_a_changed_list_that_one_session_hears_of_is_listed_for_all():
 
 async def test_what_is_refused_says_which_server_it_was():
     with dual_http() as dual:
-        async with hub_of(dual, queue_timeout=0.3) as watch:
+        async with hub_of(dual, restart={**QUICK, "park_after": 1, "park_probe": 60}) as watch:
             assert await era_of(watch, modern=False) == "handshake"
             dual.answers |= {INITIALIZE: 503, DISCOVER: 503}
             dual.sessions.clear()
