@@ -33,6 +33,7 @@ from mcpx.errors import MCPXError
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import OneToken, token_file
 from mcpx.gateway.frontends.http_connection import Shared
+from mcpx.gateway.frontends.http_cors import CORS
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
 from supervisors import Incarnation
 
@@ -132,11 +133,17 @@ class HttpFrontend:
             endpoint = RequireAuthMiddleware(endpoint, required_scopes=[])
             backend = BearerAuthBackend(OneToken(self._token))
             middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
-        return Starlette(
+        app = Starlette(
             routes=[Route(PATH, endpoint=endpoint)],
             middleware=middleware,
             lifespan=lambda _app: _running(managers.values()),
         )
+        return self._cors(app)
+
+    def _cors(self, app: ASGIApp) -> ASGIApp:
+        """Let in the browser pages that the configuration names."""
+        origins = self._settings.allowed_origins
+        return CORS(app, origins) if origins else app
 
     def _manager(self, server: Server[Any]) -> StreamableHTTPSessionManager:
         """What keeps the sessions of one server."""
