@@ -34,7 +34,9 @@ from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import OneToken, token_file
 from mcpx.gateway.frontends.http_connection import Shared
 from mcpx.gateway.frontends.http_cors import CORS
+from mcpx.gateway.frontends.http_events import KeptEvents
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
+from mcpx.gateway.frontends.http_sessions import SessionManager
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -124,7 +126,8 @@ class HttpFrontend:
             log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
 
     def _app(self) -> ASGIApp:
-        managers = {expose: self._manager(self._doors.gateway(expose)) for expose in (None, *EXPOSURES)}
+        kept = KeptEvents()
+        managers = {expose: self._manager(self._doors.gateway(expose), kept) for expose in (None, *EXPOSURES)}
         endpoint: ASGIApp = _ByExposure(
             {expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()}
         )
@@ -145,11 +148,9 @@ class HttpFrontend:
         origins = self._settings.allowed_origins
         return CORS(app, origins) if origins else app
 
-    def _manager(self, server: Server[Any]) -> StreamableHTTPSessionManager:
+    def _manager(self, server: Server[Any], kept: KeptEvents) -> SessionManager:
         """What keeps the sessions of one server."""
-        return StreamableHTTPSessionManager(
-            server, security_settings=self._security(), max_request_body_size=self._limit
-        )
+        return SessionManager(server, security=self._security(), limit=self._limit, kept=kept)
 
     def _security(self) -> TransportSecuritySettings:
         """Allow requests that name this host and come from no foreign page."""
