@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventMessage, EventStore
 from mcp_types import (
@@ -29,7 +31,6 @@ from mcp_types import (
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCResponse,
-    jsonrpc_message_adapter,
 )
 
 from mcpx.wire.dispatcher import LOSSY
@@ -38,6 +39,7 @@ MAX_EVENTS: Final = 256  # kept of a session
 MAX_BYTES: Final = 16 << 20  # kept of a session
 MAX_BYTES_ALL: Final = 64 << 20  # kept of all sessions of a frontend
 MAX_AGE_S: Final = 300.0
+OVERHEAD_BYTES: Final = 1000  # of each event
 RETRY_MS: Final = 1000  # what clients are told to wait before they come again
 
 
@@ -55,11 +57,11 @@ class _Stream:
 class _Event:
     """One message that is kept."""
 
-    def __init__(self, store: SessionEvents, stream: _Stream, number: int, encoded: bytes) -> None:
+    def __init__(self, store: SessionEvents, stream: _Stream, message: JSONRPCMessage, size: int) -> None:
         self.store = store
         self.stream = stream
-        self.number = number
-        self.encoded = encoded
+        self.message = message
+        self.size = size
         self.at = time.monotonic()
 
 
@@ -73,14 +75,14 @@ class KeptEvents:
     def add(self, event: _Event) -> None:
         """Keep one more."""
         self._events[event] = None
-        self.bytes += len(event.encoded)
+        self.bytes += event.size
         while self.bytes > MAX_BYTES_ALL:
             next(iter(self._events)).store.drop_oldest()
 
     def discard(self, event: _Event) -> None:
         """Keep it no longer."""
         del self._events[event]
-        self.bytes -= len(event.encoded)
+        self.bytes -= event.size
 
     def expire(self) -> None:
         """Drop what is too old."""
@@ -137,17 +139,15 @@ class SessionEvents(EventStore):
         self._forget_if_over(stream)
 
     def _keep(self, stream: _Stream, message: JSONRPCMessage) -> None:
-        try:
-            encoded = _encoded(message)
-        except ValueError:  # it holds what is no JSON, and is not sent either
-            return
-        if len(encoded) > MAX_BYTES:
+        size = _size(message)
+        if size > MAX_BYTES:
             if not isinstance(message, JSONRPCResponse):
                 return
-            encoded = _encoded(_too_large(message, len(encoded)))
-        event = self._events[self._last] = _Event(self, stream, self._last, encoded)
+            message = _too_large(message, size)
+            size = _size(message)
+        event = self._events[self._last] = _Event(self, stream, message, size)
         stream.kept += 1
-        self.bytes += len(encoded)
+        self.bytes += size
         self._kept.expire()
         self._kept.add(event)
         while len(self._events) > MAX_EVENTS or self.bytes > MAX_BYTES:
@@ -156,7 +156,7 @@ class SessionEvents(EventStore):
     def drop_oldest(self) -> None:
         """Keep the oldest message no longer."""
         _, event = self._events.popitem(last=False)
-        self.bytes -= len(event.encoded)
+        self.bytes -= event.size
         self._kept.discard(event)
         event.stream.kept -= 1
         self._forget_if_over(event.stream)
@@ -197,8 +197,7 @@ class SessionEvents(EventStore):
         sender, events = anyio.create_memory_object_stream[EventMessage](math.inf)
         for number, event in self._events.items():
             if event.stream is stream and number > last:
-                message = jsonrpc_message_adapter.validate_json(event.encoded, by_name=False)
-                sender.send_nowait(EventMessage(message, f"{self._prefix}-{stream.number}-{number}"))
+                sender.send_nowait(EventMessage(event.message, f"{self._prefix}-{stream.number}-{number}"))
         if stream.answered:
             sender.close()
         else:
@@ -224,8 +223,25 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 16  # noqa: PLR2004 - digits of what is counted here
 
 
-def _encoded(message: JSONRPCMessage) -> bytes:
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+def _size(message: JSONRPCMessage) -> int:
+    """About how many bytes a message takes in memory."""
+    match message:
+        case JSONRPCResponse():
+            body = message.result
+        case JSONRPCError():
+            body = {"error": message.error.message, "data": message.error.data}
+        case _:
+            body = message.params or {}
+    return OVERHEAD_BYTES + sum(map(_size_of_value, body.values()))
+
+
+def _size_of_value(value: object) -> int:
+    if isinstance(value, str):
+        return sys.getsizeof(value)
+    try:
+        return len(msgspec.json.encode(value))
+    except (OverflowError, TypeError, ValueError, RecursionError):  # what others write as JSON all the same
+        return len(repr(value))
 
 
 def _too_large(answer: JSONRPCResponse, size: int) -> JSONRPCError:

@@ -231,32 +231,36 @@ def note(method: str) -> JSONRPCNotification:
 
 
 async def test_a_session_keeps_so_many_events_and_bytes_and_the_oldest_go_first(monkeypatch):
-    monkeypatch.setattr(http_events, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(http_events, "MAX_BYTES", 100_000)
     kept = Kept()
     (store,) = kept.stores
     cursors = []
     for number in range(http_events.MAX_EVENTS + 10):
         cursors.append(await store.store_event(str(number), None))
-        await store.store_event(str(number), answer(number, 1000 if number < 20 else 1))
+        await store.store_event(str(number), answer(number, 10_000 if number < 20 else 1))
     assert await kept.given(cursors[-1]) == [answer(http_events.MAX_EVENTS + 9, 1)]
     assert await kept.given(cursors[0]) == []
-    assert store.bytes == kept.all.bytes <= 10_000
+    assert store.bytes == kept.all.bytes <= 100_000
     assert len(store._events) <= http_events.MAX_EVENTS
     assert len(store._streams) <= http_events.MAX_EVENTS
+    for odd in (10**30, float("inf"), "\ud800", [[["x"]]]):
+        await store.store_event(
+            "odd", JSONRPCResponse(jsonrpc="2.0", id="odd", result={"x": odd, "y": [odd]})
+        )
     cursor = await store.store_event("large", None)
-    await store.store_event("large", answer("large", 20_000))
+    await store.store_event("large", answer("large", 200_000))
     (error,) = await kept.given(cursor)
     assert error.id == "large"
     assert "was carried out" in error.error.message
 
 
 async def test_all_sessions_together_keep_so_many_bytes_for_so_long(monkeypatch):
-    monkeypatch.setattr(http_events, "MAX_BYTES_ALL", 5000)
+    monkeypatch.setattr(http_events, "MAX_BYTES_ALL", 50_000)
     kept = Kept(10)
     for store in kept.stores:
         await store.store_event("1", None)
-        await store.store_event("1", answer(1, 1000))
-    assert kept.all.bytes <= 5000
+        await store.store_event("1", answer(1, 10_000))
+    assert kept.all.bytes <= 50_000
     assert [len(store._events) for store in kept.stores] == [0] * 6 + [1] * 4
     monkeypatch.setattr(http_events, "MAX_AGE_S", -1)
     await kept.stores[0].store_event("2", answer(2))
