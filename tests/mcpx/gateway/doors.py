@@ -125,6 +125,10 @@ class Doors:
         self.clients: dict[tuple[str, str], LineDoor | HttpDoor] = {}
         self._folder = folder
 
+    def fail_with(self, error: dict[str, Any]) -> None:
+        """Let the server answer with that error from now on."""
+        (self._folder / "error").write_text(json.dumps(error))
+
     async def answers(self, method: str, params: dict[str, Any]) -> dict[tuple[str, str], Answer]:
         with anyio.fail_after(PATIENCE_S):
             return {key: await client.answer(method, params) for key, client in self.clients.items()}

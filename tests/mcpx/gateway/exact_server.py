@@ -2,7 +2,8 @@
 
 Run as `python -S -E exact_server.py ERA FOLDER`: ERA is `handshake` or `modern`, FOLDER holds a file for each
 method (`tools-call`, `resources-read`, `prompts-get`, `completion-complete`) with the JSON of its result, and
-for lists (`resources-list`, `prompts-list`), where they are not to be empty. Standard library only.
+for lists (`resources-list`, `prompts-list`), where they are not to be the usual ones. What is in the file
+`error` is an error that every request fails with. Standard library only.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ GREETINGS = {
         }
     },
 }
-EMPTY = {
+USUAL = {
     "tools/list": {"tools": [{"name": "say", "inputSchema": {"type": "object"}}]},
     "resources/list": {"resources": [{"uri": "a:b", "name": "b"}]},
     "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "a:{x}", "name": "x"}]},
@@ -43,7 +44,7 @@ def result_of(method: str) -> str | None:
     if file.exists():
         return file.read_bytes().decode()
     greeting = GREETINGS[ERA].get(method)
-    result = greeting if greeting is not None else EMPTY.get(method)
+    result = greeting if greeting is not None else USUAL.get(method)
     return None if result is None else json.dumps(result if greeting else result | OF_LISTS)
 
 
@@ -53,5 +54,7 @@ for line in sys.stdin:
         result = result_of(request["method"])
         error = '"error":{"code":-32601,"message":"no such method"}'
         answer = error if result is None else f'"result":{result}'
+        if (file := FOLDER / "error").exists():
+            answer = f'"error":{file.read_text()}'
         sys.stdout.buffer.write(f'{{"jsonrpc":"2.0","id":{json.dumps(request["id"])},{answer}}}\n'.encode())
         sys.stdout.buffer.flush()

@@ -205,6 +205,18 @@ async def test_a_completion(doors):
         assert members(result) == members(given.encode())
 
 
+async def test_the_data_of_an_error(doors):
+    data = {"a": None, "b": [{"c": None}], "n": 10**30}
+    doors.fail_with({"code": -32050, "message": "no", "data": data})
+    for params in ({"uri": "mcpx://s/a:b"}, {"name": "s.p"}):
+        method = "resources/read" if "uri" in params else "prompts/get"
+        for answer in (await doors.answers(method, params)).values():
+            answer.error["data"].pop("uri", None)
+            assert answer.error == {"code": -32050, "message": "no", "data": data}
+    for answer in (await doors.answers("tools/call", CALL)).values():
+        assert json.loads(bytes(answer.result))["structuredContent"]["upstream"]["data"] == data
+
+
 async def test_lists_in_the_envelope_of_each_era(doors):
     for method, member in {
         "resources/list": "resources",
