@@ -22,6 +22,7 @@ from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
+from tests.mcpx.gateway.exact_server import serve_http
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, open_watched
 from tests.mcpx.serving import ENVELOPE, MODERN
@@ -149,12 +150,18 @@ class Doors:
 
 
 @asynccontextmanager
-async def open_doors(folder: Path, era: str, **settings: Any) -> AsyncIterator[Doors]:
+async def open_doors(
+    folder: Path, era: str, *, over_http: bool = False, **settings: Any
+) -> AsyncIterator[Doors]:
     """A hub over a server of that era, and clients at all doors."""
-    args = ["-S", "-E", str(SERVER), era, str(folder)]
-    entry = {"command": sys.executable, "args": args, "restart": QUICK, **settings}
     doors = Doors(folder)
     async with AsyncExitStack() as stack:
+        if over_http:
+            entry: dict[str, Any] = {"url": stack.enter_context(serve_http(era, folder))}
+        else:
+            args = ["-S", "-E", str(SERVER), era, str(folder)]
+            entry = {"command": sys.executable, "args": args}
+        entry |= {"restart": QUICK, **settings}
         watch = await stack.enter_async_context(open_watched(config_of({"s": entry})))
         sessions = ClientSessions(watch.hub)
         server = GatewayServer(watch.hub, sessions)

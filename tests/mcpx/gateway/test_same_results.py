@@ -117,6 +117,16 @@ async def test_white_space_of_any_kind(doors):
         assert b"\n" not in result
 
 
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_lines_of_a_server_over_http_end_no_line_of_a_client(era, tmp_path):
+    result = {"resultType": "complete", "content": [{"type": "text", "text": "a\nb"}]}
+    given = json.dumps(result | {"structuredContent": {"a": 1}, "isError": False}, indent=1)
+    async with open_doors(tmp_path, era, over_http=True) as doors:
+        for text in (given, given.replace("\n", "\r\n")):
+            for got in (await doors.results("tools/call", CALL, text)).values():
+                assert members(got) == members(given.encode())
+
+
 async def test_large_results(doors):
     text = json.dumps("[" + "é, " * 400_000)
     block = f'{{"type":"text","text":{text},"annotations":{ODD}}}'
