@@ -216,7 +216,7 @@ async def test_a_completion(doors):
 
 
 async def test_the_data_of_an_error(doors):
-    data = {"a": None, "b": [{"c": None}], "n": 10**30}
+    data = {"a": None, "b": [{"c": None}], "n": 10**30, "deep": json.loads(DEEP)}
     doors.fail_with({"code": -32050, "message": "no", "data": data})
     for params in ({"uri": "mcpx://s/a:b"}, {"name": "s.p"}):
         method = "resources/read" if "uri" in params else "prompts/get"
