@@ -9,6 +9,7 @@ Both paths give the same answers; a test holds them against each other.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 import anyio
 import msgspec
@@ -55,6 +56,8 @@ from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import Bytes, RequestId
 from supervisors import Reply
 
+_BRACE: Final = ord("{")
+
 
 class FastPath:
     """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
@@ -97,11 +100,11 @@ class FastPath:
     def _take_native(
         self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, shown: Shown
     ) -> bool:
-        """Serve a call of a native tool, whose server has listed."""
-        tool = shown.native[params.name]
-        if not self._is_open(params.meta):
+        """Serve a call of a native tool, whose server has listed, unless its arguments are no object."""
+        tool, arguments = shown.native[params.name], params.arguments
+        if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
             return False
-        request = shown.call_of(tool, params.arguments, self._context(wire, params))
+        request = shown.call_of(tool, arguments, self._context(wire, params))
         self._run(wire, request_id, request, params.meta, fails_in_meta=has_output_schema(tool))
         return True
 

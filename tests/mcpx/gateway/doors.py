@@ -22,6 +22,7 @@ from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
+from tests.mcpx.gateway.exact_server import serve_http
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, open_watched
 from tests.mcpx.serving import ENVELOPE, MODERN
@@ -125,6 +126,10 @@ class Doors:
         self.clients: dict[tuple[str, str], LineDoor | HttpDoor] = {}
         self._folder = folder
 
+    def fail_with(self, error: dict[str, Any]) -> None:
+        """Let the server answer with that error from now on."""
+        (self._folder / "error").write_text(json.dumps(error))
+
     async def answers(self, method: str, params: dict[str, Any]) -> dict[tuple[str, str], Answer]:
         with anyio.fail_after(PATIENCE_S):
             return {key: await client.answer(method, params) for key, client in self.clients.items()}
@@ -145,12 +150,18 @@ class Doors:
 
 
 @asynccontextmanager
-async def open_doors(folder: Path, era: str, **settings: Any) -> AsyncIterator[Doors]:
+async def open_doors(
+    folder: Path, era: str, *, over_http: bool = False, **settings: Any
+) -> AsyncIterator[Doors]:
     """A hub over a server of that era, and clients at all doors."""
-    args = ["-S", "-E", str(SERVER), era, str(folder)]
-    entry = {"command": sys.executable, "args": args, "restart": QUICK, **settings}
     doors = Doors(folder)
     async with AsyncExitStack() as stack:
+        if over_http:
+            entry: dict[str, Any] = {"url": stack.enter_context(serve_http(era, folder))}
+        else:
+            args = ["-S", "-E", str(SERVER), era, str(folder)]
+            entry = {"command": sys.executable, "args": args}
+        entry |= {"restart": QUICK, **settings}
         watch = await stack.enter_async_context(open_watched(config_of({"s": entry})))
         sessions = ClientSessions(watch.hub)
         server = GatewayServer(watch.hub, sessions)

@@ -117,6 +117,16 @@ async def test_white_space_of_any_kind(doors):
         assert b"\n" not in result
 
 
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_lines_of_a_server_over_http_end_no_line_of_a_client(era, tmp_path):
+    result = {"resultType": "complete", "content": [{"type": "text", "text": "a\nb"}]}
+    given = json.dumps(result | {"structuredContent": {"a": 1}, "isError": False}, indent=1)
+    async with open_doors(tmp_path, era, over_http=True) as doors:
+        for text in (given, given.replace("\n", "\r\n")):
+            for got in (await doors.results("tools/call", CALL, text)).values():
+                assert members(got) == members(given.encode())
+
+
 async def test_large_results(doors):
     text = json.dumps("[" + "é, " * 400_000)
     block = f'{{"type":"text","text":{text},"annotations":{ODD}}}'
@@ -203,6 +213,18 @@ async def test_a_completion(doors):
     assert_stamped(results)
     for result in results.values():
         assert members(result) == members(given.encode())
+
+
+async def test_the_data_of_an_error(doors):
+    data = {"a": None, "b": [{"c": None}], "n": 10**30, "deep": json.loads(DEEP)}
+    doors.fail_with({"code": -32050, "message": "no", "data": data})
+    for params in ({"uri": "mcpx://s/a:b"}, {"name": "s.p"}):
+        method = "resources/read" if "uri" in params else "prompts/get"
+        for answer in (await doors.answers(method, params)).values():
+            answer.error["data"].pop("uri", None)
+            assert answer.error == {"code": -32050, "message": "no", "data": data}
+    for answer in (await doors.answers("tools/call", CALL)).values():
+        assert json.loads(bytes(answer.result))["structuredContent"]["upstream"]["data"] == data
 
 
 async def test_lists_in_the_envelope_of_each_era(doors):

@@ -18,7 +18,7 @@ from supervisors import ChildSpec
 from tests.mcpx.gateway.frontends.test_kept_results import SERVER as TABLES
 from tests.mcpx.line import Line
 from tests.mcpx.scripted import config_of, entry, open_watched, soon
-from tests.mcpx.serving import ENVELOPE
+from tests.mcpx.serving import ENVELOPE, serving, write_config
 
 pytestmark = pytest.mark.anyio
 CHANGED = "notifications/tools/list_changed"
@@ -230,6 +230,30 @@ async def test_a_failure_of_a_tool_with_an_output_schema_has_its_code_in_meta(tm
             first, _ = (await line.ask("tools/list", {}))["tools"]
             assert "outputSchema" not in first
             assert "structuredContent" not in await line.call("s__without")
+
+
+async def test_arguments_that_are_none_are_refused_as_the_protocol_has_it():
+    async with open_watched(config_of({"s": entry()}, expose="all")) as watch, client_of(watch) as line:
+        for line.slow in (False, True):
+            for arguments in ([1], "text", 5):
+                assert await line.ask("tools/call", {"name": "s__count", "arguments": arguments}) is None
+                assert line.error["code"] == -32602
+            for params in ({}, {"arguments": None}, {"arguments": {}}):
+                assert not (await line.ask("tools/call", {"name": "s__count", **params}))["isError"]
+
+
+async def test_arguments_that_nest_too_deeply_are_refused_with_a_code(tmp_path):
+    config = write_config(tmp_path, {"s": entry()}, startup_wait=20, expose="all")
+    async with serving(tmp_path, "serve", config) as mcpx:
+        await mcpx.initialize()
+        await mcpx.request("tools/list")
+        deep = "[" * 100_000 + "]" * 100_000
+        params = f'{{"name":"s__echo","arguments":{{"text":{deep}}}}}'
+        line = f'{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{params}}}\n'
+        await mcpx.send_bytes(line.encode())
+        answer = (await mcpx.answer(9))["result"]
+        assert answer["structuredContent"]["code"] == "invalid_arguments"
+        assert answer["structuredContent"]["tool"] == "echo"
 
 
 async def test_the_meter_counts_native_calls_and_the_whole_list_once():
