@@ -228,7 +228,7 @@ class _SentBySession:
                     await log_level.raise_level(request.context.caller.log_level)
                 CURRENT_EXCHANGE.set(exchange)  # in this task only
                 REQUEST.set(request)  # what comes in on its stream belongs to it
-                result = await self._session.send_in_place_of(request, opts)
+                result = await self._session.send_without_params(request, opts)
             except MCPError as error:
                 exchange.fail(exchange.cause(error))
             except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
