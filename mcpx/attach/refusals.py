@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.errors import Code, Outcome, failure_text
-from mcpx.wire.envelope import Bytes, RequestId, answer, decode_message, encode, failure
+from mcpx.wire import malformed
+from mcpx.wire.envelope import Bytes, RequestId, answer, encode, failure
 from mcpx.wire.lines import TooLong
-from mcpx.wire.malformed import describe, refusal
 
 CONNECTION_CLOSED: Final = -32000
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -43,10 +43,15 @@ class _Named(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class PendingRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request that awaits its response."""
+    """A request that awaits its response. `batch` is the number of the batch that it came in; 0 for none."""
 
     method: str
     params: msgspec.Raw
+    batch: int = 0
+
+    def copied(self) -> PendingRequest:
+        """A copy that does not keep the whole line in memory."""
+        return PendingRequest(self.method, msgspec.Raw(bytes(self.params)))
 
 
 def lost_response(request_id: RequestId, request: PendingRequest) -> bytes:
@@ -62,16 +67,12 @@ def unavailable(request_id: RequestId, request: PendingRequest, cause: str) -> b
 
 def unreadable(line: bytes) -> list[bytes]:
     """The response to a line that is no message, as the daemon words it; empty for a message."""
-    try:
-        decode_message(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return _as_lines(refusal(describe(line, error)))
-    return []
+    return _as_lines(malformed.unreadable(line))
 
 
 def too_long(line: TooLong) -> list[bytes]:
     """The response to a request that is longer than the daemon accepts."""
-    return _as_lines(refusal(describe(line)))
+    return _as_lines(malformed.refusal(malformed.describe(line)))
 
 
 def _as_lines(pieces: list[Bytes]) -> list[bytes]:
@@ -83,10 +84,10 @@ def lightened(request: PendingRequest) -> PendingRequest:
     if request.method != "tools/call" or len(request.params) <= MAX_KEPT_PARAMS:
         return request
     try:
-        named = msgspec.json.decode(request.params, type=_Named)
+        named = encode(msgspec.json.decode(request.params, type=_Named))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return PendingRequest(request.method, msgspec.Raw(b"{}"))
-    return PendingRequest(request.method, msgspec.Raw(encode(named)))
+        named = b"{}"
+    return PendingRequest(request.method, msgspec.Raw(named), request.batch)
 
 
 def _refuse(request_id: RequestId, request: PendingRequest, text: str, code: Code, outcome: Outcome) -> bytes:

@@ -24,14 +24,18 @@ from mcpx.core.results import ResultRenderer
 from mcpx.core.tool_names import not_listed, resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import InputRequired, ToolResult
+from mcpx.rendering.result_reading import InputRequired
+from mcpx.rendering.results import ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.requests import OnProgress, RequestContext
+from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import encode_arguments
+from mcpx.wire import envelope
 from supervisors import ActorRef, Reply, SupervisorError
 
 R = TypeVar("R")
+ReportProgress = Callable[[float, float | None, str | None], None]
+"""Called with what is done, the total where it is known, and a text. Must not raise."""
 
 MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
 INSPECT_WAIT_S: Final = 5.0  # for a first listing; the state of a server that takes longer is an answer, too
@@ -187,17 +191,22 @@ class ToolCalls:
         server_name: str,
         tool_name: str,
         arguments: Any = None,
-        on_progress: OnProgress | None = None,
+        on_progress: ReportProgress | None = None,
         *,
         client: ClientId | None = None,
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
+
+        def progressed(members: bytes) -> None:
+            if on_progress is not None and (step := envelope.read_step(members)) is not None:
+                on_progress(step.progress, step.total, step.message)
+
         server_name, tool_name = await self.resolve(server_name, tool_name)
         encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
-        context = RequestContext(client=client, on_progress=on_progress)
+        context = RequestContext(client=client, on_progress=progressed if on_progress else None)
 
         def render(result: msgspec.Raw) -> ExecutionResult:
-            raw, shaped = self._results.tool(result, server=server_name)
+            raw, shaped = self._results.tool(result, server=server_name, whole=True)
             return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
 
         result = await self.run(Exec(server_name, tool_name, encoded, context), render)
@@ -207,7 +216,7 @@ class ToolCalls:
         """Read a resource."""
 
         def render(raw: msgspec.Raw) -> ToolResult:
-            return self._results.resource(raw, uri=uri, server=server_name)
+            return self._results.resource(raw, uri=uri, server=server_name, whole=True)
 
         return cast(
             "ToolResult", await self.run(Read(server_name, uri, RequestContext(client=client)), render)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import structlog
@@ -20,13 +20,16 @@ from msgspec.structs import replace
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.core.direct_sessions import DirectSessions, OnIdle, input_schema
 from mcpx.core.reload_plan import ReloadPlan
+from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.per_client import PerClientSessions
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
@@ -35,6 +38,7 @@ log = structlog.get_logger()
 RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
+NOT_STARTED: Final = "it is started for clients of its transparent door only"
 OLD_ENDING: Final = "its process with the old configuration is ending"
 
 Observer = Callable[[str, Diff], None]
@@ -42,10 +46,18 @@ Observer = Callable[[str, Diff], None]
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual."""
+    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual.
+
+    Without `starts` no server has a session of its own, only those of the clients of its transparent door.
+    """
 
     def __init__(
-        self, config: Config, *, state: Path | None = None, clients: ConnectedClients | None = None
+        self,
+        config: Config,
+        *,
+        state: Path | None = None,
+        clients: ConnectedClients | None = None,
+        starts: bool = True,
     ) -> None:
         self._config = config
         self._clients = clients or ConnectedClients()
@@ -54,63 +66,76 @@ class Fleet:
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
         )
-        self._children: dict[str, Upstream] = {}  # by the supervisor's name for them
+        self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
         self._observers: list[Observer] = []
         self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
+        self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
+        self.direct = DirectSessions(self._make_direct, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
-        self._unsettled = {name for name, up in self.upstreams.items() if up.config.disabled is None}
+        self._unsettled: set[str] = set()
         for upstream in self.upstreams.values():
-            self._start(upstream)
+            if not starts:
+                upstream.queue.pending_reason = NOT_STARTED
+            else:
+                self._start(upstream)
+            if starts and upstream.config.disabled is None:
+                self._unsettled.add(upstream.name)
 
     # --- one server
 
-    def _make(self, server: ServerConfig) -> Upstream:
+    def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
+        """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
+        if main is None:
+            more["on_catalogue"] = self._notify
+            server_log = ServerLog(server.name, self._state, redact=redactor_of(server))
+        else:
+            server_log = main.server_log
         upstream = Upstream(
             server,
             self.supervisor,
             ledger=self.ledger,
-            server_log=ServerLog(server.name, self._state, redact=redactor_of(server)),
+            server_log=server_log,
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
-            on_catalogue=self._notify,
             clients=self._clients,
+            main=main,
+            **more,
         )
-        if server.sessions == "per_client" and server.disabled is None:
-            upstream.private = PerClientSessions(
-                server.name, lambda client: self._open_private(client, upstream)
-            )
+        if main is None:
+            self._side_sessions.allow(upstream)
         return upstream
 
-    def _open_private(self, client: ClientId, shared: Upstream) -> Upstream:
-        """A client's own session with a server. Its catalogue is not announced: the shared one is shown."""
-        own = Upstream(
-            replace(shared.config, auto_describe=False),
-            self.supervisor,
-            ledger=self.ledger,
-            server_log=shared.server_log,
-            max_message_bytes=self._config.max_message_bytes,
-            child=self._child_name(shared.name),
-            counters=shared.counters,
-            client=client,
-            clients=self._clients,
-        )
-        own.greet_like(shared)
-        self._start(own)
-        return own
+    def _dismiss(self, session: Upstream | DirectSession, why: str) -> None:
+        """End a session beside a main one, without waiting for it."""
+        session.retire(why)
+        if session.child in self._children:
+            self.supervisor.dismiss(session.child)
 
     def leave(self, client: ClientId) -> None:
         """End the sessions of a client that has left, without waiting for them."""
         client.connected = False
         for upstream in self.upstreams.values():
             if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
-                own.retire("its client has left")
-                if own.child in self._children:
-                    self.supervisor.dismiss(own.child)
+                self._dismiss(own, "its client has left")
 
-    def children(self) -> list[Upstream]:
+    def _make_direct(self, upstream: Upstream, client: DirectClient, on_idle: OnIdle) -> DirectSession:
+        return DirectSession(
+            client,
+            upstream.config,
+            self.supervisor,
+            ledger=self.ledger,
+            server_log=upstream.server_log,
+            max_message_bytes=self._config.max_message_bytes,
+            child=self._child_name(upstream.name),
+            counters=upstream.counters,
+            input_schema=lambda tool: input_schema(upstream, tool),
+            on_idle=on_idle,
+        )
+
+    def children(self) -> list[Upstream | DirectSession]:
         """Every session that may have a process: those of the servers, and clients' own."""
         return list(self._children.values())
 
@@ -120,7 +145,7 @@ class Fleet:
         number = self._made[name]
         return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
-    def _start(self, upstream: Upstream) -> None:
+    def _start(self, upstream: Upstream | DirectSession) -> None:
         if self._stopping:
             upstream.queue.close()
         elif upstream.config.disabled is None:
@@ -170,6 +195,8 @@ class Fleet:
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         await self._retire(old, CHANGED)
         self._start(new)
+        if new.config.disabled is None:
+            self.direct.carry_over(old, new)
 
     async def _retire(self, upstream: Upstream, why: str) -> None:
         """End a server: refuse new calls, let the running ones finish within the grace time."""
@@ -177,7 +204,7 @@ class Fleet:
             for each in upstream.sessions():
                 tasks.start_soon(self._retire_one, each, why)
 
-    async def _retire_one(self, upstream: Upstream, why: str) -> None:
+    async def _retire_one(self, upstream: Upstream | DirectSession, why: str) -> None:
         upstream.retire(why)
         self._wake()
         if upstream.child not in self._children:
@@ -202,7 +229,7 @@ class Fleet:
             while not self._has_retried(upstream, life.generation):
                 await self._news.wait()
 
-    def _restart(self, upstream: Upstream) -> None:
+    def _restart(self, upstream: Upstream | DirectSession) -> None:
         life = upstream.queue.lifecycle()
         if life.phase in {Phase.WAITING, Phase.PARKED}:
             self.supervisor.resume(upstream.child)
@@ -260,6 +287,8 @@ class Fleet:
     def _on_event(self, event: Event) -> None:
         """Log an upstream's lifecycle, and tell the callers who wait for it."""
         upstream = self._children[event.child]
+        if isinstance(upstream, Upstream) and self._side_sessions.take(event, upstream):
+            return
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
             self._unsettled.discard(event.child)
@@ -272,9 +301,12 @@ class Fleet:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):
             upstream.queue.refuse_waiting()
-        elif isinstance(event, ChildStopped) and upstream.client is not None:
+        elif isinstance(event, ChildStopped) and not self._is_main(upstream):
             self._children.pop(event.child, None)
         self._wake()
+
+    def _is_main(self, session: Upstream | DirectSession) -> bool:
+        return isinstance(session, Upstream) and session.main is None
 
     def _wake(self) -> None:
         self._news.pulse()

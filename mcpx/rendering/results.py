@@ -1,8 +1,8 @@
 """Results of servers, made ready for a model (`content`) and for a program (`structured_content`).
 
 Owns the rules for which block of a result is shown in another form, what `structuredContent` holds where the
-upstream gave none, and how a resource is shown. Called by the executor and the router with the raw protocol
-JSON of an upstream's result; the blocks in and out are plain dicts with the protocol's own key names.
+upstream gave none, and how a resource is shown. Called with an upstream's result as
+`mcpx.rendering.result_reading` reads it; the blocks in and out are dicts with the protocol's own key names.
 Whether a client is given `structured_content` at all is decided elsewhere.
 
 Promises: a block that is not changed is the same object that came, in its place; no argument is mutated; a
@@ -18,99 +18,32 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.errors import CallError, Code
-from mcpx.rendering.large_results import essential_contents, essentials, is_dense
+from mcpx.rendering.result_members import others
+from mcpx.rendering.result_reading import not_protocol
 from mcpx.rendering.toon import DEFAULT_FORM, JSONText, TextForm, read_json
-from mcpx.text import kind_of
 
-_MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own have half of that
-_MAX_METHODS: Final = 8  # named in an error
+_OF_ITEM: Final = frozenset({"uri", "mimeType", "text", "blob"})
 _MEDIA: Final = {"image": "image", "audio": "audio"}  # major MIME type -> content block type
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """A result ready for downstream: protocol content blocks, and the same as an object for programs.
 
-    `structured_content` is `None` where there is no plain value to give; `meta` is the upstream's `_meta`.
+    `structured_content` is an object, or `None` where there is no plain value to give; `meta` is the
+    upstream's `_meta`, `others` its members that MCPX does not know. What need not be read is `msgspec.Raw`.
     """
 
     content: list[JSON]
-    structured_content: JSON | None = None
+    structured_content: Any = None
     is_error: bool = False
-    meta: JSON | None = None
-
-
-class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condition
-    """The server wants input from its client before it goes on: an error for callers that cannot give any.
-
-    `result` is `{resultType, inputRequests?, requestState?}`, the one an object and the other a text.
-    """
-
-    def __init__(self, result: JSON, server: str) -> None:
-        asked = result.get("inputRequests") or {}
-        methods = sorted(
-            {str(each.get("method"))[:_MAX_METHOD_CHARS] for each in asked.values() if isinstance(each, dict)}
-        )
-        wanted = ", ".join(methods[:_MAX_METHODS]) or "another try"
-        text = f"{server} wants input before it goes on ({wanted}), and this caller cannot be asked for any"
-        super().__init__(Code.UPSTREAM_ERROR, text, server=server)
-        self.result = result
-
-
-def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
-    """The JSON of a result, decoded.
-
-    Raises:
-        CallError: `protocol_error`: it is no object.
-        InputRequired: It is no result but questions (2026-07-28).
-    """
-    try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _not_protocol(f"the result is not JSON ({error})", server) from None
-    if not isinstance(value, dict):
-        raise _not_protocol("the result is no object", server)
-    if value.get("resultType") == "input_required":
-        raise _questions(value, server)
-    return value
-
-
-def read_tool_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
-    """The result of a `tools/call`, decoded; of one that is too dense for that, its essentials.
-
-    Raises:
-        CallError: As in `read_result`; `response_too_large`: it is dense, and has too many blocks.
-    """
-    if is_dense(raw) and (read := essentials(raw, server)) is not None:
-        return read
-    return read_result(raw, server=server)
-
-
-def read_resource_result(raw: msgspec.Raw, *, server: str = "") -> JSON:
-    """The result of a `resources/read`, decoded; of one that is too dense for that, its essentials.
-
-    Raises:
-        CallError: As in `read_result`; `response_too_large`: it is dense, and has too many blocks.
-    """
-    if is_dense(raw) and (read := essential_contents(raw, server)) is not None:
-        return read
-    return read_result(raw, server=server)
-
-
-def _questions(result: JSON, server: str) -> CallError:
-    """What to raise for a result that asks: InputRequired, unless it does not ask as the protocol has it."""
-    asked, state = result.get("inputRequests"), result.get("requestState")
-    if asked is not None and not isinstance(asked, dict):
-        return _not_protocol(f"`inputRequests` must be an object, got {kind_of(asked)}", server)
-    if state is not None and not isinstance(state, str):
-        return _not_protocol(f"`requestState` must be a string, got {kind_of(state)}", server)
-    return InputRequired(result, server)
+    meta: Any = None
+    others: JSON = {}
 
 
 def shape_tool_result(
     raw: JSON, *, form: TextForm | None = DEFAULT_FORM, is_large: bool = False, server: str = ""
 ) -> ToolResult:
-    """Shape the raw result of a `tools/call`: `{content, structuredContent?, isError?, _meta?}`.
+    """Shape the result of a `tools/call`, as it was read: `{content, structuredContent?, isError?, _meta?}`.
 
     An upstream error passes through as it is. Otherwise a text block that is JSON is shown in `form` (as it
     came where that is None), and `structured_content` is the upstream's own, or else what the JSON text
@@ -126,7 +59,8 @@ def shape_tool_result(
     value = raw.get("structuredContent")
     is_error = bool(raw.get("isError"))
     if not blocks and value is not None and not is_error:
-        blocks = [{"type": "text", "text": msgspec.json.encode(value).decode()}]
+        text = msgspec.json.format(msgspec.json.encode(value), indent=-1).decode()
+        blocks = [{"type": "text", "text": text}]
     if not is_error and not is_large:
         sources = [_json_of(block) for block in blocks]
         blocks = [_shown(block, source, form) for block, source in zip(blocks, sources, strict=True)]
@@ -136,13 +70,14 @@ def shape_tool_result(
         structured_content=_as_object(value),
         is_error=is_error,
         meta=raw.get("_meta"),
+        others=others(raw),
     )
 
 
 def shape_resource(
     raw: JSON, *, uri: str, form: TextForm | None = DEFAULT_FORM, server: str = ""
 ) -> ToolResult:
-    """Shape the raw result of a `resources/read` of `uri`: `{contents: [...], _meta?}`.
+    """Shape the result of a `resources/read` of `uri`, as it was read: `{contents: [...], _meta?}`.
 
     For the model: text, in `form` where it is JSON (as it came where `form` is None), an image or audio as a
     block of that type, other binary as an embedded resource. For programs: `resource_value`, under `result`
@@ -159,6 +94,7 @@ def shape_resource(
         content=blocks or [{"type": "text", "text": f"The resource {uri} is empty: it has no contents."}],
         structured_content=_as_object(value),
         meta=raw.get("_meta"),
+        others=others(raw),
     )
 
 
@@ -179,12 +115,7 @@ def resource_value(raw: JSON, *, uri: str = "", server: str = "") -> str | JSON 
 def _list_of_objects(value: Any, field: str, server: str) -> list[JSON]:
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return value
-    raise _not_protocol(f"its result has no proper `{field}`: a list of objects is expected", server)
-
-
-def _not_protocol(problem: str, server: str) -> CallError:
-    named = f"The server {server!r}" if server else "The server"
-    return CallError(Code.PROTOCOL_ERROR, f"{named} does not keep to the protocol: {problem}.", server=server)
+    raise not_protocol(f"its result has no proper `{field}`: a list of objects is expected", server)
 
 
 def _json_of(block: JSON) -> JSONText | None:
@@ -208,7 +139,9 @@ def _value_of(sources: list[JSONText | None]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _as_object(value: Any) -> JSON | None:
+def _as_object(value: Any) -> Any:
+    if isinstance(value, msgspec.Raw):
+        return value if bytes(memoryview(value)[:1]) == b"{" else {"result": value}
     return value if value is None or isinstance(value, dict) else {"result": value}
 
 
@@ -218,22 +151,23 @@ def _item_value(item: JSON, uri: str, server: str) -> str | JSON:
         return text
     named = item.get("uri", uri)
     if not isinstance(blob, str):
-        raise _not_protocol(f"the resource {named} came with neither text nor a blob", server)
+        raise not_protocol(f"the resource {named} came with neither text nor a blob", server)
     try:
         base64.b64decode(blob, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _not_protocol(f"the blob of the resource {named} is not base64 ({error})", server) from error
-    return {"uri": named, "mime_type": item.get("mimeType"), "blob": blob}
+        raise not_protocol(f"the blob of the resource {named} is not base64 ({error})", server) from error
+    mime_type = item.get("mimeType")
+    return {"uri": named, "mime_type": mime_type if isinstance(mime_type, str) else None, "blob": blob}
 
 
 def _resource_block(item: JSON, uri: str) -> JSON:
     """The content block for one item of a resource, already checked by `_item_value`."""
-    meta = {"_meta": item["_meta"]} if item.get("_meta") else {}
+    others = {name: value for name, value in item.items() if name not in _OF_ITEM and value is not None}
     if isinstance(item.get("text"), str):
-        return {"type": "text", "text": item["text"], **meta}
+        return {"type": "text", "text": item["text"], **others}
     mime_type = item.get("mimeType")
     mime_type = mime_type if isinstance(mime_type, str) else ""
     kind = _MEDIA.get(mime_type.partition("/")[0].lower())
     if kind:
-        return {"type": kind, "data": item["blob"], "mimeType": mime_type, **meta}
+        return {"type": kind, "data": item["blob"], "mimeType": mime_type, **others}
     return {"type": "resource", "resource": {"uri": uri, **item}}

@@ -16,6 +16,8 @@ from collections import deque
 from typing import Any, Final
 
 import msgspec
+from mcp import MCPError
+from mcp_types import REQUEST_TIMEOUT
 
 from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, Code
@@ -55,7 +57,7 @@ class SuspendedCall:
         self._questions: dict[str, _Question] = {}
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._missed: deque[tuple[float, float | None, str | None]] = deque(maxlen=MAX_MISSED_STEPS)
+        self._missed: deque[bytes] = deque(maxlen=MAX_MISSED_STEPS)
         self.inner.on_abandon, call.reply.on_abandon = call.reply.on_abandon, self.cancel
         call.reply = self.inner
 
@@ -85,8 +87,8 @@ class SuspendedCall:
         if listener is not None:
             listener.resolve(msgspec.Raw(msgspec.json.encode(result)))
 
-    def _miss(self, progress: float, total: float | None, message: str | None) -> None:
-        self._missed.append((progress, total, message))
+    def _miss(self, step: bytes) -> None:
+        self._missed.append(step)
 
     def resume(self, answers: InputAnswers, request: Request, reply: RawReply) -> None:
         """Continue under the client's new request, which brings answers; it hears of the progress since."""
@@ -97,7 +99,7 @@ class SuspendedCall:
         self.call.caller, self.call.on_progress = request.context.caller, request.context.on_progress
         if request.context.on_progress is not None:
             for step in self._missed:
-                request.context.on_progress(*step)
+                request.context.on_progress(step)
         self._missed.clear()
         for key, value in _responses(answers).items():
             question = self._questions.pop(key, None)
@@ -124,6 +126,10 @@ class SuspendedCall:
             self._timer.cancel()
         self._calls.discard(self)
         self.inner.abandon()
+        for question in self._questions.values():  # of another call of the client, perhaps
+            if not question.answer.done():
+                question.answer.set_exception(MCPError(REQUEST_TIMEOUT, "The client did not answer"))
+                question.answer.exception()  # nobody may be left to see it
 
 
 class SuspendedCalls:
@@ -140,14 +146,22 @@ class SuspendedCalls:
     def __len__(self) -> int:
         return len(self._suspended)
 
-    def suspend(self, call: RunningCall) -> SuspendedCall:
-        """Suspend the call, or return it as it was suspended before."""
-        for suspended in self._suspended.values():
-            if suspended.call is call:
+    def suspend(self, calls: tuple[RunningCall, ...]) -> SuspendedCall:
+        """Suspend one of a client's calls, whose response is to carry a question.
+
+        If several are in flight, it cannot be told which of them has asked, and need not be: the answer goes
+        back to the server by the question's own id. One whose request the client has open comes first.
+        """
+        known = {id(each.call): each for each in self._suspended.values()}
+        for call in calls:
+            suspended = known.get(id(call))
+            if suspended is None:
+                suspended = SuspendedCall(self, call)
+                self._suspended[suspended.state] = suspended
                 return suspended
-        suspended = SuspendedCall(self, call)
-        self._suspended[suspended.state] = suspended
-        return suspended
+            if suspended.listener is not None:
+                return suspended
+        return known[id(calls[0])]
 
     def discard(self, suspended: SuspendedCall) -> None:
         """Forget a call that is over."""

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.abc
@@ -77,8 +78,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         `deliver_error` marks the older transport (HTTP with SSE), whose one stream has all answers.
         """
         self.observer: LinkObserver | None = None
-        self.event_stream: EventStream | None = None
-        """The one stream of the older transport."""
+        self.event_stream: EventStream | None = None  # the one of the older transport
         self._send = send
         self._tasks = tasks
         self._limit = limit
@@ -87,6 +87,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         self._deliver_error = deliver_error
         self._standalone = StandaloneStream(limit, redact)
         self._notifications = 0
+        self._exchanges = WeakValueDictionary[str, Exchange]()  # of the older transport, by the request's id
 
     @property
     def _link(self) -> LinkObserver:
@@ -96,12 +97,8 @@ class HttpGuard(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer a request of the SDK's."""
-        match request.method:
-            case "POST":
-                return await self._post(request)
-            case "GET":
-                return await self._get(request)
-        return await self._terminate(request)
+        answer = {"POST": self._post, "GET": self._get}.get(request.method, self._terminate)
+        return await answer(request)
 
     async def _post(self, request: httpx2.Request) -> httpx2.Response:
         posted = http_answers.posted_in(request)
@@ -109,6 +106,9 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             return await self._notify(request, in_order=posted.method == _ORDERED)
         timeout_s = math.inf if posted.method == _STREAMS else NON_CALL_TIMEOUT_S
         exchange = CURRENT_EXCHANGE.get() or Exchange(timeout_s=timeout_s)
+        self._exchanges[str(posted.id)] = exchange
+        if exchange.encode_params is not None:
+            request = http_answers.with_params(request, posted, exchange.encode_params(posted.id))
         try:
             response = await self._begin(request, exchange)
             try:
@@ -151,12 +151,12 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             raise http_answers.unfollowed(response, redirect_location(response), self._redact)
         self._link.mark_healthy()
         if self._deliver_error is not None:
-            exchange.answer = Answer(posted.id, is_error=True)  # what the stream brings is not known here
+            exchange.answer = exchange.answer or Answer(posted.id, is_error=True)  # the stream has it
             return await http_network.bare_response(response)
         match http_answers.content_type(response):
             case "application/json":
                 data = await self._read(response, exchange)
-                exchange.answer, data = http_answers.answer_to(posted, data)
+                exchange.answer, data = http_answers.answer_to(posted, data, raw=exchange.is_raw)
                 headers = http_network.kept_headers(response)
                 return httpx2.Response(response.status_code, headers=headers, content=data)
             case "text/event-stream":
@@ -264,9 +264,9 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         return self._watched(response, exchange)
 
     def _watched(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
-        stream = EventStream(response, self._limit, self.observer, exchange, self._redact)
-        if self._deliver_error is not None:
-            self.event_stream = stream
+        find = self._exchanges.get if self._deliver_error else None
+        stream = EventStream(response, self._limit, self.observer, exchange, self._redact, find=find)
+        self.event_stream = stream if find else None
         return stream.as_response()
 
     async def _terminate(self, request: httpx2.Request) -> httpx2.Response:

@@ -44,7 +44,8 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert msgspec.structs.astuple(server.limits) == (60.0, 300.0, 15.0, 256, 64)
     assert msgspec.structs.astuple(server.health) == (True, 30.0, 5.0, 2)
     assert msgspec.structs.astuple(server.restart) == (0.5, 60.0, 30.0, 8, 300.0)
-    assert (server.auto_describe, server.sessions) == (True, "shared")
+    assert (server.auto_describe, server.sessions, server.era) == (True, "shared", "auto")
+    assert (server.expose, server.pinned) == ("three", ())
     assert server.result_token_budget == 8000
     assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), ())
 
@@ -67,6 +68,7 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
         health_check_interval=10,
         auto_describe=False,
         native=False,
+        era="modern",
         restart={"initial": 2, "cap": 20},
         mcpServers={
             "own": {
@@ -75,6 +77,7 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
                 "health_check_enabled": False,
                 "auto_describe": True,
                 "native": True,
+                "era": "auto",
                 "restart": {"cap": 9, "park_after": 2.0},
             },
             "plain": {"command": "x"},
@@ -91,6 +94,7 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
     assert own.restart == RestartPolicy(initial=2.0, cap=9.0, park_after=2)
     assert own.auto_describe is True
     assert own.native is True
+    assert (plain.era, own.era) == ("modern", "auto")
     assert config.notices == ()
 
 
@@ -100,6 +104,15 @@ def test_structs_cannot_be_changed() -> None:
         config.max_starting = 3  # type: ignore[misc]
     with pytest.raises(AttributeError):
         config.servers["s"].limits.queue_size = 3  # type: ignore[misc]
+
+
+def test_the_pins_of_a_server_are_of_its_own_tools() -> None:
+    pins = ["git.*", "*.log", "status", "git_*"]
+    servers = {"git": {"command": "x", "pinned": pins}, "g*": {"command": "x", "pinned": ["a"]}}
+    config = read(pinned=["search.*"], mcpServers={**servers, "plain": {"command": "x"}})
+    assert config.servers["git"].pinned == ("git.*", "*.log", "git.status", "git.git_*")
+    assert config.servers["g*"].pinned == ("g[*].a",)
+    assert config.servers["plain"].pinned == ("search.*",)
 
 
 def documented(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -121,8 +134,9 @@ def effective(config: Config) -> dict[str, Any]:
     http = {f"http.{key}": value for key, value in plain["http"].items()}
     ours = {"source", "servers", "notices", "http", "http_served"}
     rest = {key: plain[key] for key in plain if key not in ours}
-    flags = {key: server[key] for key in ("auto_describe", "sessions", "native", "result_token_budget")}
-    return {**rest, **server["limits"], **server["health"]} | restart | http | flags
+    names = ("auto_describe", "sessions", "era", "native", "expose", "pinned", "result_token_budget")
+    rest |= {key: server[key] for key in names}
+    return {**rest, **server["limits"], **server["health"]} | restart | http
 
 
 def test_the_schema_documents_every_setting_with_its_real_default() -> None:
@@ -148,7 +162,7 @@ def test_the_schema_is_a_schema_and_plain_json() -> None:
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 1.0, 1.5, 8765, 70_000, 2_000_000, 31_536_000, 31_536_001, 1e300, 10**30,
-    "", "auto", "shared", "x", [], ["a"], ["a", 1], [""], {}, {"a": 1},
+    "", "auto", "shared", "all", "x", [], ["a"], ["a", 1], [""], {}, {"a": 1},
 ]  # fmt: skip
 
 

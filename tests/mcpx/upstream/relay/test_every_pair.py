@@ -20,6 +20,7 @@ from tests.live import gateways
 from tests.mcpx.upstream.relay.answering import (
     EVERY,
     FORM,
+    OF_BOTH_ERAS,
     ROOTS,
     SERVERS,
     AnsweringClient,
@@ -30,7 +31,7 @@ from tests.mcpx.upstream.relay.answering import (
 )
 
 pytestmark = pytest.mark.anyio
-KINDS = SERVERS
+KINDS = SERVERS + OF_BOTH_ERAS
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ async def connected(
 ) -> AsyncIterator[tuple[AnsweringClient, Client]]:
     """Ann at that door of an MCPX with all servers."""
     ann = AnsweringClient("ann")
-    config = gateways.write_config(folder, entries, startup_wait=20)
+    config = gateways.write_config(folder, entries, startup_wait=20, expose="both")
     async with gateways.open_gateway(door, config, **ann.options(**options)) as gateway:
         yield ann, gateway.client
 
@@ -97,6 +98,10 @@ async def test_a_client_is_asked_and_told_what_is_its_own(able, kind):
             assert said(await exec_(client, kind, "ask", questions=[question])) == [answer]
         assert said(await exec_(client, kind, "rounds", count=4)) == [ann.answers()[3]] * 4
 
+        # the same natively
+        assert said(await client.call_tool(f"{kind}__ask", {"questions": list(EVERY)})) == ann.answers()
+        assert said(await client.call_tool(f"{kind}__rounds", {"count": 2})) == [ann.answers()[3]] * 2
+
         notified: list[Any] = []
 
         async def step(progress: float, total: float | None, message: str | None) -> None:
@@ -104,7 +109,9 @@ async def test_a_client_is_asked_and_told_what_is_its_own(able, kind):
 
         call = {"server_name": kind, "tool_name": "steps", "arguments": {"count": 5}}
         assert said(await client.call_tool("exec", call, progress_callback=step)) == "stepped"
-        assert notified == [(n + 1, 5, f"step {n + 1}") for n in range(5)]
+        called = await client.call_tool(f"{kind}__steps", {"count": 5}, progress_callback=step)
+        assert said(called) == "stepped"
+        assert notified == [(n + 1, 5, f"step {n + 1}") for n in range(5)] * 2
 
         assert said(await exec_(client, kind, "say", level="debug", data="not wanted")) == "said"
         data = {"deep": [1, None, "ü"]}

@@ -1,0 +1,171 @@
+"""Calls of tools, as the SDK's server gets them: with the usual slips, and over HTTP.
+
+The fast path takes what is plain, on streams. Both encode with `ResultEncoder`, and give the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp_types import INVALID_PARAMS
+
+from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.core.exposure import Exposure, Shown
+from mcpx.core.hub import Hub
+from mcpx.core.messages import Exec, Read
+from mcpx.core.result_address import read_address
+from mcpx.core.result_selection import Selectable
+from mcpx.core.tool_names import not_listed
+from mcpx.errors import NAME_LEN, CallError
+from mcpx.gateway import sdk_path
+from mcpx.gateway.clients.identity import connection_of, session_client
+from mcpx.gateway.clients.sessions import client_name
+from mcpx.gateway.metering import MeteredCall
+from mcpx.gateway.native.tools import has_output_schema
+from mcpx.gateway.tools import definitions as tools
+from mcpx.gateway.tools import parameters
+from mcpx.gateway.tools.encoding import ResultEncoder
+from mcpx.gateway.tools.parameters import ExecParameters, WrongParameter, collect_arguments
+from mcpx.rendering.result_members import Bytes
+from mcpx.text import cut, shown_name
+from mcpx.text.nearest import nearest
+from mcpx.upstream.requests import RequestContext
+from mcpx.validation.arguments import encode_arguments
+from mcpx.wire.enclosed import enclose
+
+Context = ServerRequestContext[Any, Any]
+R = TypeVar("R")
+
+
+class ToolCall:
+    """One call of a client; `stamp` as for `ResultEncoder`. The results are enclosed."""
+
+    def __init__(self, hub: Hub, ctx: Context, stamp: bytes | None) -> None:
+        self._hub = hub
+        self._ctx = ctx
+        self._encoder = ResultEncoder.for_client(hub.views, client_name(ctx.session), stamp)
+        self._client = session_client(connection_of(ctx.session), hub)
+        """Which results are kept for."""
+        self._context = RequestContext(client=self._client)
+        self._metered = MeteredCall(hub, ctx)
+
+    async def of_three(self, name: str, arguments: JSON) -> JSON:
+        """The result of one of the three tools.
+
+        Raises:
+            MCPError: What the client sent is not of the protocol.
+        """
+        try:
+            result = await self._run(name, arguments)
+        except WrongParameter as wrong:
+            result = self._encoder.wrong_parameters(name, str(wrong))
+        except CallError as error:
+            result = self._encoder.failure(error)
+        return self._enclosed(result)
+
+    async def of_native(self, name: str, arguments: Any, exposure: Exposure) -> JSON:
+        """The result of a tool under its own name; waits for its server's first listing.
+
+        Raises:
+            MCPError: There is no such tool; or what the client sent is not of the protocol.
+        """
+        tool: ToolInfo | None = None
+        try:
+            tool = await _native_tool(name, exposure)
+            encoded = encode_arguments(arguments, server=tool.server_name, tool=tool.name)
+            result = await self._exec(exposure.shown.call_of(tool, encoded, self._context))
+        except CallError as error:
+            result = self._encoder.failure(error, in_meta=tool is not None and has_output_schema(tool))
+        return self._enclosed(result)
+
+    def _enclosed(self, result: list[Bytes] | JSON) -> JSON:
+        """A result, noted in the meter; or input requests."""
+        if not isinstance(result, list):
+            return enclose(self._encoder.members(result))
+        self._metered.note(result)
+        return enclose(result)
+
+    async def _run(self, name: str, arguments: JSON) -> list[Bytes] | JSON:
+        """The result; or input requests to the client, which are a result of their own kind."""
+        text = parameters.text
+        if name == tools.INSPECT:
+            tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
+            calls, server = self._hub.calls, text(arguments, "server_name")
+            return self._encoder.shaped(await calls.inspect(server, tool_names, query=query))
+        if name == tools.RESOURCES:
+            return await self._resources(text(arguments, "server_name"), text(arguments, "uri"))
+        return await self._exec(await self._exec_request(parameters.read_exec(arguments)))
+
+    async def _resources(self, server: str, uri: str) -> list[Bytes] | JSON:
+        """The list of a server's resources, a resource, or a page of a kept result."""
+        if not uri:
+            return self._encoder.shaped(await self._hub.calls.list_resources(server))
+        registry, views = self._hub.registry, self._hub.views
+        address = read_address(uri)
+        kept_here = address is not None and views.has(address, self._client)
+        if address is not None and (kept_here or not registry.may_read(server, uri)):
+            return self._encoder.shaped(await views.read(address, self._client))
+        server = server or registry.server_with(uri)
+        if not server:
+            raise WrongParameter("server_name is missing")
+        request = Read(server, uri, self._context)
+        return await self._ask(request, lambda raw: self._encoder.resource(raw, request))
+
+    async def _exec(self, request: Exec) -> list[Bytes] | JSON:
+        encoder, views = self._encoder, self._hub.views
+        if request.select is None:
+            return await self._ask(request, lambda raw: encoder.tool(raw, request))
+        views.check(request)
+        found = await self._ask(
+            request, lambda raw: views.selectable(raw, request) or encoder.tool(raw, request)
+        )
+        if not isinstance(found, Selectable):
+            return found
+        return encoder.shaped(
+            await views.project(found, request, self._client, structured_is_shown=encoder.structured_is_shown)
+        )
+
+    async def _ask(self, request: Exec | Read, render: Callable[[msgspec.Raw], R]) -> R | JSON:
+        """What `render` makes of the server's result."""
+        return await sdk_path.run(self._hub, self._ctx, request, self._metered.rendering(request, render))
+
+    async def _exec_request(self, given: ExecParameters) -> Exec:
+        """The request for `ToolCalls`, with the names and arguments that are meant."""
+        server, tool_name = await self._hub.calls.resolve(given.server_name, given.tool_name)
+        tool = self._hub.registry.get_tool(server, tool_name)
+        arguments = given.arguments if tool is None else collect_arguments(given, tool)
+        encoded = encode_arguments(arguments, server=server, tool=tool_name)
+        return Exec(server, tool_name, encoded, self._context, given.select, given.max_tokens)
+
+
+async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
+    """The tool that is shown under that name.
+
+    Raises:
+        MCPError: There is none.
+        CallError: `server_unavailable`: its server has never listed its tools.
+    """
+    if name not in exposure.shown.native:
+        for server in exposure.unlisted(name):
+            await server.await_catalogue()
+            if server.catalogue is None:
+                raise not_listed(server.info(), "")
+    tool = exposure.shown.native.get(name)
+    if tool is None:
+        raise MCPError(INVALID_PARAMS, _unknown(name, exposure.shown))
+    return tool
+
+
+def _unknown(name: str, shown: Shown) -> str:
+    near = nearest(name, [*(tools.NAMES if shown.three else ()), *shown.native])
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    text = f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} "
+    if not shown.three:
+        return f"{text}tools/list has the names of all"
+    own = "other tools" if shown.native else "a server's own tools"
+    run = "are run with exec(server_name, tool_name, arguments)"
+    return f"{text}MCPX has inspect, exec and resources; {own} {run}"

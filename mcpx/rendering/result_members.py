@@ -1,0 +1,182 @@
+"""The members of a result as encoded JSON: read no further than they must be, and put together again. Pure.
+
+What MCPX has no reason to read (structured content, `_meta`, annotations, members that it does not know)
+stays the JSON that came, so that numbers, nulls, keys and their order are the server's. The envelope is the
+client's: of 2026-07-28 where there is a `stamp`, the `_meta` with MCPX's own `serverInfo`; else a result has
+neither `resultType` nor the `serverInfo` of its server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+Bytes = bytes | memoryview
+Members = dict[str, Any]
+"""An object by its members: `msgspec.Raw` as they came, or Python values."""
+
+Readers = Mapping[str, Callable[[msgspec.Raw], Any]]
+"""Functions that read members, by their names."""
+
+COMPLETE: Final = "complete"
+OF_ENVELOPE: Final = ("resultType", "ttlMs", "cacheScope")
+"""Members of a result that revisions before 2026-07-28 do not have."""
+KNOWN: Final = frozenset({"content", "structuredContent", "isError", "_meta", "contents", "resultType"})
+"""Members of the results of tools and of reads that have a meaning to MCPX."""
+_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+_SERVER_INFO_KEY: Final = _SERVER_INFO.encode()
+_NOTHING: Final = msgspec.Raw()
+_MAX_META_BYTES: Final = 65_536  # of a `_meta` that is read
+_BRACE: Final = ord("{")
+
+decode_members: Final[Callable[[msgspec.Raw], Members]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_string: Final = msgspec.json.Decoder(str).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    type: str
+    text: str
+
+
+class _Texts(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """What most results are. To read them as any other takes three times as long."""
+
+    content: list[_Text]
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
+    is_error: bool = msgspec.field(name="isError", default=False)
+
+
+_decode_texts: Final = msgspec.json.Decoder(_Texts).decode
+
+
+# --- read
+
+
+def read_texts(raw: msgspec.Raw) -> Members | None:
+    """The members of a result of a tool that holds texts and structured content alone; None of any other."""
+    try:
+        read = _decode_texts(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    content = [{"type": block.type, "text": block.text} for block in read.content]
+    members: Members = {"content": content, "isError": read.is_error}
+    if is_given(read.structured):
+        members["structuredContent"] = read.structured
+    return members
+
+
+def read_array(raw: msgspec.Raw, read: Callable[[msgspec.Raw], Any]) -> list[Any] | msgspec.Raw:
+    """An array with `read` applied to its elements; anything else as it came."""
+    try:
+        return [read(element) for element in _decode_array(raw)]
+    except msgspec.ValidationError:
+        return raw
+
+
+def read_block(raw: msgspec.Raw) -> Members | msgspec.Raw:
+    """A content block: its texts and names decoded, the other members as they came."""
+    return read_object(raw, _BLOCK)
+
+
+def read_item(raw: msgspec.Raw) -> Members | msgspec.Raw:
+    """A part of a resource: its texts and names decoded, the other members as they came."""
+    return read_object(raw, _ITEM)
+
+
+def read_object(raw: msgspec.Raw, readers: Readers) -> Members | msgspec.Raw:
+    """An object with the members that have readers as these read them; anything else as it came."""
+    try:
+        return read_each(decode_members(raw), readers)
+    except msgspec.ValidationError:
+        return raw
+
+
+def read_each(members: Members, readers: Readers) -> Members:
+    """The same members, in place, with those that have readers as these read them."""
+    for name, read in readers.items():
+        if name in members:
+            members[name] = read(members[name])
+    return members
+
+
+def _read_string(raw: msgspec.Raw) -> Any:
+    """A string decoded; anything else as it came."""
+    try:
+        return _decode_string(raw)
+    except msgspec.ValidationError:
+        return raw
+
+
+_ITEM: Final[Readers] = dict.fromkeys(("text", "uri", "mimeType", "blob"), _read_string)
+_BLOCK: Final[Readers] = {"type": _read_string, **_ITEM, "resource": read_item}
+
+
+def others(members: Mapping[str, Any]) -> Members:
+    """The members of a result of a tool, or of a read, that have no meaning to MCPX."""
+    return {name: value for name, value in members.items() if name not in KNOWN}
+
+
+# --- put together
+
+
+def is_given(value: msgspec.Raw) -> bool:
+    """Whether there is a value: null counts as absent."""
+    return bytes(memoryview(value)[:5]) not in {b"", b"null"}
+
+
+def structured_content(value: memoryview) -> list[Bytes]:
+    """The member `structuredContent`, an object even where the value is none."""
+    if value[0] == _BRACE:
+        return [b',"structuredContent":', value]
+    return [b',"structuredContent":{"result":', value, b"}"]
+
+
+def closing(meta: msgspec.Raw, stamp: bytes | None, others: Members | None = None) -> list[Bytes]:
+    """What follows on the content of a result: its other members, the envelope, the brace."""
+    made: list[Bytes] = []
+    if others:
+        for name, value in others.items():
+            made += [b",", _encode(name), b":", memoryview(value)]
+    if stamp is not None:
+        made.append(b',"resultType":"complete"')
+    own = _own_meta(meta, stamp) if meta else stamp
+    return [*made, b',"_meta":', own, b"}"] if own else [*made, b"}"]
+
+
+def enveloped(members: Members, stamp: bytes | None) -> bytes:
+    """A whole result of these members, `complete` where they do not say what it is."""
+    given = members.copy()
+    if stamp is None:
+        for name in OF_ENVELOPE:
+            given.pop(name, None)
+    else:
+        given.setdefault("resultType", COMPLETE)
+    meta = given.pop("_meta", None)
+    own = stamp if meta is None else _own_meta(msgspec.Raw(_encode(meta)), stamp)
+    if own:
+        given["_meta"] = msgspec.Raw(own)
+    return _encode(given)
+
+
+def _own_meta(meta: msgspec.Raw, stamp: bytes | None) -> Bytes:
+    """The `_meta` of a result: the server's, but for what it says of itself, and the stamp; b"" for none."""
+    if not is_given(meta):
+        return stamp or b""
+    theirs = memoryview(meta)
+    named = _SERVER_INFO_KEY in bytes(theirs)
+    if theirs[0] != _BRACE or (stamp is None and not named):
+        return theirs  # nothing to change; or no object, as its client will find
+    if (
+        len(theirs) > _MAX_META_BYTES and bytes(theirs[1:-1]).strip()
+    ):  # not read: of two equal keys readers take the last
+        return theirs if stamp is None else b"%b,%b" % (bytes(theirs[:-1]), stamp[1:])
+    members = decode_members(meta)
+    members.pop(_SERVER_INFO, None)
+    if not members:
+        return stamp or b""
+    encoded = _encode(members)
+    return encoded if stamp is None else b"%b,%b" % (encoded[:-1], stamp[1:])

@@ -1,0 +1,145 @@
+"""The few members of a message that a direct session may replace; all others keep their bytes. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from mcp import MCPError
+
+from mcpx.wire import envelope
+from mcpx.wire.outgoing import PeerError
+
+Members = dict[str, msgspec.Raw]
+
+OWN_META_PREFIX: Final = "mcpx/"
+SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+TOKEN: Final = "progressToken"  # noqa: S105 - of progress
+_META: Final = b'"_meta"'
+NOTHING: Final = msgspec.Raw()
+_INFINITE: Final = f"mcpx-{os.urandom(8).hex()}"
+_MINUS_INFINITE: Final = f"-{_INFINITE}"
+_MARKS: Final = {_MINUS_INFINITE: "-1e400", _INFINITE: "1e400"}
+
+
+class Prepared(NamedTuple):
+    """The params of a request for the server, its progress token there, and the client's own in JSON."""
+
+    params: msgspec.Raw | bytes
+    token: int | str | None = None
+    given: msgspec.Raw | None = None
+
+
+def members_of(raw: msgspec.Raw | bytes) -> Members:
+    """The members of an object; none where it is no object."""
+    try:
+        return msgspec.json.decode(raw, type=Members) if raw else {}
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def value_of(raw: msgspec.Raw | None) -> Any:
+    """The value of a member, None where it is absent or cannot be read."""
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def prepare(params: msgspec.Raw | bytes, taken: Collection[int | str], instead: str) -> Prepared:
+    """The params of a client's request for the server, without MCPX's own members of `_meta`.
+
+    Its progress token stays, unless it is among the `taken` ones: then `instead` takes its place.
+    """
+    if _META not in bytes(params):
+        return Prepared(params)
+    members = members_of(params)
+    meta = members_of(members.get("_meta", NOTHING))
+    kept = {key: value for key, value in meta.items() if not key.startswith(OWN_META_PREFIX)}
+    given = kept.get(TOKEN)
+    token = value_of(given)
+    if not isinstance(token, int | str):
+        given = token = None
+    elif token in taken:
+        token = instead
+        kept[TOKEN] = msgspec.Raw(envelope.encode(token))
+    elif len(kept) == len(meta):
+        return Prepared(params, token, given)
+    if given is None and len(kept) == len(meta):
+        return Prepared(params)
+    if kept:
+        members["_meta"] = msgspec.Raw(envelope.encode(kept))
+    else:
+        del members["_meta"]
+    return Prepared(envelope.encode(members), token, given)
+
+
+def with_member(params: msgspec.Raw, name: str, value: msgspec.Raw) -> msgspec.Raw:
+    """The params with another value of that member."""
+    return msgspec.Raw(envelope.encode({**members_of(params), name: value}))
+
+
+def subscription_of(params: msgspec.Raw) -> Any:
+    """The id of the stream that a notification belongs to (2026-07-28); None for none."""
+    if SUBSCRIPTION_ID_KEY.encode() not in bytes(params):
+        return None
+    return value_of(members_of(members_of(params).get("_meta", NOTHING)).get(SUBSCRIPTION_ID_KEY))
+
+
+def with_subscription(params: msgspec.Raw, stream: msgspec.Raw) -> msgspec.Raw:
+    """The params of a notification with another id of its stream."""
+    meta = members_of(members_of(params).get("_meta", NOTHING))
+    return with_member(params, "_meta", msgspec.Raw(envelope.encode({**meta, SUBSCRIPTION_ID_KEY: stream})))
+
+
+def encode_read(value: Any) -> msgspec.Raw:
+    """The JSON of what the SDK has read; a number beyond a double, read as infinite, stays beyond."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        marked = json.dumps(_marked(value), ensure_ascii=False, separators=(",", ":"))
+        for mark, number in _MARKS.items():
+            marked = marked.replace(f'"{mark}"', number)
+        text = marked
+    return msgspec.Raw(text.encode(errors="replace"))
+
+
+def _marked(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _marked(each) for key, each in value.items()}
+        case list():
+            return [_marked(each) for each in value]
+        case float() if math.isinf(value):
+            return _INFINITE if value > 0 else _MINUS_INFINITE
+        case float() if math.isnan(value):
+            return None  # no JSON: the server itself sent none
+    return value
+
+
+# --- answers
+
+
+def result_answer(result: msgspec.Raw | bytes) -> msgspec.Raw:
+    """The answer with that result."""
+    return msgspec.Raw(b"".join((b'"result":', result or b"{}")))
+
+
+def error_answer(error: MCPError) -> msgspec.Raw:
+    """The answer with that error, as it came where that is known."""
+    if isinstance(error, PeerError):
+        return msgspec.Raw(b'"error":' + error.raw)
+    said: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        said["data"] = error.data
+    return msgspec.Raw(b'"error":' + envelope.encode(said))
+
+
+def result_of(answer: msgspec.Raw) -> msgspec.Raw | None:
+    """The result in an answer; None in an error."""
+    raw = bytes(answer)
+    return msgspec.Raw(raw[9:]) if raw.startswith(b'"result":') else None
