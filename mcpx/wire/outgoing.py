@@ -52,12 +52,12 @@ class ConnectionEnded(MCPError):  # noqa: N818 - a condition
 class _Open:
     """A request that awaits its answer."""
 
-    __slots__ = ("exact", "on_answer", "on_progress")
+    __slots__ = ("is_call", "on_answer", "on_progress")
 
-    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, exact: bool = False) -> None:
+    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, is_call: bool) -> None:
         self.on_answer = on_answer
         self.on_progress = on_progress
-        self.exact = exact
+        self.is_call = is_call
 
 
 class Outgoing:
@@ -84,13 +84,12 @@ class Outgoing:
     ) -> None:
         """Send a request under an id from `new_id`; `params` is an encoded object.
 
-        With `on_progress`, the id is its progress token, which `params` has to name. Its result is given as
-        it came, so an answer whose numbers would have to be mended fails.
+        With `on_progress`, the id is its progress token, which `params` has to name.
         """
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[request_id] = _Open(on_answer, on_progress, exact=True)
+        self._open[request_id] = _Open(on_answer, on_progress, is_call=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     async def request(
@@ -118,7 +117,7 @@ class Outgoing:
         if on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-        self._open[key] = _Open(_into(answer), on_progress)
+        self._open[key] = _Open(_into(answer), on_progress, is_call=False)
         self._channel.write(*envelope.request(request_id, method, envelope.encode(body) if body else None))
         timeout = opts.get("timeout")
         try:
@@ -168,12 +167,6 @@ class Outgoing:
         if waiting is not None and waiting.on_progress is not None:
             waiting.on_progress(members)
 
-    def is_exact(self, line: bytes) -> bool:
-        """Whether a malformed line answers an open request of `call`."""
-        found = find_id(line)
-        waiting = None if found is None else self._open.get(coerce_request_id(found))
-        return waiting is not None and waiting.exact
-
     def fail_answered(self, head: bytes, tail: bytes, error: Exception) -> bool:
         """Fail the request that a malformed line answers; false if its id is not found, or not open.
 
@@ -182,6 +175,16 @@ class Outgoing:
         found = find_id(head, tail)
         if found is None or (waiting := self._open.pop(coerce_request_id(found), None)) is None:
             return False
+        waiting.on_answer(None, error)
+        return True
+
+    def fail_call(self, request_id: RequestId | None, error: Exception) -> bool:
+        """Fail a request that takes its result as it came (`call`); false if it is none, or not open."""
+        key = None if request_id is None else coerce_request_id(request_id)
+        waiting = None if key is None else self._open.get(key)
+        if key is None or waiting is None or not waiting.is_call:
+            return False
+        del self._open[key]
         waiting.on_answer(None, error)
         return True
 

@@ -71,8 +71,8 @@ class Subscribers:
 
     # --- before 2026-07-28
 
-    async def subscribe(self, session: ServerSession, target: ResourceTarget) -> None:
-        """Notify this client of updates from now on.
+    async def subscribe(self, session: ServerSession, target: ResourceTarget, meta: bytes) -> None:
+        """Notify this client of updates from now on. `meta` goes to the server (`RequestContext.meta`).
 
         Raises:
             CallError: The server refuses the subscription.
@@ -86,7 +86,7 @@ class Subscribers:
             self._due[subscriber] = None
             self._updated.set()
 
-        await target.upstream.subscriptions.subscribe(target.own_uri, updated)
+        await target.upstream.subscriptions.subscribe(target.own_uri, updated, meta)
 
         def end() -> None:
             target.upstream.subscriptions.unsubscribe(target.own_uri, updated)

@@ -99,7 +99,7 @@ _decode_given_meta: Final = msgspec.json.Decoder(_GivenMeta).decode
 
 
 def decode_rich(raw: msgspec.Raw) -> Params:
-    """Decode the params of a request with members of `_meta` for the server.
+    """Decode the params of any such request, those too whose `_meta` holds something for the server.
 
     Raises:
         msgspec.DecodeError: The fast path does not take them.

@@ -36,6 +36,7 @@ from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_prompt, about_resource
 from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import page_of
+from mcpx.gateway.request_meta import meta_for_server
 from mcpx.rendering.result_members import enveloped
 from mcpx.rendering.result_reading import UnknownResultType, read_members, read_resource_result
 from mcpx.rendering.results import resource_value
@@ -180,7 +181,7 @@ class ResourcesAndPrompts:
         target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
         try:
             self._hub.registry.resolve_uri(target.upstream, target.own_uri)
-            await self._subscribers.subscribe(ctx.session, target)
+            await self._subscribers.subscribe(ctx.session, target, meta_for_server(ctx.params))
         except CallError as error:
             raise about_resource(
                 error, uri=params.uri, own=target.own_uri, version=ctx.protocol_version

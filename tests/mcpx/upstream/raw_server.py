@@ -6,7 +6,8 @@ Run as `python -S -E raw_server.py SCRIPT`, where SCRIPT is a JSON object in a f
   its own; or `exit`, or `silent`.
 * `first`: the only method that may come first; the server exits with code 1 at any other.
 * `spoilt_by`: a method after which it exits at the next request. `silenced_by`: it is answered no more.
-* `ears`: a file; each start and each request is a line in it.
+* `ears`: a file; each start and each request is a line in it. `lines`: another, with whole messages.
+* `before`: by method, lines that are written before its answer.
 * `storm`: how many list_changed a second are sent once a tool was called; `storms`: another method.
 
 What is not in `answers` is answered as a server of the older revisions with the tool `echo` does.
@@ -73,6 +74,9 @@ def main() -> None:
     first = SCRIPT.get("first")
     spoilt = silenced = False
     for line in sys.stdin:
+        if path := SCRIPT.get("lines"):
+            with open(path, "a") as lines:  # noqa: PTH123
+                lines.write(line)
         message = json.loads(line)
         method = message.get("method", "")
         if first is not None and method != first:
@@ -90,6 +94,8 @@ def main() -> None:
         spoilt = method == SCRIPT.get("spoilt_by")
         if method == "tools/call" and (a_second := SCRIPT.get("storm")):
             threading.Thread(target=storm, args=(a_second,), daemon=True).start()
+        for each in SCRIPT.get("before", {}).get(method, []):
+            write(each.replace("@ID@", json.dumps(message["id"])))
         said = answer(method, json.dumps(message["id"]))
         if said is not None:
             write(said)

@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from mcpx.catalog.model import State
+from mcpx.errors import Code, Outcome
 from tests.mcpx.upstream.raw import (
     ABOUT,
     ECHO,
@@ -338,7 +339,7 @@ async def test_half_a_surrogate_pair_is_replaced_wherever_it_stands(half, filler
         assert watch.hub.upstreams["s"].info().instructions == HALVES[half]
 
 
-async def test_numbers_that_are_no_json_cost_nothing_else(tmp_path):
+async def test_numbers_that_are_no_json_cost_a_list_nothing_and_a_call_its_result(tmp_path):
     schema = '{"type":"object","properties":{"NaN":{"maximum":Infinity,"default":NaN,"minimum":1e400}}}'
     answers = {
         "tools/list": tools('{"name":"odd","description":"NaN","inputSchema":%s}'.replace("%s", schema)),
@@ -347,9 +348,9 @@ async def test_numbers_that_are_no_json_cost_nothing_else(tmp_path):
         ),
     }
     async with raw_server(tmp_path, answers=answers) as watch:
-        failed = await watch.failure("echo", {})
-        assert (failed.code, failed.outcome) == ("protocol_error", "unknown")
-        assert "NaN or an infinity" in str(failed)
+        error = await watch.failure("echo", {})
+        assert (error.code, error.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
+        assert "NaN or an infinity" in str(error)
         tool = watch.hub.registry.get_tool("s", "odd")
         assert tool.description == "NaN"
         assert list(tool.input_schema["properties"]) == ["NaN"]
