@@ -21,7 +21,6 @@ from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
-from mcpx.core.direct_sessions import input_schema
 from mcpx.core.hub import Hub
 from mcpx.gateway.clients.identity import connection_of, request_outbound
 from mcpx.gateway.clients.outbox import NotificationOutbox
@@ -50,7 +49,7 @@ class TransparentServer(Server[Any]):
 
     def _input_schema(self, tool: str) -> JSON | None:
         upstream = self._hub.upstreams.get(self._sessions.server)
-        return None if upstream is None else input_schema(upstream, tool)
+        return None if upstream is None else self._hub.fleet.direct.schemas(upstream).of(tool)
 
     async def _serve(self, ctx: Context, call_next: CallNext) -> HandlerResult:  # noqa: ARG002 - as the SDK names it
         """A middleware that calls nothing behind it."""
