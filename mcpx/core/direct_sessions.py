@@ -1,7 +1,7 @@
 """The direct sessions of all servers: opened when a client of a transparent door first needs one, and ended.
 
 Owned by the fleet. A session lives until its client leaves, but for two bounds, because each may be a
-process: the one that the clients of 2026-07-28 share ends when nobody has used it for a while, and of the
+process: the one that the clients of 2026-07-28 share ends when it has served none of them, and of the
 sessions of clients that may have left without a word (over HTTP) only the latest are kept. Either is opened
 again at its client's next request, with what the client had put in force.
 """

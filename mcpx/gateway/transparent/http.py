@@ -32,6 +32,7 @@ from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
 
 Context = ServerRequestContext[Any, Any]
+CANCELLED: Final = "notifications/cancelled"
 _CLIENT_KEY: Final = "mcpx.direct"
 
 
@@ -56,7 +57,7 @@ class TransparentServer(Server[Any]):
         client = self._client(ctx)
         params = await _params(ctx)
         if ctx.request_id is None:
-            if client is not None:
+            if client is not None and ctx.method != CANCELLED:  # which has ended the handler of its request
                 self._sessions.notify(client, ctx.method, params)
             return None
         if client is None and ctx.method == INITIALIZE:  # over HTTP that revision does not have it

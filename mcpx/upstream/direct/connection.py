@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 from mcp import MCPError
 from mcp.shared.dispatcher import coerce_request_id
+from mcp_types import LOG_LEVEL_META_KEY
 
 from mcpx.config import ServerConfig
 from mcpx.upstream.direct.carriers import Carrier
@@ -48,6 +49,7 @@ LOG: Final = "notifications/message"
 PROGRESS: Final = "notifications/progress"
 TOOLS_LIST: Final = "tools/list"
 CANCELLED: Final = "notifications/cancelled"
+_LOG_LEVEL: Final = LOG_LEVEL_META_KEY.encode()
 OWN_PREFIX: Final = "mcpx-"
 """The ids and tokens of MCPX's own at the server begin with it."""
 
@@ -82,6 +84,8 @@ class DirectConnection:
         self._greeting_timeout = config.limits.connect_timeout
         self._greeting: asyncio.TimerHandle | None = None
         self.agreed = agreed
+        self.has_served = False
+        """Whether any request of the client had a result."""
         self._last_id = 0
         self._open: dict[RequestId, _Sent] = {}  # by the id at the server
         self._tokens: dict[int | str, RequestId] = {}
@@ -118,6 +122,7 @@ class DirectConnection:
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
             self._forget(request_id)
             if result is not None:
+                self.has_served = True
                 self._client.note_result(request.method, request.raw, result)
                 if request.method == INITIALIZE:
                     self.agreed()
@@ -255,7 +260,11 @@ class DirectConnection:
         """What takes a message of the server."""
         if about is not None:
             return [about.origin]
-        origins = {id(each.request.origin): each.request.origin for each in self._open.values()}
+        origins = {
+            id(each.request.origin): each.request.origin
+            for each in self._open.values()
+            if method != LOG or self._client.peer is not None or _LOG_LEVEL in bytes(each.request.raw)
+        }
         if self._client.peer is not None:
             return [list(origins.values())[-1]] if origins else [self._client.peer]
         if method == LOG and len(origins) != 1:

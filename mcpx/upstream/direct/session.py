@@ -57,7 +57,7 @@ class DirectSession:
         schemas: ToolSchemas,
         on_idle: Callable[[], None] | None = None,
     ) -> None:
-        """`on_idle` is called when nothing was open for `IDLE_AFTER_S`; it may end the session."""
+        """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
         self.client = client
         self.config = config
         self.name = config.name
@@ -161,7 +161,7 @@ class DirectSession:
                 tasks.start_soon(self._keep_calls_that_ask, calls, connection)
                 health = Health(self.config.health, calls, lambda: self._probe(connection), link.give_up)
                 tasks.start_soon(health.watch)
-                tasks.start_soon(self._watch_idleness)
+                tasks.start_soon(self._watch_idleness, connection)
                 if again:
                     tasks.start_soon(self.client.announce_changes, connection.ask)
                 await incarnation.stopping.wait()
@@ -202,11 +202,11 @@ class DirectSession:
                 for call in calls.running():
                     calls.renew(call)
 
-    async def _watch_idleness(self) -> None:
-        """Report that nobody uses the session: a probe for 2026-07-28 may be all that it got."""
+    async def _watch_idleness(self, connection: DirectConnection) -> None:
+        """Report that nobody uses the session: probes that the server refused were all that it got."""
         while self._on_idle is not None:
             await anyio.sleep(IDLE_AFTER_S / 2)
-            if self.is_idle:
+            if self.is_idle and not connection.has_served:
                 self._on_idle()
                 return
 
