@@ -49,8 +49,8 @@ class Talk:
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
-        self.reply = '"result":{"action":"accept","vendor":1e400}'
-        """What the server's questions are answered with."""
+        self.reply: str | None = '"result":{"action":"accept","vendor":1e400}'
+        """What the server's questions are answered with; None for not at all."""
 
     async def write(self, line: str) -> None:
         raise NotImplementedError
@@ -65,7 +65,7 @@ class Talk:
         message, pairs = plain(line), parsed(line)
         asks = "id" in message and "method" in message
         self.heard.append([pair for pair in pairs if pair[0] != "jsonrpc" and not (asks and pair[0] == "id")])
-        if asks:
+        if asks and self.reply is not None:
             await self.write(f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},{self.reply}}}')
         return message
 
