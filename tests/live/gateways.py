@@ -75,7 +75,7 @@ class Gateway:
 
 
 class HttpDoor(msgspec.Struct, frozen=True):
-    """An MCPX that serves HTTP."""
+    """An MCPX that serves HTTP; the token is empty if it asks for none."""
 
     url: str
     token: str
@@ -123,11 +123,11 @@ async def _over_http(config: Path, options: dict[str, Any]) -> AsyncIterator[Gat
 
 
 @asynccontextmanager
-async def http_door(config: Path) -> AsyncIterator[HttpDoor]:
-    """MCPX on a free port."""
+async def http_door(config: Path, *options: str) -> AsyncIterator[HttpDoor]:
+    """MCPX on a free port, with more options on its command line."""
     async with captured() as (log, stderr):
         process = await open_python(
-            [sys.executable, *_arguments(config), "--transport", "http", "--port", "0"],
+            [sys.executable, *_arguments(config), "--transport", "http", "--port", "0", *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -137,7 +137,8 @@ async def http_door(config: Path) -> AsyncIterator[HttpDoor]:
         stderr.close()
         try:
             listening = await log.wait_for("http.listening")
-            token = (await anyio.Path(listening["token_file"]).read_text("utf-8")).strip()
+            kept = listening["token_file"]
+            token = (await anyio.Path(kept).read_text("utf-8")).strip() if kept else ""
             yield HttpDoor(listening["url"], token, log, process.pid)
         finally:
             code = await end(process, patience=END_S)
