@@ -25,12 +25,13 @@ from mcpx.core.stats_file import StatsFile, StatsWriter
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
 from mcpx.daemon.paths import DaemonPaths, check_state_folder
+from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients.sessions import ClientSessions
+from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
-from mcpx.gateway.server import GatewayServer
 from mcpx.observe.log_rotation import LogRotation
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
@@ -42,12 +43,12 @@ PATIENCE: Final = Patience()
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 
-Frontends = Callable[[Hub, ClientSessions], list[ChildSpec]]
+Frontends = Callable[[Doors], list[ChildSpec]]
 """Makes what serves clients, for a hub that is about to run."""
 
 
-async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
-    """Serve one client on standard input and output until it leaves.
+async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Patience = PATIENCE) -> int:
+    """Serve one client, at that door, on standard input and output until it leaves.
 
     Raises:
         DaemonError: Others may change the state folder.
@@ -55,11 +56,11 @@ async def serve_stdio(config: Config, *, patience: Patience = PATIENCE) -> int:
     check_state_folder()
     raise_limit()
 
-    def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
+    def frontends(doors: Doors) -> list[ChildSpec]:
         # a stdio session cannot be resumed: when its frontend ends or fails, so does the process
         gateway = ChildSpec(
             name="gateway",
-            run=StdioFrontend(hub, GatewayServer(hub, clients)).run,
+            run=StdioFrontend(doors, door).run,
             policy=Policy(restart=Restart.TEMPORARY),
             shutdown=Shutdown(grace=config.shutdown_grace + 1.0),
             significant=True,
@@ -99,14 +100,14 @@ async def serve_daemon(config: Config, paths: DaemonPaths, *, patience: Patience
         listener = stack.enter_context(listen_on_socket(paths))
         stack.callback(paths.socket.unlink, missing_ok=True)
 
-        def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
-            socket = SocketFrontend(hub, GatewayServer(hub, clients), listener, paths)
+        def frontends(doors: Doors) -> list[ChildSpec]:
+            socket = SocketFrontend(doors, listener, paths)
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
                 ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
                 ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
-                *(http(hub, clients) if http is not None else ()),
+                *(http(doors) if http is not None else ()),
             ]
 
         return await _run(config, frontends, patience=patience)
@@ -123,9 +124,9 @@ def _http(
     with listener:
         token = load_token() if auth else None
 
-        def frontends(hub: Hub, clients: ClientSessions) -> list[ChildSpec]:
-            server, limit = GatewayServer(hub, clients), config.max_message_bytes
-            http = HttpFrontend(server, listener, config.http, token=token, limit=limit)
+        def frontends(doors: Doors) -> list[ChildSpec]:
+            limit = config.max_message_bytes
+            http = HttpFrontend(doors, listener, config.http, token=token, limit=limit)
             return [ChildSpec(name="http", run=http.run, shutdown=Shutdown(grace=config.shutdown_grace))]
 
         yield frontends
@@ -137,7 +138,7 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience) -> i
     clients = ClientSessions(hub)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, StatsFile()).run))
     hub.root.add(ChildSpec(name="clients", run=clients.run))
-    for child in frontends(hub, clients):
+    for child in frontends(Doors(hub, clients)):
         hub.root.add(child)
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in config.notices:

@@ -9,38 +9,48 @@ from typing import Final
 
 from mcpx.attach.shim import Shim
 from mcpx.daemon.paths import daemon_paths
+from mcpx.door import EXPOSURES, Door
 from mcpx.errors import MCPXError
 
-USAGE: Final = """Usage: mcpx attach [--config CONFIG]
+USAGE: Final = """Usage: mcpx attach [--config CONFIG] [--expose HOW | --server NAME]
 
   Join standard input and output to the daemon, which is started if none runs.
   This is what desktop clients start.
 
 Options:
   --config FILE  Configuration file; else $MCPX_CONFIG, else the usual one.
+  --expose HOW   three: the three tools of MCPX; all: every tool of every server
+                 under its own name; both. Else what the configuration says.
+  --server NAME  This server alone, exactly as it is, under supervision.
   -h, --help     Show this message and exit.
 """
+_OPTIONS: Final = {"--config": "a file", "--expose": "three, all or both", "--server": "a server's name"}
 
 
 def main(arguments: list[str]) -> int:
     """Run to the client's end; the exit code."""
-    config: str | None = None
+    given: dict[str, str] = {}
     words = iter(arguments)
     for word in words:
         if word in {"-h", "--help"}:
             sys.stdout.write(USAGE)
             return 0
-        if word == "--config":
-            config = next(words, None)
-            if config is None:
-                return _usage("--config wants a file")
-        elif word.startswith("--config="):
-            config = word.removeprefix("--config=")
-        elif word.startswith("-") or config is not None:
+        option, equals, value = word.partition("=")
+        if option in _OPTIONS:
+            found = value if equals else next(words, "")
+            if not found:
+                return _usage(f"{option} wants {_OPTIONS[option]}")
+            given[option] = found
+        elif word.startswith("-") or "--config" in given:
             return _usage(f"no such option: {word}")
         else:
-            config = word
-    return _attach(config)
+            given["--config"] = word
+    expose = next((each for each in EXPOSURES if each == given.get("--expose")), None)
+    if "--expose" in given and expose is None:
+        return _usage(f"--expose wants {_OPTIONS['--expose']}")
+    if expose is not None and "--server" in given:
+        return _usage("--server shows one server as it is; --expose says how all are shown: give one of them")
+    return _attach(given.get("--config"), Door(expose, given.get("--server")))
 
 
 def _usage(problem: str) -> int:
@@ -48,7 +58,7 @@ def _usage(problem: str) -> int:
     return 2
 
 
-def _attach(config: str | None) -> int:
+def _attach(config: str | None, door: Door) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         paths = daemon_paths(config)
@@ -60,7 +70,7 @@ def _attach(config: str | None) -> int:
     try:
         for fd in diverted:
             os.set_blocking(fd, False)
-        Shim(paths, 0, 1).run()
+        Shim(paths, door, 0, 1).run()
     finally:
         for fd, blocking in before.items():
             os.set_blocking(fd, blocking)

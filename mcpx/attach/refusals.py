@@ -13,7 +13,7 @@ import msgspec
 from mcpx.errors import Code, Outcome, failure_text
 from mcpx.wire.envelope import Bytes, RequestId, answer, decode_message, encode, failure
 from mcpx.wire.lines import TooLong
-from mcpx.wire.malformed import describe, refusal
+from mcpx.wire.malformed import NEITHER, NULL_ID, describe, has_null_id, invalid, refusal
 
 CONNECTION_CLOSED: Final = -32000
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -43,10 +43,15 @@ class _Named(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class PendingRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request that awaits its response."""
+    """A request that awaits its response. `batch` is the number of the batch that it came in; 0 for none."""
 
     method: str
     params: msgspec.Raw
+    batch: int = 0
+
+    def copied(self) -> PendingRequest:
+        """A copy that does not keep the whole line in memory."""
+        return PendingRequest(self.method, msgspec.Raw(bytes(self.params)))
 
 
 def lost_response(request_id: RequestId, request: PendingRequest) -> bytes:
@@ -63,10 +68,12 @@ def unavailable(request_id: RequestId, request: PendingRequest, cause: str) -> b
 def unreadable(line: bytes) -> list[bytes]:
     """The response to a line that is no message, as the daemon words it; empty for a message."""
     try:
-        decode_message(line)
+        message = decode_message(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return _as_lines(refusal(describe(line, error)))
-    return []
+    if message.method is None:
+        return [] if message.result or message.error else _as_lines(refusal(invalid(line, NEITHER)))
+    return _as_lines(refusal(invalid(line, NULL_ID))) if message.id is None and has_null_id(line) else []
 
 
 def too_long(line: TooLong) -> list[bytes]:
@@ -83,10 +90,10 @@ def lightened(request: PendingRequest) -> PendingRequest:
     if request.method != "tools/call" or len(request.params) <= MAX_KEPT_PARAMS:
         return request
     try:
-        named = msgspec.json.decode(request.params, type=_Named)
+        named = encode(msgspec.json.decode(request.params, type=_Named))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return PendingRequest(request.method, msgspec.Raw(b"{}"))
-    return PendingRequest(request.method, msgspec.Raw(encode(named)))
+        named = b"{}"
+    return PendingRequest(request.method, msgspec.Raw(named), request.batch)
 
 
 def _refuse(request_id: RequestId, request: PendingRequest, text: str, code: Code, outcome: Outcome) -> bytes:

@@ -19,19 +19,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mcpx.attach import refusals
+from mcpx.attach.pending import LISTEN, PendingRequests
 from mcpx.attach.refusals import PendingRequest, decode_object
 from mcpx.daemon.protocol import SETTLED_KEY
-from mcpx.wire import envelope
+from mcpx.wire import batch, envelope
+from mcpx.wire.batch import BATCH_REVISION, read
 from mcpx.wire.envelope import RequestId, RPCMessage
 
 OWN_ID_PREFIX: Final = "mcpx-attach:"
 """The ids of the shim's own requests begin with it."""
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
-LISTEN: Final = "subscriptions/listen"
 TOOLS_LIST: Final = "tools/list"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
-REPEATABLE: Final = frozenset({"initialize", "server/discover"})
-"""Sent again to the next daemon, under the client's id, if the one before did not respond."""
 CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
 """In the error with which a daemon that is ending drops a request; it counts as no response."""
 
@@ -50,13 +49,16 @@ class Lost(NamedTuple):
 class Session:
     """One client's session. `refused` is why the last replay failed, or None.
 
-    `to_daemon` are the session's own lines for the daemon; whoever sends them takes them out.
+    `to_daemon` are the session's own lines for the daemon; whoever sends them takes them out. With `transparent`
+    the client hears of every change that its server announces.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, transparent: bool = False) -> None:
+        self._transparent = transparent
         self.refused: str | None = None
         self.to_daemon: list[bytes] = []
-        self._pending: dict[RequestId, PendingRequest] = {}
+        self._pending = PendingRequests()
+        self._takes_batches = False
         self._initialize: PendingRequest | None = None
         self._initialized: bytes | None = None
         self._log_level: PendingRequest | None = None
@@ -74,18 +76,38 @@ class Session:
 
     def from_client(self, line: bytes) -> bytes | None:
         """The line for the daemon that a line of the client becomes, newline included; None for none."""
-        message = _read(line)
+        message = read(line)
         if message is None:
+            messages = batch.split_if_any(line) if self._takes_batches else []
+            if not batch.why_refused(messages):
+                return self._batch_of_client(messages)
             return line + b"\n"  # the daemon answers with what is wrong
-        if message.method is None:
+        if message.is_response:
             return self._response_of_client(message)
-        if message.id is not None:
-            self._pending[message.id] = refusals.lightened(PendingRequest(message.method, message.params))
-        elif message.method == "notifications/initialized":
+        self._note(message, line)
+        return line + b"\n"
+
+    def _batch_of_client(self, messages: list[bytes]) -> bytes | None:
+        """The batch for the daemon, with its responses under the daemon's ids; None if nothing is left."""
+        number = self._pending.new_batch()
+        passed: list[bytes] = []
+        for each in messages:
+            message = read(each)
+            if message is not None and message.is_response:
+                passed += filter(None, [self._response_of_client(message)])
+                continue
+            if message is not None:
+                self._note(message, each, number)
+            passed.append(each)
+        return batch.join(passed) + b"\n" if passed else None
+
+    def _note(self, message: RPCMessage, line: bytes, batch_number: int = 0) -> None:
+        """Remember a request or notification of the client."""
+        self._pending.add(message, batch_number)
+        if message.method == "notifications/initialized":
             self._initialized = line
         elif message.method == "notifications/cancelled":
-            self._pending.pop(_cancelled(message.params), None)
-        return line + b"\n"
+            self._pending.pop(_cancelled(message.params))
 
     def _response_of_client(self, message: RPCMessage) -> bytes | None:
         """The response to a request of the daemon, under its id; None if that daemon is gone."""
@@ -100,9 +122,10 @@ class Session:
 
     def from_daemon(self, line: bytes) -> list[bytes]:
         """The lines for the client that a line of the daemon becomes, newlines included."""
-        message = envelope.split_large_answer(line) or _read(line)
+        message = envelope.split_large_answer(line) or read(line)
         if message is None:
-            return [line + b"\n"]
+            responses = [self._member_of_daemon(each) for each in batch.split_if_any(line)]
+            return [batch.join(responses) + b"\n" if responses else line + b"\n"]
         if message.method is None:
             return self._response_of_daemon(message, line)
         if message.id is not None:
@@ -118,28 +141,41 @@ class Session:
             return self._own_response(self._own_requests.pop(message.id), message)
         if message.error and CONNECTION_CLOSED_TEXT in bytes(message.error):
             return []  # it stays pending until the connection ends
-        request = self._pending.pop(message.id, None)
+        request = self._pending.pop(message.id)
         if request is not None and message.result:
             self._remember(request, message.result)
         return [line + b"\n"]
+
+    def _member_of_daemon(self, line: bytes) -> bytes:
+        """A response to a batch; a daemon that is ending gives them all, and those it drops are lost."""
+        message = read(line)
+        request = self._pending.pop(message.id) if message else None
+        if message is None or message.id is None or request is None:
+            return line
+        if message.error and CONNECTION_CLOSED_TEXT in bytes(message.error):
+            return refusals.lost_response(message.id, request)
+        if message.result:
+            self._remember(request, message.result)
+        return line
 
     def _remember(self, request: PendingRequest, result: msgspec.Raw) -> None:
         """Keep what a request that succeeded has put in force."""
         match request.method:
             case "initialize":
-                self._initialize = _copy(request)
+                self._initialize = request.copied()
+                self._takes_batches = decode_object(result).get("protocolVersion") == BATCH_REVISION
             case "logging/setLevel":
-                self._log_level = _copy(request)
+                self._log_level = request.copied()
             case "resources/subscribe":
-                self._subscriptions[_uri(request)] = _copy(request)
+                self._subscriptions[_uri(request)] = request.copied()
             case "resources/unsubscribe":
                 self._subscriptions.pop(_uri(request), None)
             case "tools/list":
-                self._tools_request, self._tools_digest = _copy(request), _digest(result)
+                self._tools_request, self._tools_digest = request.copied(), _digest(result)
 
     def _notification_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
         match message.method:
-            case "notifications/tools/list_changed" if self._tools_request:
+            case "notifications/tools/list_changed" if self._tools_request and not self._transparent:
                 self._compare()
                 return []
             case "notifications/subscriptions/acknowledged":
@@ -160,36 +196,31 @@ class Session:
 
     def daemon_lost(self, unsent: Iterable[bytes]) -> Lost:
         """Settle what was in flight to a daemon that is gone; `unsent` are the lines it got no byte of."""
-        waiting = [(line, _read(line)) for line in unsent]
-        kept = [
-            (line, each) for line, each in waiting if each is None or (each.method and not self._is_own(each))
-        ]
-        safe = {each.id for _, each in kept if each is not None}
-        to_client: list[bytes] = []
-        for request_id, request in list(self._pending.items()):
-            if request_id not in safe and request.method not in REPEATABLE and request.method != LISTEN:
-                to_client.append(refusals.lost_response(request_id, request))
-                del self._pending[request_id]
+        kept = [line for line in unsent if not self._ends_with_daemon(read(line))]
+        safe = {each.id for line in kept for each in batch.messages(line)}
+        to_client = self._pending.lose(safe)
         to_client += [
             _notification("notifications/cancelled", {"requestId": own_id, "reason": "the daemon went away"})
             for own_id in self._daemon_requests
         ]
         self._daemon_requests.clear()
         self._own_requests.clear()
-        return Lost(to_client, [line for line, _ in kept])
+        return Lost(to_client, kept)
 
-    def _is_own(self, message: RPCMessage) -> bool:
-        return isinstance(message.id, str) and message.id.startswith(OWN_ID_PREFIX)
+    def _ends_with_daemon(self, message: RPCMessage | None) -> bool:
+        """Whether a line that was not sent means nothing to the next daemon."""
+        is_own = message is not None and str(message.id).startswith(OWN_ID_PREFIX)
+        return is_own or (message is not None and message.is_response)
 
     def replay(self, unsent: Iterable[bytes]) -> list[bytes]:
         """The lines that the next daemon gets before `unsent`."""
-        waiting = {each.id for line in unsent if (each := _read(line)) is not None}
+        waiting = {each.id for line in unsent for each in batch.messages(line)}
         lines = [self._own_request(self._initialize)] if self._initialize else []
         if self._initialize and self._initialized:
             lines.append(self._initialized + b"\n")
         in_force = (self._log_level, *self._subscriptions.values())
         lines += [self._own_request(request) for request in in_force if request]
-        for request_id, request in self._pending.items():
+        for request_id, request in self._pending:
             if request_id not in waiting:
                 lines.append(b"".join(envelope.request(request_id, request.method, request.params or None)))
                 if request.method == LISTEN:
@@ -234,45 +265,18 @@ class Session:
             return [_notification(TOOLS_CHANGED, None)]
         return [
             _notification(TOOLS_CHANGED, {"_meta": {SUBSCRIPTION_KEY: stream}})
-            for stream in self._tools_streams()
+            for stream in self._pending.tools_streams()
         ]
-
-    def _tools_streams(self) -> list[RequestId]:
-        """The 2026-07-28 streams on which the client wants to hear of changed tools."""
-        streams = [
-            (key, decode_object(request.params))
-            for key, request in self._pending.items()
-            if request.method == LISTEN
-        ]
-        wanted = [(key, params.get("notifications")) for key, params in streams]
-        return [key for key, kinds in wanted if isinstance(kinds, dict) and kinds.get("toolsListChanged")]
 
     def refuse(self, lines: Iterable[bytes], cause: str) -> list[bytes]:
         """No daemon can be reached: error responses to the requests in `lines`, and to pending ones."""
         responses: list[bytes] = []
         for line in lines:
-            message = _read(line)
-            if message is None:
+            if (message := read(line)) is not None and message.id not in self._pending:
+                self._pending.add(message)
+            if not any(each.id in self._pending for each in batch.messages(line)):
                 responses += refusals.unreadable(line)
-            elif message.id is not None and message.method is not None:
-                self._pending.setdefault(message.id, PendingRequest(message.method, message.params))
-        streams = {key: request for key, request in self._pending.items() if request.method == LISTEN}
-        lost = {key: request for key, request in self._pending.items() if key not in streams}
-        responses += [refusals.unavailable(key, request, cause) for key, request in lost.items()]
-        self._pending = streams
-        return responses
-
-
-def _read(line: bytes) -> RPCMessage | None:
-    try:
-        return envelope.decode_message(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-
-
-def _copy(request: PendingRequest) -> PendingRequest:
-    """A copy that does not keep the whole line in memory."""
-    return PendingRequest(request.method, msgspec.Raw(bytes(request.params)))
+        return responses + self._pending.refuse(cause)
 
 
 def _cancelled(params: msgspec.Raw) -> RequestId:

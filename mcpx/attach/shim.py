@@ -16,14 +16,15 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.session import Session
 from mcpx.daemon.launch import DaemonLauncher
 from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonError, DaemonPaths, connect
-from mcpx.daemon.protocol import GREETING, LIMIT_KEY
+from mcpx.daemon.protocol import LIMIT_KEY, greeting
+from mcpx.door import Door
 from mcpx.wire.lines import LineSplitter, TooLong
 
 HIGH_WATER: Final = 1 << 20  # bytes that wait for one side; beyond, the other side is not read
@@ -38,13 +39,14 @@ RETRY_DELAY_S: Final = 0.25  # before the second attempt; doubled for each one a
 
 
 class Shim:
-    """Serves one client until it is done. `stdin` and `stdout` are descriptors that do not block."""
+    """Serves one client, at its door, until it is done. `stdin` and `stdout` do not block."""
 
-    def __init__(self, paths: DaemonPaths, stdin: int, stdout: int) -> None:
+    def __init__(self, paths: DaemonPaths, door: Door, stdin: int, stdout: int) -> None:
         self._paths = paths
+        self._greeting = greeting(door)
         self._stdin = stdin
         self._stdout = stdout
-        self._session = Session()
+        self._session = Session(transparent=door.server is not None)
         self._from_client = LineSplitter(MAX_CLIENT_LINE)
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
         self._to_client = Outbox()
@@ -137,14 +139,23 @@ class Shim:
                 self._failures = 0
                 self._to_client.put(self._session.from_daemon(line))
             else:
-                self._from_client.set_limit(_limit_in(line))
-                self._open_session()
+                self._take_answer(decode_object(line))
         if self._session.to_daemon:
             self._send_own()
         if self._session.refused is not None:
             self._cause, self._session.refused = self._session.refused, None
             self._failures = MAX_ATTEMPTS
             self._disconnect()
+
+    def _take_answer(self, answer: dict[str, Any]) -> None:
+        """Begin, now that the daemon has answered the greeting; or refuse what waits, if it has refused."""
+        if isinstance(cause := answer.get("error"), str):
+            self._cause, self._failures = cause, MAX_ATTEMPTS
+            self._disconnect()
+            return
+        limit = answer.get(LIMIT_KEY)
+        self._from_client.set_limit(limit if isinstance(limit, int) else MAX_CLIENT_LINE)
+        self._open_session()
 
     def _open_session(self) -> None:
         """Send what the previous daemon knew, then what has waited: the daemon has answered the greeting."""
@@ -241,7 +252,7 @@ class Shim:
         self._connection = connection
         self._greeted, self._connected_at = False, time.monotonic()
         with suppress(OSError):  # its end will be read
-            connection.send(GREETING)
+            connection.send(self._greeting)
 
     def _give_up(self, cause: str) -> None:
         """Refuse what waits, and become idle."""
@@ -253,9 +264,3 @@ class Shim:
     def _refuse(self) -> None:
         self._to_client.put(self._session.refuse(self._to_daemon.take_unsent(), self._cause))
         self._to_client.flush(self._stdout)
-
-
-def _limit_in(greeting: bytes) -> int:
-    """The longest line that the daemon accepts, from its answer to the greeting."""
-    limit = decode_object(greeting).get(LIMIT_KEY)
-    return limit if isinstance(limit, int) else MAX_CLIENT_LINE

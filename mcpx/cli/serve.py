@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+from mcpx.door import EXPOSURES, Door, Expose
+
+if TYPE_CHECKING:
+    from mcpx.config import Config
 
 
 @click.command(short_help="Serve a client over stdio, or many over HTTP.")
@@ -13,6 +19,8 @@ import click
 @click.option("--host", help="Address to listen on (http).  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (http).  [default: 8765]")
 @click.option("--no-auth", is_flag=True, help="Ask HTTP clients for no token.")
+@click.option("--expose", type=click.Choice(EXPOSURES), help="Show tools as the three, all, or both (stdio).")
+@click.option("--server", metavar="NAME", help="This server alone, exactly as it is (stdio).")
 @click.option("--yes-everybody", is_flag=True, help="Ask for none on an address that others reach, too.")
 def serve(
     *,
@@ -22,6 +30,8 @@ def serve(
     port: int | None,
     no_auth: bool,
     yes_everybody: bool,
+    expose: Expose | None,
+    server: str | None,
 ) -> None:
     """Serve the servers of CONFIG in the foreground, until the client leaves or a signal comes.
 
@@ -49,9 +59,28 @@ def serve(
     from mcpx import app
 
     if transport == "http":
+        if expose or server:
+            raise click.UsageError("HTTP has both in its URL: /mcp?expose=all and /mcp/servers/NAME")
         run = partial(app.serve_http, loaded, host=host, port=port, auth=not no_auth)
     else:
         if host or port is not None or no_auth or yes_everybody:
             raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
-        run = partial(app.serve_stdio, loaded)
+        run = partial(app.serve_stdio, loaded, _door(loaded, expose, server))
     sys.exit(anyio.run(run))
+
+
+def _door(config: Config, expose: Expose | None, server: str | None) -> Door:
+    """The door that the options name.
+
+    Raises:
+        UsageError: Both are given, or there is no such server.
+    """
+    from mcpx.text.nearest import nearest
+
+    if expose and server:
+        raise click.UsageError("--server shows one server as it is; --expose says how all are shown")
+    if server is not None and server not in config.servers:
+        near = nearest(server, config.servers)
+        hint = f"; did you mean {near[0]}?" if near else f"; there is {', '.join(config.servers)}"
+        raise click.UsageError(f"{config.source} has no server {server!r}{hint}")
+    return Door(expose, server)

@@ -27,11 +27,14 @@ from mcpx.observe.contained import contain
 from mcpx.rendering.results import InputRequired, ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.requests import OnProgress, RequestContext
+from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import encode_arguments
+from mcpx.wire import envelope
 from supervisors import ActorRef, Reply, SupervisorError
 
 R = TypeVar("R")
+ReportProgress = Callable[[float, float | None, str | None], None]
+"""Called with what is done, the total where it is known, and a text. Must not raise."""
 
 MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
 
@@ -175,17 +178,22 @@ class ToolCalls:
         server_name: str,
         tool_name: str,
         arguments: Any = None,
-        on_progress: OnProgress | None = None,
+        on_progress: ReportProgress | None = None,
         *,
         client: ClientId | None = None,
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
+
+        def progressed(members: bytes) -> None:
+            if on_progress is not None and (step := envelope.read_step(members)) is not None:
+                on_progress(step.progress, step.total, step.message)
+
         server_name, tool_name = await self.resolve(server_name, tool_name)
         encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
-        context = RequestContext(client=client, on_progress=on_progress)
+        context = RequestContext(client=client, on_progress=progressed if on_progress else None)
 
         def render(result: msgspec.Raw) -> ExecutionResult:
-            raw, shaped = self._results.tool(result, server=server_name)
+            raw, shaped = self._results.tool(result, server=server_name, whole=True)
             return ExecutionResult(server_name=server_name, tool_name=tool_name, raw=raw, shaped=shaped)
 
         result = await self.run(Exec(server_name, tool_name, encoded, context), render)
@@ -195,7 +203,7 @@ class ToolCalls:
         """Read a resource."""
 
         def render(raw: msgspec.Raw) -> ToolResult:
-            return self._results.resource(raw, uri=uri, server=server_name)
+            return self._results.resource(raw, uri=uri, server=server_name, whole=True)
 
         return cast(
             "ToolResult", await self.run(Read(server_name, uri, RequestContext(client=client)), render)

@@ -26,6 +26,8 @@ from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
@@ -54,7 +56,9 @@ class Fleet:
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
         )
-        self._children: dict[str, Upstream] = {}  # by the supervisor's name for them
+        self.sessionless = DirectClient(None)
+        """Stands for all clients of transparent doors that have no session with the server (2026-07-28)."""
+        self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
         self._observers: list[Observer] = []
         self._settled = anyio.Event()
@@ -110,7 +114,35 @@ class Fleet:
                 if own.child in self._children:
                     self.supervisor.dismiss(own.child)
 
-    def children(self) -> list[Upstream]:
+    # --- direct sessions
+
+    def direct_session(self, upstream: Upstream, client: DirectClient) -> DirectSession:
+        """The direct session of a client with that server, opened now if it has none."""
+        own = upstream.direct.get(client)
+        if own is None:
+            own = upstream.direct[client] = DirectSession(
+                client,
+                upstream.config,
+                self.supervisor,
+                ledger=self.ledger,
+                server_log=upstream.server_log,
+                max_message_bytes=self._config.max_message_bytes,
+                child=self._child_name(upstream.name),
+                counters=upstream.counters,
+                input_schema=upstream.input_schema,
+            )
+            self._start(own)
+        return own
+
+    def leave_direct(self, client: DirectClient) -> None:
+        """End the direct sessions of a client that has left, without waiting for them."""
+        for upstream in self.upstreams.values():
+            if (own := upstream.direct.pop(client, None)) is not None:
+                own.retire("its client has left")
+                if own.child in self._children:
+                    self.supervisor.dismiss(own.child)
+
+    def children(self) -> list[Upstream | DirectSession]:
         """Every session that may have a process: those of the servers, and clients' own."""
         return list(self._children.values())
 
@@ -120,7 +152,7 @@ class Fleet:
         number = self._made[name]
         return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
-    def _start(self, upstream: Upstream) -> None:
+    def _start(self, upstream: Upstream | DirectSession) -> None:
         if self._stopping:
             upstream.queue.close()
         elif upstream.config.disabled is None:
@@ -170,6 +202,9 @@ class Fleet:
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         await self._retire(old, CHANGED)
         self._start(new)
+        if new.config.disabled is None:
+            for client in old.direct:
+                self.direct_session(new, client)
 
     async def _retire(self, upstream: Upstream, why: str) -> None:
         """End a server: refuse new calls, let the running ones finish within the grace time."""
@@ -177,7 +212,7 @@ class Fleet:
             for each in upstream.sessions():
                 tasks.start_soon(self._retire_one, each, why)
 
-    async def _retire_one(self, upstream: Upstream, why: str) -> None:
+    async def _retire_one(self, upstream: Upstream | DirectSession, why: str) -> None:
         upstream.retire(why)
         self._wake()
         if upstream.child not in self._children:
@@ -202,7 +237,7 @@ class Fleet:
             while not self._has_retried(upstream, life.generation):
                 await self._news.wait()
 
-    def _restart(self, upstream: Upstream) -> None:
+    def _restart(self, upstream: Upstream | DirectSession) -> None:
         life = upstream.queue.lifecycle()
         if life.phase in {Phase.WAITING, Phase.PARKED}:
             self.supervisor.resume(upstream.child)

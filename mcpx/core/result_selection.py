@@ -11,8 +11,9 @@ from mcpx.core.kept_results import KeptResult
 from mcpx.core.result_address import PREFIX, SERVER
 from mcpx.errors import CallError, Code
 from mcpx.rendering.content import text_block, texts_of
-from mcpx.rendering.large_results import essentials, is_dense, is_given
+from mcpx.rendering.large_results import essentials, is_dense
 from mcpx.rendering.projection import GENERAL_EXAMPLE, BadExpression, Projected, parse
+from mcpx.rendering.result_members import is_given
 from mcpx.rendering.results import ToolResult
 
 _DONE: Final = "The call was carried out: do not repeat it."

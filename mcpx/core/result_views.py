@@ -133,14 +133,13 @@ class ResultViews:
         """
         check_expression(request.select or "", server=request.server_name, tool=request.tool_name)
 
-    def selectable(self, raw: msgspec.Raw, request: Exec, client: ClientId | None) -> Selectable | ToolResult:
-        """What a projection takes its part of; or the result, where it is an error of the tool.
+    def selectable(self, raw: msgspec.Raw, request: Exec) -> Selectable | None:
+        """What a projection takes its part of; None for a result that is shown as it is.
 
         Raises:
             CallError: As from `tool`.
-            InputRequired: As from `tool`.
         """
-        return selectable(raw, server=request.server_name) or self.tool(raw, request, client)
+        return selectable(raw, server=request.server_name)
 
     async def project(
         self,

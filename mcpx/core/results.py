@@ -17,7 +17,6 @@ from mcpx.rendering.large_results import is_large
 from mcpx.rendering.results import (
     ToolResult,
     read_resource_result,
-    read_result,
     read_tool_result,
     shape_resource,
     shape_tool_result,
@@ -34,12 +33,18 @@ class ResultRenderer:
         self.settings = settings
 
     def tool(
-        self, raw: msgspec.Raw, *, server: str, large: bool | None = None, toon: bool = True
+        self,
+        raw: msgspec.Raw,
+        *,
+        server: str,
+        large: bool | None = None,
+        toon: bool = True,
+        whole: bool = False,
     ) -> tuple[JSON, ToolResult]:
-        """The result of a `tools/call`: decoded, and rendered.
+        """The result of a `tools/call`: as far as it was read, and rendered.
 
         `large` says whether it is passed on without being read (`mcpx.rendering.large_results`), if known.
-        Without `toon` JSON text is compact at most.
+        Without `toon` JSON text is compact at most. With `whole` all of it is read, for programs.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
@@ -47,19 +52,23 @@ class ResultRenderer:
         """
         if large is None:
             large = is_large(raw, self.settings.toon_compression_max_size)
-        result = read_tool_result(raw, server=server) if large else read_result(raw, server=server)
+        result = read_tool_result(raw, server=server, large=large, whole=whole)
         return result, self.shape(result, server=server, large=large, toon=toon)
 
     def shape(self, result: JSON, *, server: str, large: bool = False, toon: bool = True) -> ToolResult:
-        """The decoded result of a `tools/call`, rendered.
+        """The result of a `tools/call`, as far as it was read, rendered.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
         """
         return shape_tool_result(result, form=self.form(toon=toon), is_large=large, server=server)
 
-    def resource(self, raw: msgspec.Raw, *, uri: str, server: str, as_it_came: bool = False) -> ToolResult:
+    def resource(
+        self, raw: msgspec.Raw, *, uri: str, server: str, as_it_came: bool = False, whole: bool = False
+    ) -> ToolResult:
         """The result of a `resources/read` of `uri`; JSON texts in their form, or as they came.
+
+        With `whole` all of it is read, for programs.
 
         Raises:
             CallError: As from `tool`.
@@ -67,7 +76,7 @@ class ResultRenderer:
         """
         large = is_large(raw, self.settings.toon_compression_max_size)
         return shape_resource(
-            read_resource_result(raw, server=server),
+            read_resource_result(raw, server=server, whole=whole),
             uri=uri,
             form=None if large or as_it_came else self.form(),
             server=server,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcpx.core.hub import Hub
     from mcpx.core.stats import Count, Totals
     from mcpx.upstream.actor import Upstream
+    from mcpx.upstream.direct.session import DirectSession
     from supervisors import ChildState
 
 
@@ -172,7 +173,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
     )
 
 
-def _restarts(upstream: Upstream) -> int:
+def _restarts(upstream: Upstream | DirectSession) -> int:
     life = upstream.queue.lifecycle_or_none()
     return max(0, life.generation - 1) if life else 0
 
@@ -184,7 +185,9 @@ def _uptime(life: ChildState | None) -> float | None:
 
 
 def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
-    errors = (session.last_error for session in upstream.sessions() if session.last_error)
+    # in a direct session a client's own probe may fail
+    own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
+    errors = (session.last_error for session in own if session.last_error)
     return upstream.config.disabled or next(errors, info.cause)
 
 

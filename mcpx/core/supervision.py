@@ -8,6 +8,7 @@ import structlog
 
 from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.errors import cause_of
 from supervisors import (
     Backoff,
@@ -28,7 +29,7 @@ log = structlog.get_logger()
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
 
 
-def child_spec(upstream: Upstream, *, grace_s: float) -> ChildSpec:
+def child_spec(upstream: Upstream | DirectSession, *, grace_s: float) -> ChildSpec:
     """What the supervisor runs for this server, and how it restarts it. `grace_s` is for calls that run."""
     restart = upstream.config.restart
     backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
@@ -43,7 +44,7 @@ def child_spec(upstream: Upstream, *, grace_s: float) -> ChildSpec:
     )
 
 
-def log_event(event: Event, upstream: Upstream) -> None:
+def log_event(event: Event, upstream: Upstream | DirectSession) -> None:
     """Log an event of this server: a dotted name, and the fields that explain it. Never raises."""
     try:
         _log(event, upstream)
@@ -51,7 +52,7 @@ def log_event(event: Event, upstream: Upstream) -> None:
         contain(error, "log", server=upstream.name)
 
 
-def _log(event: Event, upstream: Upstream) -> None:
+def _log(event: Event, upstream: Upstream | DirectSession) -> None:
     server = upstream.name if upstream.client is None else f"{upstream.name} (of one client)"
     match event:
         case ChildStarting(_, generation):

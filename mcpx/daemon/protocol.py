@@ -1,19 +1,26 @@
 """What is said on the daemon's socket before MCP: for the shim, the command line and the gateway.
 
 A connection is an MCP client's, or begins with a control request: one line of JSON whose first key is `mcpx`
-(`mcpx.gateway.frontends.control` lists them). Standard library only, for `mcpx attach`.
+(`mcpx.gateway.frontends.control` lists them). Standard library and msgspec only, for `mcpx attach`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from mcpx.door import Door
+
 CONTROL_PREFIX: Final = b'{"mcpx"'
 """How a connection begins that makes a control request."""
-GREETING: Final = CONTROL_PREFIX + b':"attach"}\n'
-"""The shim's control request: once it is answered, the connection is an MCP client's."""
 LIMIT_KEY: Final = "max_message_bytes"
 """In the answer to the greeting: the longest line that the daemon takes."""
 SETTLED_KEY: Final = "mcpx/settled"
 """In the `_meta` of a `tools/list`: answer when every server is ready or has failed once. The shim asks for
 that when it compares the tools of a new daemon with those that its client knows."""
+
+
+def greeting(door: Door) -> bytes:
+    """The shim's control request: once it is answered, the connection is an MCP client's, at that door."""
+    return msgspec.json.encode({"mcpx": "attach", **msgspec.to_builtins(door)}) + b"\n"

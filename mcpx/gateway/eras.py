@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from mcpx.gateway.clients.identity import bind_client
 from mcpx.gateway.server import GatewayServer
 from mcpx.upstream.context import ClientId
+from mcpx.wire.batch import BATCH_REVISION
 from mcpx.wire.context import WireContext
 from mcpx.wire.dispatcher import WireDispatcher
 
@@ -51,6 +52,11 @@ class EraServer:
         self._dispatcher = dispatcher
         self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
         self._outbound = NotifyOnlyOutbound(dispatcher)
+
+    def takes_batches(self) -> bool:
+        """Whether the client may send batches: only after `initialize`, in the one revision that has them."""
+        connection = self.connection
+        return connection.initialize_accepted and connection.protocol_version == BATCH_REVISION
 
     async def run(self) -> None:
         """Serve until the dispatcher's channel ends."""

@@ -1,4 +1,4 @@
-"""What the paths of the gateway note in the meter: whose call it was, of which tool, and what was answered.
+"""What the SDK's server notes in the meter: whose call it was, of which tool, and what was answered.
 
 Only the three tools and their listing are counted. A native read or prompt costs the same with MCPX and
 without. Nothing here raises: a fault of the meter costs no answer.
@@ -6,14 +6,13 @@ without. Nothing here raises: a fault of the meter costs no answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import mcp_types
 import msgspec
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.context import ServerRequestContext
 
-from mcpx.catalog.model import JSON
 from mcpx.core.costs import definitions_cost
 from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Request
@@ -22,11 +21,10 @@ from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.sessions import client_name
 from mcpx.gateway.tools import definitions as tools
 from mcpx.observe.contained import contain
+from mcpx.wire.envelope import Bytes
 
 Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
-_served: ContextVar[tuple[Request, msgspec.Raw] | None] = ContextVar("_served")
-"""What a server has answered to the request that this task serves, and to which request of ours."""
 _LABELS: Final = {tools.INSPECT: INSPECT, tools.RESOURCES: RESOURCES}
 
 
@@ -35,54 +33,45 @@ def tool_label(request: Request) -> str:
     return request.tool_name if isinstance(request, Exec) else RESOURCES
 
 
-def metered_requests(hub: Hub) -> ServerMiddleware[Any]:
-    """A middleware for the SDK's server: notes its answers to calls of the three tools, and their listing."""
+def note_listing(hub: Hub, ctx: Context, listed: Iterable[mcp_types.Tool]) -> None:
+    """Note a listing of MCPX's own tools."""
+    try:
+        cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in listed)
+        hub.meter.note_listing(
+            session_client(connection_of(ctx.session), hub), client_name(ctx.session), cost
+        )
+    except Exception as error:  # noqa: BLE001 - the promise of this module
+        contain(error, "meter")
 
-    async def answered(ctx: Context, call_next: CallNext) -> HandlerResult:
-        before = _served.set(None)
+
+class MeteredCall:
+    """A call of one of the three tools, until its answer is noted."""
+
+    def __init__(self, hub: Hub, ctx: Context) -> None:
+        self._meter = hub.meter
+        self._ctx = ctx
+        self._served: tuple[Request, msgspec.Raw] | None = None
+
+    def rendering(self, request: Request, render: Callable[[msgspec.Raw], R]) -> Callable[[msgspec.Raw], R]:
+        """`render`, which also remembers what a server has answered to this request."""
+
+        def rendered(raw: msgspec.Raw) -> R:
+            self._served = (request, raw)
+            return render(raw)
+
+        return rendered
+
+    def note(self, pieces: Sequence[Bytes]) -> None:
+        """Note the answer, in pieces. Input requests to the client are none."""
         try:
-            result = await call_next(ctx)
-            try:
-                if isinstance(result, dict) and ctx.method in _NOTES:
-                    _NOTES[ctx.method](hub, ctx, result)
-            except Exception as error:  # noqa: BLE001 - the promise of this module
-                contain(error, "meter")
-            return result
-        finally:
-            _served.reset(before)
-
-    return answered
-
-
-def metered_render(request: Request, render: Callable[[msgspec.Raw], R]) -> Callable[[msgspec.Raw], R]:
-    """`render`, which also remembers what a server has answered to this request, until it is noted."""
-
-    def rendered(raw: msgspec.Raw) -> R:
-        _served.set((request, raw))
-        return render(raw)
-
-    return rendered
-
-
-def _note_listing(hub: Hub, ctx: Context, listed: JSON) -> None:
-    definitions = ((tool["name"], tool.get("description"), tool["inputSchema"]) for tool in listed["tools"])
-    client = session_client(connection_of(ctx.session), hub)
-    hub.meter.note_listing(client, client_name(ctx.session), definitions_cost(definitions))
-
-
-def _note_call(hub: Hub, ctx: Context, result: JSON) -> None:
-    """Note the answer to a call; input requests are none."""
-    if result.get("resultType") == "input_required":
-        return
-    served = _served.get()
-    if served is None:  # MCPX has answered by itself
-        server, tool, raw = *_names(ctx.params or {}), msgspec.Raw()
-    else:
-        request, raw = served
-        server, tool = request.server_name, tool_label(request)
-    shown = "content" if result.get("content") else "structuredContent"
-    answer = msgspec.json.encode({shown: result.get(shown)})
-    hub.meter.of_client(client_name(ctx.session)).note(server, tool, raw, [answer])
+            if self._served is None:  # MCPX has answered by itself
+                server, tool, raw = *_names(self._ctx.params or {}), msgspec.Raw()
+            else:
+                request, raw = self._served
+                server, tool = request.server_name, tool_label(request)
+            self._meter.of_client(client_name(self._ctx.session)).note(server, tool, raw, pieces)
+        except Exception as error:  # noqa: BLE001 - the promise of this module
+            contain(error, "meter")
 
 
 def _names(params: Mapping[str, Any]) -> tuple[str, str]:
@@ -91,6 +80,3 @@ def _names(params: Mapping[str, Any]) -> tuple[str, str]:
     given = arguments if isinstance(arguments, dict) else {}
     server, tool = given.get("server_name"), _LABELS.get(str(params.get("name"))) or given.get("tool_name")
     return server if isinstance(server, str) else "", tool if isinstance(tool, str) else ""
-
-
-_NOTES: Final = {"tools/list": _note_listing, "tools/call": _note_call}

@@ -6,7 +6,7 @@ rest to `mcpx.core.calls`, so they give the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ import anyio
 import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
@@ -23,12 +24,14 @@ from mcpx.core.hub import Hub
 from mcpx.core.messages import Request
 from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
+from mcpx.gateway.clients.identity import request_outbound
 from mcpx.gateway.clients.outbox import Backlog
-from mcpx.gateway.metering import metered_render
+from mcpx.gateway.request_meta import members_for_server
 from mcpx.text import kind_of
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.requests import RequestContext
+from mcpx.wire import envelope
 from supervisors import Signal
 
 Context = ServerRequestContext[Any, Any]
@@ -43,7 +46,6 @@ async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspe
         MCPError: From `render`; or what the client sent is not of the protocol.
     """
     notifications = _NotificationQueue(hub.clients)
-    render = metered_render(request, render)
     request = replace(request, context=_context(hub, ctx, notifications))
     failure: CallError | MCPError | None = None
     result: R | JSON = {}
@@ -66,16 +68,23 @@ def _context(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> Reque
     if caller.modern:
         hub.clients.note_sessionless(caller.log_level)
 
-    def progressed(progress: float, total: float | None, message: str | None) -> None:
-        step = partial(ctx.session.report_progress, progress, total, message)
-        notifications.put(step, len(message or ""))
+    outbound = request_outbound(ctx.session)
+    token = progress_token_from_params(ctx.params)
 
-    wants_progress = bool(ctx.meta and ctx.meta.get("progress_token") is not None)
+    def progressed(step: bytes) -> None:
+        if token is None:
+            return
+        with suppress(msgspec.DecodeError, RecursionError):  # a number or a depth that the SDK cannot pass on
+            params = msgspec.json.decode(envelope.progress(token, step))
+            notifications.put(partial(outbound.notify, "notifications/progress", params), len(step))
+
+    given = (ctx.params or {}).get("_meta")
     return RequestContext(
         client=caller.session_client,
         caller=caller,
         answers=_answers(ctx),
-        on_progress=progressed if wants_progress else None,
+        on_progress=None if token is None else progressed,
+        meta=members_for_server(given) if isinstance(given, Mapping) else b"",
     )
 
 

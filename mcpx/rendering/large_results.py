@@ -19,8 +19,16 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mcpx.errors import CallError, Code
+from mcpx.rendering.result_members import (
+    COMPLETE,
+    Bytes,
+    closing,
+    decode_members,
+    is_given,
+    others,
+    structured_content,
+)
 
-Bytes = bytes | memoryview
 T = TypeVar("T")
 Shorten = Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None]
 
@@ -31,7 +39,6 @@ _CONTAINER_WORK: Final = 8  # what an object or array costs, beside a scalar
 _MAX_BLOCKS: Final = 1024  # of a dense result; real ones have a handful
 _MAX_QUESTION_BYTES: Final = 4_194_304  # of what a server asks in place of a result, with images
 _NOTHING: Final = msgspec.Raw()
-_BRACE: Final = ord("{")
 _BRACKET: Final = ord("[")
 _QUOTE: Final = b'"'
 _BASE64: Final = string.ascii_letters.encode() + string.digits.encode() + b"+/"
@@ -53,6 +60,10 @@ class _Parts(msgspec.Struct, gc=False):
     result_type: str | None = msgspec.field(name="resultType", default=None)
 
 
+class _OnlyParts(_Parts, gc=False, forbid_unknown_fields=True):
+    """A result that has no other members."""
+
+
 class _Inner(msgspec.Struct, gc=False, omit_defaults=True):
     uri: str | None = None
     mime_type: str | None = msgspec.field(name="mimeType", default=None)
@@ -60,7 +71,7 @@ class _Inner(msgspec.Struct, gc=False, omit_defaults=True):
     blob: str | None = None
 
 
-class _Item(msgspec.Struct, gc=False):
+class _Item(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     uri: str | None = None
     mime_type: str | None = msgspec.field(name="mimeType", default=None)
     text: msgspec.Raw = _NOTHING
@@ -82,6 +93,7 @@ class _Block(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 _decode_parts: Final = msgspec.json.Decoder(_Parts).decode
+_decode_only_parts: Final = msgspec.json.Decoder(_OnlyParts).decode
 _decode_blocks: Final = msgspec.json.Decoder(_FirstBlocks).decode
 _decode_block: Final = msgspec.json.Decoder(_Block).decode
 _decode_inner: Final = msgspec.json.Decoder(_Inner).decode
@@ -109,7 +121,7 @@ def _work(raw: msgspec.Raw | bytes) -> int:
 def pieces(
     raw: msgspec.Raw, *, structured: bool, stamp: bytes | None, server: str, shorten: Shorten | None = None
 ) -> list[Bytes] | None:
-    """The result for the wire, made of its own bytes; None where it is no result but a question.
+    """The result for the wire, made of its own bytes; None where it is not `complete`, as a question is.
 
     `shorten` is given the content blocks, and returns those to show in their place, or None.
 
@@ -126,11 +138,13 @@ def pieces(
     made.append(b',"isError":true' if parts.is_error else b',"isError":false')
     if structured and is_given(parts.structured):
         made += structured_content(memoryview(parts.structured))
-    return [*made, *_trailer(parts, stamp)]
+    return [*made, *closing(parts.meta, stamp, _others(raw, parts))]
 
 
 def essentials(raw: msgspec.Raw, server: str, *, dense: bool = True) -> dict[str, Any] | None:
-    """`{content, isError}` of a result, None for a question; blocks of a dense one with their main fields.
+    """`{content, isError}` of a result, None where it is not `complete`.
+
+    The blocks of a dense one have their main fields.
 
     Where there is no content its structured content is the text of a block, else that is left out.
 
@@ -155,7 +169,7 @@ def _blocks(parts: _Parts, server: str, *, dense: bool) -> list[dict[str, Any]]:
 
 
 def essential_contents(raw: msgspec.Raw, server: str) -> dict[str, Any] | None:
-    """`{contents}` of a dense `resources/read`, its items with their main fields; None for a question.
+    """`{contents}` of a dense `resources/read`, its items with their main fields; None as in `essentials`.
 
     Raises:
         CallError: `protocol_error`: it is not MCP; `response_too_large`: it has more than a thousand items.
@@ -203,30 +217,26 @@ def resource_pieces(
         return None
     made = [b'{"content":[', *block, b'}],"isError":false']
     made += [b',"structuredContent":', *value] if structured else []
-    return [*made, *_trailer(parts, stamp)]
+    return [*made, *closing(parts.meta, stamp, _others(raw, parts))]
 
 
-def is_given(value: msgspec.Raw) -> bool:
-    """Whether there is a value: null counts as absent."""
-    return bytes(memoryview(value)[:5]) not in {b"", b"null"}
-
-
-def structured_content(value: memoryview) -> list[Bytes]:
-    """The member `structuredContent`, an object even where the value is none."""
-    if value[0] == _BRACE:
-        return [b',"structuredContent":', value]
-    return [b',"structuredContent":{"result":', value, b"}"]
+def _others(raw: msgspec.Raw, parts: _Parts) -> dict[str, msgspec.Raw]:
+    """The members of a result that MCPX does not know; none of one that is dense, which may have millions."""
+    return {} if isinstance(parts, _OnlyParts) or is_dense(raw) else others(decode_members(raw))
 
 
 def _apart(raw: msgspec.Raw, server: str) -> _Parts | None:
     try:
-        parts = _decode_parts(raw)
+        try:
+            parts: _Parts = _decode_only_parts(raw)
+        except msgspec.ValidationError:  # it has other members, or is not MCP
+            parts = _decode_parts(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _broken(f"its result cannot be read ({error})", server) from None
-    if parts.result_type != "input_required":
+    if parts.result_type in {None, COMPLETE}:
         return parts
     if len(memoryview(raw)) > _MAX_QUESTION_BYTES or is_dense(raw):
-        raise _too_large("what it asks in place of a result is too large", server)
+        raise _too_large("what it gives or asks in place of a result is too large", server)
     return None
 
 
@@ -271,21 +281,6 @@ def _is_base64(text: memoryview) -> bool:
         return False
     padding = bytes(text[1:-1]).translate(None, _BASE64)
     return padding in {b"", b"=", b"=="} and bytes(text[-1 - len(padding) : -1]) == padding
-
-
-def _trailer(parts: _Parts, stamp: bytes | None) -> list[Bytes]:
-    if stamp is not None:
-        return [b',"resultType":"complete","_meta":', *_stamped(stamp, parts.meta), b"}"]
-    return [b',"_meta":', memoryview(parts.meta), b"}"] if is_given(parts.meta) else [b"}"]
-
-
-def _stamped(stamp: bytes, meta: msgspec.Raw) -> list[Bytes]:
-    """MCPX's own `_meta` and the server's in one object, which is not read for that: theirs wins."""
-    theirs = memoryview(meta)
-    key = stamp[1 : stamp.index(b'"', 2) + 1]
-    if not is_given(meta) or theirs[0] != _BRACE or bytes(theirs[:64]).translate(None, b" \t\r\n") == b"{}":
-        return [stamp]
-    return [theirs] if key in bytes(theirs) else [stamp[:-1], b",", theirs[1:]]
 
 
 def _too_large(problem: str, server: str) -> CallError:

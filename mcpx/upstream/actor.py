@@ -15,13 +15,15 @@ import anyio
 import structlog
 
 from mcpx.catalog.diff import Diff
-from mcpx.catalog.model import Catalogue, ServerInfo, State
+from mcpx.catalog.model import JSON, Catalogue, ServerInfo, State
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
@@ -81,6 +83,8 @@ class Upstream:
         self.client = client
         self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
+        self.direct: dict[DirectClient, DirectSession] = {}
+        """The sessions of clients of its transparent door."""
         self.counters = counters or Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self._cache = CatalogueCache(
@@ -137,9 +141,14 @@ class Upstream:
             catalogue=self.catalogue,
         )
 
-    def sessions(self) -> list[Upstream]:
+    def sessions(self) -> list[Upstream | DirectSession]:
         """This one, and those with the same server that belong to one client each."""
-        return [self, *(self.private or ())]
+        return [self, *(self.private or ()), *self.direct.values()]
+
+    def input_schema(self, tool: str) -> JSON | None:
+        """The schema of a tool's arguments, if the tool has been listed."""
+        found = self.catalogue.tools.get(tool) if self.catalogue else None
+        return None if found is None else found.input_schema
 
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""

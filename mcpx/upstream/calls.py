@@ -162,7 +162,7 @@ class Calls:
             call.sent = self._sender.send(
                 call.request,
                 lambda result, error: self._answered(call, result, error),
-                lambda progress, total, message: self._progressed(call, progress, total, message),
+                lambda step: self._progressed(call, step),
             )
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
             self._not_sent(call, error)
@@ -230,11 +230,11 @@ class Calls:
             on_proof, self._on_proof = self._on_proof, None
             on_proof()
 
-    def _progressed(self, call: InFlight, progress: float, total: float | None, message: str | None) -> None:
+    def _progressed(self, call: InFlight, step: bytes) -> None:
         """Restart the call's timeout, and pass the progress on to its caller."""
         self._in_flight.renew(call)
         if call.on_progress is not None and not call.reply.settled:
-            call.on_progress(progress, total, message)
+            call.on_progress(step)
 
     # --- its end
 

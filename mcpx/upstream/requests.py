@@ -14,9 +14,12 @@ from typing import Final
 import msgspec
 
 from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
+from mcpx.upstream.direct.peer import Peer
+from mcpx.wire.envelope import RequestId
 
-OnProgress = Callable[[float, float | None, str | None], None]
-"""Called with progress: done so far, the total where it is known, a text. Must not raise."""
+OnProgress = Callable[[bytes], None]
+"""Called with the params of a progress notification: the members in JSON as they came, without the braces and
+the token. Must not raise."""
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -29,6 +32,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answers: InputAnswers | None = None
     """The answers that a client adds to a request that it repeats."""
     on_progress: OnProgress | None = None
+    meta: bytes = b""
+    """What the client wrote into `_meta` for the server: the members in JSON, without the braces."""
     own: bool = False
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
 
@@ -118,14 +123,36 @@ class Unsubscribe(_AboutResource, frozen=True, gc=False):
     method = "resources/unsubscribe"
 
 
-Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe
+class Passed(_Request, frozen=True):
+    """Any request of a client, as it came: for a direct session, which answers with the answer as it came."""
+
+    method: str
+    raw: msgspec.Raw | bytes
+    """The params in JSON, or nothing."""
+    id: RequestId
+    """The client's own."""
+    origin: Peer
+    """What takes the messages of the server that belong to this request."""
+    tool: str | None = None
+    """The tool that it calls, for error messages."""
+
+    def params(self) -> list[bytes]:
+        """The params, whole."""
+        return [bytes(self.raw)]
+
+
+Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe | Passed
 
 
 def size_of(request: Request) -> int:
     """The size of its arguments in bytes."""
+    if isinstance(request, Passed):
+        return len(request.raw)
     return len(request.arguments) if isinstance(request, CallTool | GetPrompt) else 0
 
 
 def tool_of(request: Request) -> str | None:
     """The name of the tool, for error messages; None for anything that is not a call."""
+    if isinstance(request, Passed):
+        return request.tool
     return request.name if isinstance(request, CallTool) else None

@@ -12,7 +12,8 @@ from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.transport_context import TransportContext
 
-from mcpx.wire.envelope import Progress, RequestId
+from mcpx.wire.batch import Batch
+from mcpx.wire.envelope import RequestId, Step
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import Dispatcher
@@ -38,6 +39,8 @@ class WireContext(DispatchContext[TransportContext]):
         self._closed = False
         self._transport = BOTH_WAYS
         self._cancel_requested = anyio.Event()
+        self.batch: Batch | None = None
+        """The batch that the request came in, and is answered with."""
         self.standing = False
         """Whether the request stays open for good, and shutdown need not wait for its answer."""
 
@@ -73,8 +76,8 @@ class WireContext(DispatchContext[TransportContext]):
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         if self._progress_token is None:
             return
-        step = Progress(self._progress_token, progress, total, message)
-        await self.notify("notifications/progress", msgspec.to_builtins(step))
+        step: dict[str, Any] = msgspec.to_builtins(Step(progress, total, message))
+        await self.notify("notifications/progress", {"progressToken": self._progress_token, **step})
 
     def forbid_requests(self) -> None:
         """Refuse requests to the peer on this context, as protocol revisions without them want it."""

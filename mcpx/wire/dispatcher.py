@@ -11,7 +11,6 @@ Semantics follow the SDK's own `JSONRPCDispatcher`: a request that the peer canc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -115,8 +114,12 @@ class WireDispatcher(Dispatcher[TransportContext]):
         """
         opts = opts or {}
         on_progress = opts.get("on_progress")  # the SDK's is a coroutine function
-        in_task = None if on_progress is None else partial(self.spawn, on_progress)
-        return await self.outgoing.request(method, params, opts, in_task)
+
+        def in_task(members: bytes) -> None:
+            if on_progress is not None and (step := envelope.read_step(members)) is not None:
+                self.spawn(on_progress, step.progress, step.total, step.message)
+
+        return await self.outgoing.request(method, params, opts, in_task if on_progress else None)
 
     async def notify(
         self,

@@ -15,6 +15,7 @@ RequestId = int | str
 Bytes = bytes | memoryview
 
 _NOTHING: Final = msgspec.Raw()
+_DIGITS: Final = frozenset(b"%c" % byte for byte in b"-0123456789")  # what a number begins with
 _LARGE_BYTES: Final = 16384  # below, decoding costs less than splitting
 _USUAL_ANSWER: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?(\d{1,15}), ?"result": ?')
 
@@ -33,13 +34,17 @@ class RPCMessage(msgspec.Struct, gc=False):
     result: msgspec.Raw = _NOTHING
     error: msgspec.Raw = _NOTHING
 
+    @property
+    def is_response(self) -> bool:
+        """Whether it answers a request."""
+        return self.method is None and bool(self.result or self.error)
 
-class Progress(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """The parameters of notifications/progress."""
 
-    progress_token: int | str
-    progress: float
-    total: float | None = None
+class Step(msgspec.Struct, gc=False, omit_defaults=True):
+    """Progress on a request: what is done, the total where it is known, and a text."""
+
+    progress: int | float
+    total: int | float | None = None
     message: str | None = None
 
 
@@ -59,10 +64,38 @@ class RPCError(msgspec.Struct, gc=False):
 
 
 decode_message = msgspec.json.Decoder(RPCMessage).decode
-decode_progress = msgspec.json.Decoder(Progress).decode
+_decode_step = msgspec.json.Decoder(Step).decode
+decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_id = msgspec.json.Decoder(RequestId).decode
 decode_cancelled = msgspec.json.Decoder(Cancelled).decode
 decode_error = msgspec.json.Decoder(RPCError).decode
 encode = msgspec.json.Encoder().encode
+
+
+def split_progress(raw: Bytes) -> tuple[RequestId, bytes]:
+    """Split the params of notifications/progress: the token, and the other members without the braces.
+
+    Raises:
+        msgspec.DecodeError: They are not of that notification.
+    """
+    members = decode_members(raw)
+    token = _decode_id(members.pop("progressToken", _NOTHING))
+    if bytes(members.get("progress", b""))[:1] not in _DIGITS:
+        raise msgspec.ValidationError("progress is no number")
+    return token, encode(members)[1:-1]
+
+
+def progress(token: RequestId, members: bytes) -> bytes:
+    """Encode the params of notifications/progress; the reverse of `split_progress`."""
+    return b'{"progressToken":%s,%s}' % (encode(token), members)
+
+
+def read_step(members: bytes) -> Step | None:
+    """Read the members that `split_progress` gives; None for those that a program could not use."""
+    try:
+        return _decode_step(b"{%s}" % members)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def split_large_answer(line: bytes) -> RPCMessage | None:

@@ -34,8 +34,10 @@ from mcp_types import (
 
 from mcpx.observe.contained import contain
 from mcpx.wire import envelope
+from mcpx.wire.batch import Batch
 from mcpx.wire.channel import Channel
 from mcpx.wire.context import WireContext
+from mcpx.wire.enclosed import restore
 from mcpx.wire.envelope import Bytes, RequestId
 
 MAX_OPEN_REQUESTS: Final = 1024  # of one peer, served at a time; each is a task
@@ -107,8 +109,10 @@ class Incoming:
             context = WireContext(self._dispatcher, None)
             self._tasks.start_soon(_contained, self._on_notify, context, method, params)
 
-    def take_request(self, request_id: RequestId, method: str, raw: msgspec.Raw) -> None:
-        """Serve a request, or answer it with an error at once."""
+    def take_request(
+        self, request_id: RequestId, method: str, raw: msgspec.Raw, batch: Batch | None = None
+    ) -> None:
+        """Serve a request, or answer it with an error at once; one of a batch is answered with the batch."""
         if self._tasks is None:
             return
         try:
@@ -117,9 +121,12 @@ class Incoming:
         except (msgspec.DecodeError, RecursionError):
             refusal, params = _UNREADABLE, None
         if refusal is not None:
-            self._channel.write(*envelope.failure(request_id, refusal))
+            self._respond(request_id, envelope.failure(request_id, refusal), batch)
             return
         context = WireContext(self._dispatcher, request_id, params)
+        context.batch = batch
+        if batch is not None:
+            batch.open()
         context.standing = method == STANDING
         scope = anyio.CancelScope()
         self._open[coerce_request_id(request_id)] = (context, scope)
@@ -150,7 +157,7 @@ class Incoming:
         try:
             with scope:
                 result = await self._on_request(context, method, params)
-                answer = envelope.answer(request_id, [envelope.encode(result)])
+                answer = envelope.answer(request_id, [restore(envelope.encode(result))])
         except Exception as error:  # noqa: BLE001 - the one boundary from handlers to the wire
             answer = envelope.failure(request_id, _encoded(_error_data(error, method)))
         finally:
@@ -166,7 +173,15 @@ class Incoming:
         if (served := self._open.get(key)) is not None and served[0] is context:
             del self._open[key]
         if not context.cancel_requested.is_set():
+            self._respond(context.request_id or 0, answer, context.batch)
+        if context.batch is not None:
+            context.batch.close()
+
+    def _respond(self, request_id: RequestId, answer: list[Bytes], batch: Batch | None) -> None:
+        if batch is None:
             self._channel.write(*answer)
+        else:
+            batch.add(request_id, answer)
 
 
 async def _contained(function: Any, *arguments: Any) -> None:
@@ -193,7 +208,7 @@ def _error_data(error: Exception, method: str) -> ErrorData:
 
 
 def _encoded(error: ErrorData) -> bytes:
-    return envelope.encode(error.model_dump(mode="json", exclude_none=True))
+    return restore(envelope.encode(error.model_dump(mode="json", exclude_none=True)))
 
 
 TOO_LARGE: Final = _encoded(ErrorData(code=INVALID_REQUEST, message="The request is too large"))

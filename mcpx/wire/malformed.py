@@ -1,8 +1,8 @@
 """Lines that are no JSON-RPC messages: what is wrong with them, and the error that answers them. Pure.
 
-JSON-RPC wants such a request answered, with its id where that can be found and else with null. The search is
-linear in what it looks at, and looks at no more than the two ends of a line. Imported by `mcpx attach`, so
-standard library and msgspec only.
+JSON-RPC wants such a request answered, with its id where that can be found and else with null. In what is no
+JSON by any reading, no id can be trusted. The search is linear in what it looks at, and looks at no more than
+the two ends of a line. Imported by `mcpx attach`, so standard library and msgspec only.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import msgspec
 from mcpx.wire import envelope
 from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.lines import KEPT_BYTES, TooLong
+from mcpx.wire.mending import mend_lone_surrogates, mend_numbers
 
 PARSE_ERROR: Final = -32700  # as JSON-RPC has them
 INVALID_REQUEST: Final = -32600
 INTERNAL_ERROR: Final = -32603
 ID_SEARCH_BYTES: Final = 65536  # bytes at the start of a line in which its id is looked for
-BATCH: Final = "batches are not supported; send one message a line"
 NULL_ID: Final = "the id of a request is a string or an integer"
 NEITHER: Final = "neither a request nor an answer"
+NONFINITE: Final = "the answer holds NaN or an infinity, which are no JSON"
 FAILED: Final = "it cannot be taken apart"
 _MARK: Final = re.compile(rb'["{}\[\]]')
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -81,7 +82,7 @@ def _cause(line: bytes, error: Exception | None) -> tuple[str, int, Exception]:
         case RecursionError():
             return "nested too deeply", PARSE_ERROR, TooDeep(line)
         case msgspec.ValidationError():
-            text = BATCH if line[:1] == b"[" else f"not a JSON-RPC message ({error})"
+            text = f"not a JSON-RPC message ({error})"
             return text, INVALID_REQUEST, MalformedMessage("the answer is not JSON")
         case None:
             return FAILED, INTERNAL_ERROR, MalformedMessage("the answer cannot be taken apart")
@@ -151,10 +152,24 @@ def is_request(problem: MalformedLine) -> bool:
     return b'"method"' in problem.head
 
 
+def _is_broken(problem: MalformedLine) -> bool:
+    """Whether the line is not even JSON with what others write and MCPX refuses: `NaN`, lone surrogates."""
+    if problem.code != PARSE_ERROR or problem.tail:
+        return False
+    text = problem.head.decode(errors="replace").encode()
+    try:
+        msgspec.json.decode(mend_numbers(mend_lone_surrogates(text)))
+    except RecursionError:
+        return False
+    except msgspec.DecodeError:
+        return True
+    return False
+
+
 def refusal(problem: MalformedLine) -> list[Bytes]:
     """Encode the error that answers a line, in pieces; empty for a line that looks like an answer."""
     if not is_request(problem) and (b'"result"' in problem.head or b'"error"' in problem.head):
         return []
     text = f"MCPX cannot read this message: {problem.text}; nothing was done"
-    found = find_id(problem.head, problem.tail)
+    found = None if _is_broken(problem) else find_id(problem.head, problem.tail)
     return envelope.failure(found, envelope.encode({"code": problem.code, "message": text}))

@@ -29,14 +29,16 @@ __all__ = [
     "OnAnswer",
     "OnProgress",
     "Outgoing",
+    "PeerError",
     "ResponseTooLarge",
     "TooDeep",
 ]
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
 """Called once with the raw result or the error. Must not raise."""
-OnProgress = Callable[[float, float | None, str | None], None]
-"""Called with what is done, the total where it is known, and a text. Must not raise."""
+OnProgress = Callable[[bytes], None]
+"""Called with the params of a progress notification: the members in JSON as they came, without the braces and
+the token. Must not raise."""
 
 _NULL: Final = b"null"  # in the place of an error: there is none
 
@@ -46,6 +48,14 @@ class ConnectionEnded(MCPError):  # noqa: N818 - a condition
 
     def __init__(self) -> None:
         super().__init__(CONNECTION_CLOSED, "Connection closed")
+
+
+class PeerError(MCPError):
+    """The peer's error answer. `raw` is the error object as it came."""
+
+    def __init__(self, code: int, message: str, data: Any, raw: bytes) -> None:
+        super().__init__(code, message, data)
+        self.raw = raw
 
 
 class _Open:
@@ -78,9 +88,14 @@ class Outgoing:
         return self._last_id
 
     def call(
-        self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
+        self,
+        request_id: int,
+        method: str,
+        params: Bytes | None,
+        on_answer: OnAnswer,
+        on_progress: OnProgress | None,
     ) -> None:
-        """Send a request under an id from `new_id`; `params` is an encoded object.
+        """Send a request under an id from `new_id`; `params` is an encoded object, or None.
 
         With `on_progress`, the id is its progress token, which `params` has to name.
         """
@@ -140,6 +155,10 @@ class Outgoing:
             params = envelope.encode({"requestId": request_id, "reason": reason})
             self._channel.write(*envelope.notification("notifications/cancelled", params))
 
+    def discard(self, request_id: RequestId) -> None:
+        """Forget a request that was cancelled by other means; a late answer is dropped."""
+        self._open.pop(coerce_request_id(request_id), None)
+
     # --- what comes back
 
     def take_answer(self, message: RPCMessage) -> bool:
@@ -149,8 +168,8 @@ class Outgoing:
         waiting = self._open.pop(coerce_request_id(message.id), None)
         if waiting is None:
             return False
-        if message.error and bytes(message.error) != _NULL:
-            waiting.on_answer(None, _error(message.error))
+        if has_error(message):
+            waiting.on_answer(None, read_error(message.error))
         else:
             waiting.on_answer(message.result, None)
         return True
@@ -158,12 +177,12 @@ class Outgoing:
     def take_progress(self, raw: msgspec.Raw) -> None:
         """Hand the parameters of a progress notification to the request that they are about."""
         try:
-            progress = envelope.decode_progress(raw)
+            token, members = envelope.split_progress(raw)
         except (msgspec.DecodeError, RecursionError):
             return
-        waiting = self._open.get(coerce_request_id(progress.progress_token))
+        waiting = self._open.get(coerce_request_id(token))
         if waiting is not None and waiting.on_progress is not None:
-            waiting.on_progress(progress.progress, progress.total, progress.message)
+            waiting.on_progress(members)
 
     def fail_answered(self, head: bytes, tail: bytes, error: Exception) -> bool:
         """Fail the request that a malformed line answers; false if its id is not found, or not open.
@@ -184,12 +203,20 @@ class Outgoing:
             one.on_answer(None, ConnectionEnded())
 
 
-def _error(raw: msgspec.Raw) -> MCPError:
+def has_error(message: RPCMessage) -> bool:
+    """Whether an answer is an error; `"error": null` beside a result is none."""
+    return bool(message.error) and bytes(message.error) != _NULL
+
+
+def read_error(raw: msgspec.Raw) -> PeerError:
+    """Read the error of an answer."""
     try:
         error = envelope.decode_error(raw)
     except (msgspec.DecodeError, RecursionError):
-        return MCPError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error")
-    return MCPError(error.code, error.message, None if error.data is msgspec.UNSET else error.data)
+        return PeerError(INTERNAL_ERROR, "the peer's error is not a JSON-RPC error", None, bytes(raw))
+    return PeerError(
+        error.code, error.message, None if error.data is msgspec.UNSET else error.data, bytes(raw)
+    )
 
 
 def decode_result(raw: msgspec.Raw) -> dict[str, Any]:

@@ -7,6 +7,7 @@ answers, or that it is, and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -16,15 +17,16 @@ from mcp.shared.dispatcher import Dispatcher, coerce_request_id
 from mcp.shared.transport_context import TransportContext
 
 from mcpx.observe.contained import contain
-from mcpx.wire import envelope, malformed
+from mcpx.wire import batch, envelope, malformed
+from mcpx.wire.batch import Batch
 from mcpx.wire.channel import Channel, flush_all
-from mcpx.wire.envelope import RequestId
+from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.incoming import FAILED, TOO_LARGE, Incoming
 from mcpx.wire.lines import TooLong
 from mcpx.wire.malformed import MalformedLine
 from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers, shallow
 from mcpx.wire.outgoing import Outgoing
-from mcpx.wire.turns import Lines, Turns
+from mcpx.wire.turns import MAX_MESSAGES_PER_TURN, Lines, Turns
 
 D = TypeVar("D", bound=Dispatcher[TransportContext])
 
@@ -57,6 +59,10 @@ class Receiver(Generic[D]):
         self.fast: Callable[[D, RequestId, str, msgspec.Raw], bool] | None = None
         self.too_deep: Callable[[D, RequestId, str, msgspec.Raw], bool] | None = None
         """The hook for a request that is nested too deeply to be read: it gets what `shallow` leaves."""
+        self.on_notification: Callable[[str, msgspec.Raw], bool] | None = None
+        """Offered each notification; returns whether it has dealt with it."""
+        self.takes_batches: Callable[[], bool] = lambda: True
+        """Whether the peer may send batches now."""
         self.fast_cancels: dict[RequestId, Callable[[], None]] = {}
         """Called when the peer cancels a request that a hook took, by its id. Must not raise."""
         self.incoming = Incoming(dispatcher, channel, request_limit, self._take_delayed)
@@ -67,7 +73,10 @@ class Receiver(Generic[D]):
         self._mends = mends
         self._refuses = refuses
         self._on_malformed = on_malformed
-        self._delayed: deque[bytes | TooLong] = deque()  # behind an `initialize` that is being served
+        self._limit = limit
+        self._delayed: deque[bytes | TooLong] = deque()  # behind an `initialize` or a batch
+        self._batch: Batch | None = None  # to which the message belongs that is being taken
+        self._members: deque[bytes] = deque()  # of a batch, not taken yet
         self._turns = Turns(channel, limit, self._take_few)
         self.feed = self._turns.feed
 
@@ -79,12 +88,13 @@ class Receiver(Generic[D]):
     @property
     def busy(self) -> bool:
         """Whether requests of the peer are unanswered, but for those that stay open for good."""
-        return bool(self.fast_cancels) or self.incoming.busy
+        return bool(self.fast_cancels) or self.incoming.busy or bool(self._members)
 
     def stop(self) -> None:
         """Take nothing more, and cancel what the hooks took."""
         self.incoming.stop()  # else a flood of messages could keep its task group open
         self._turns.stop()
+        self._members.clear()
         cancels = list(self.fast_cancels.values())
         self.fast_cancels.clear()
         for cancel in cancels:
@@ -96,7 +106,7 @@ class Receiver(Generic[D]):
         incoming = self.incoming
         for line in lines:
             try:
-                if incoming.initializing:
+                if incoming.initializing or self._members:
                     self._delayed.append(line)
                 else:
                     self._take(line)
@@ -108,7 +118,7 @@ class Receiver(Generic[D]):
     def _take_delayed(self) -> None:
         delayed, self._delayed = self._delayed, deque()
         for line in delayed:
-            if self.incoming.initializing:  # again
+            if self.incoming.initializing or self._members:  # again
                 self._delayed.append(line)
             else:
                 self._take(line)
@@ -135,18 +145,22 @@ class Receiver(Generic[D]):
             self._take_notification(message.method, message.params, line)
         else:
             try:
-                if self.fast is not None and self.fast(
-                    self._dispatcher, message.id, message.method, message.params
+                if (
+                    self.fast is not None
+                    and self._batch is None
+                    and self.fast(self._dispatcher, message.id, message.method, message.params)
                 ):
                     return
-                self.incoming.take_request(message.id, message.method, message.params)
+                self.incoming.take_request(message.id, message.method, message.params, self._batch)
             except Exception as error:  # noqa: BLE001 - the boundary: its sender is answered, whatever it sent
                 contain(error, "request", method=message.method[:MAX_SHOWN_BYTES])
-                self._channel.write(*envelope.failure(message.id, FAILED))
+                self._respond(message.id, envelope.failure(message.id, FAILED))
 
     def _take_notification(self, method: str, params: msgspec.Raw, line: bytes) -> None:
         if self._refuses and malformed.has_null_id(line):
             self._refuse(malformed.invalid(line, malformed.NULL_ID))
+            return
+        if self.on_notification is not None and self.on_notification(method, params):
             return
         if method == "notifications/progress":
             self._outgoing.take_progress(params)
@@ -171,15 +185,58 @@ class Receiver(Generic[D]):
         if own is None:
             return False
         if own.id is not None:
-            self._channel.write(*envelope.failure(own.id, TOO_LARGE))
+            self._respond(own.id, envelope.failure(own.id, TOO_LARGE))
         problem = f"a request or notification over {self._request_limit} bytes"
         self._on_malformed(line[:MAX_SHOWN_BYTES], problem)
         return True
+
+    # --- batches
+
+    def _take_batch(self, line: bytes, messages: list[bytes]) -> None:
+        problem = self._why_refused(messages)
+        if problem is not None:
+            self._refuse(malformed.invalid(line, problem))
+            self._on_malformed(line[:MAX_SHOWN_BYTES], problem)
+            return
+        self._members.extend(messages)
+        self._take_members(Batch(lambda array: self._channel.write(array, b"\n"), self._limit))
+
+    def _why_refused(self, messages: list[bytes]) -> str | None:
+        """Why a batch is not taken; a server may send any."""
+        if self._batch is not None:
+            return batch.NESTED
+        if not self._refuses:
+            return None
+        return batch.why_refused(messages) if self.takes_batches() else batch.NOT_IN_REVISION
+
+    def _take_members(self, whole: Batch) -> None:
+        """Take a few messages of a batch; the others in the next turns, and what follows after them."""
+        self._batch = whole
+        for _ in range(min(MAX_MESSAGES_PER_TURN, len(self._members))):
+            line = self._members.popleft()
+            try:
+                self._take(line)
+            except Exception as error:  # noqa: BLE001 - as in `_take_few`
+                contain(error, "message")
+                self._refuse(malformed.describe(line))
+        self._batch = None
+        if self._members:
+            asyncio.get_running_loop().call_soon(self._take_members, whole)
+            return
+        whole.close()
+        self._take_delayed()
 
     # --- what is no message
 
     def _take_malformed(self, line: bytes, error: Exception) -> None:
         """Mend a line that cannot be decoded, or refuse it."""
+        if batch.is_batch(line) and isinstance(error, msgspec.ValidationError):
+            try:
+                self._take_batch(line, batch.split(line))
+            except (RecursionError, msgspec.DecodeError) as actual:
+                error = actual
+            else:
+                return
         if isinstance(error, RecursionError) and self._is_taken_without_its_depths(line):
             return
         if self._mends and isinstance(error, msgspec.DecodeError) and (mended := mend_numbers(line)) != line:
@@ -207,5 +264,12 @@ class Receiver(Generic[D]):
 
     def _refuse(self, problem: MalformedLine) -> None:
         """Answer what may have been a request, if this side is the server."""
-        if self._refuses:
-            self._channel.write(*malformed.refusal(problem))
+        if self._refuses and (pieces := malformed.refusal(problem)):
+            self._respond(None, pieces)
+
+    def _respond(self, request_id: RequestId | None, response: list[Bytes]) -> None:
+        """Answer the message that is being taken."""
+        if self._batch is None:
+            self._channel.write(*response)
+        else:
+            self._batch.add(request_id, response)

@@ -96,6 +96,8 @@ class Served:
         self.notifications: list[dict[str, Any]] = []
         self.refusals: list[dict[str, Any]] = []
         """Errors without an id: the answers to what could not be read."""
+        self.arrays: list[list[dict[str, Any]]] = []
+        """The answers to batches."""
 
     # --- its log
 
@@ -171,6 +173,20 @@ class Served:
                 self._take(await self._line())
         return self._replies.pop(request_id)
 
+    async def array(self) -> list[dict[str, Any]]:
+        """The next answer to a batch."""
+        with anyio.fail_after(PATIENCE_S):
+            while not self.arrays:
+                self._take(await self._line())
+        return self.arrays.pop(0)
+
+    async def refusal(self) -> dict[str, Any]:
+        """The next error without an id."""
+        with anyio.fail_after(PATIENCE_S):
+            while not self.refusals:
+                self._take(await self._line())
+        return dict(self.refusals.pop(0)["error"])
+
     async def _line(self) -> bytes:
         """The next whole line of standard output. Raises EndOfStream."""
         while not self._lines:
@@ -185,6 +201,10 @@ class Served:
 
     def _take(self, line: bytes) -> None:
         message = json.loads(line)
+        if isinstance(message, list):
+            assert all(each["jsonrpc"] == "2.0" for each in message), line
+            self.arrays.append(message)
+            return
         assert message["jsonrpc"] == "2.0", line
         if "error" in message and message["id"] is None:
             self.refusals.append(message)

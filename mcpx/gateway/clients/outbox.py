@@ -63,7 +63,7 @@ class Backlog(Generic[T]):
         return dropped
 
 
-def size_of(params: dict[str, Any]) -> int:
+def size_of(params: dict[str, Any] | None) -> int:
     """The size in bytes of a message's parameters on the wire."""
     return len(msgspec.json.encode(params))
 
@@ -74,7 +74,7 @@ class NotificationOutbox:
     def __init__(self, clients: ConnectedClients) -> None:
         self._clients = clients
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._backlogs: dict[Connection, Backlog[tuple[str, JSON]]] = {}
+        self._backlogs: dict[Connection, Backlog[tuple[str, JSON | None]]] = {}
 
     async def run(self) -> None:
         """Deliver, until cancelled."""
@@ -85,7 +85,7 @@ class NotificationOutbox:
             self._tasks = None
             self._backlogs.clear()
 
-    def send(self, connection: Connection, method: str, params: JSON) -> None:
+    def send(self, connection: Connection, method: str, params: JSON | None) -> None:
         """Have a notification delivered. Returns at once, and never raises."""
         if self._tasks is None:
             return
@@ -96,7 +96,7 @@ class NotificationOutbox:
         if not backlog.put((method, params), size_of(params)):
             self._clients.dropped += 1
 
-    async def _deliver(self, connection: Connection, backlog: Backlog[tuple[str, JSON]]) -> None:
+    async def _deliver(self, connection: Connection, backlog: Backlog[tuple[str, JSON | None]]) -> None:
         """Empty one client's backlog."""
         while backlog:
             method, params = backlog.take()

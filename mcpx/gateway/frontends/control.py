@@ -11,8 +11,9 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "exec", "server", "tool", "arguments"?, "words"?}
     {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}} without a URI
     {"mcpx": "environment"}                                what it was started with: PATH, for its servers
-    {"mcpx": "attach"}                                     from now on this is an MCP client, which knows that
-                                                           the daemon lives: nothing is sent to a dying one
+    {"mcpx": "attach", "expose"?, "server"?}               from now on this is an MCP client at that door
+                                                           (`mcpx.door`), which knows that the daemon lives:
+                                                           nothing is sent to a dying one
 
 The "tool" of inspect is a name or several. "words" are the arguments of a command line as text: they are
 tried where "arguments", in which each of them is JSON if it can be, does not fit.
@@ -40,6 +41,7 @@ from mcpx.core.hub import Hub
 from mcpx.core.stats import report
 from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
+from mcpx.door import Expose
 from mcpx.errors import CallError, Code, ConfigError, MCPXError
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import ToolResult
@@ -63,6 +65,7 @@ class ControlRequest(msgspec.Struct, frozen=True):
     uri: str | None = None
     arguments: Any = None
     words: dict[str, str] | None = None
+    expose: Expose | None = None
 
 
 class Control:
@@ -74,16 +77,17 @@ class Control:
         self._clients = clients
         self._started = anyio.current_time()
 
-    async def answer(self, line: bytes) -> tuple[bytes, str]:
-        """The response line to a request line, and the operation that was asked for ("" if it is unreadable).
+    async def answer(self, line: bytes) -> tuple[bytes, ControlRequest | None]:
+        """The response line to a request line, and the request; None where it is unreadable, or has failed.
 
         Never raises, unless cancelled. `stop` and `attach` are for the frontend to carry out.
         """
         try:
             request = msgspec.json.decode(line, type=ControlRequest)
         except (msgspec.DecodeError, RecursionError) as error:
-            return _line(_unreadable(line, error)), ""
-        return _line(await self._response(request)), request.mcpx
+            return _line(_unreadable(line, error)), None
+        response = await self._response(request)
+        return _line(response), None if "error" in response else request
 
     async def _response(self, request: ControlRequest) -> JSON:
         try:
@@ -115,6 +119,8 @@ class Control:
             case "environment":
                 return {"path": os.environ.get("PATH", "")}
             case "attach":
+                if request.server is not None:
+                    self._hub.registry.upstream(request.server)  # else an error, with the nearest
                 limit = self._hub.config.max_message_bytes
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:

@@ -6,10 +6,13 @@ Structs for the fast path (`mcpx.gateway.frontends.fast_path`). What they do not
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
+
+from mcpx.gateway.request_meta import members_for_server
 
 NOTHING: Final = msgspec.Raw()
 
@@ -38,6 +41,8 @@ class ClientInfo(msgspec.Struct, gc=False):
 class Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_KEY}):
     """The `_meta` of a request: its progress token, and the envelope of 2026-07-28."""
 
+    for_server = b""
+    """The other members, as `RequestContext.meta`."""
     version: str = ""
     progressToken: int | str | None = None  # noqa: N815 - the protocol's name
     client_info: ClientInfo | None = msgspec.field(name="io.modelcontextprotocol/clientInfo", default=None)
@@ -57,6 +62,26 @@ class Params(msgspec.Struct, gc=False):
     state: str | None = msgspec.field(name="requestState", default=None)
 
 
+class _OwnMeta(Meta, gc=False, forbid_unknown_fields=True):
+    """These members and no others, which would be for the server."""
+
+
+class _UsualParams(Params, gc=False):
+    meta: _OwnMeta | None = msgspec.field(name="_meta", default=None)
+
+
+class _RichMeta(Meta, gc=False):
+    for_server: bytes = b""
+
+
+class _RichParams(Params, gc=False):
+    meta: _RichMeta | None = msgspec.field(name="_meta", default=None)
+
+
+class _GivenMeta(msgspec.Struct, gc=False):
+    meta: dict[str, msgspec.Raw] = msgspec.field(name="_meta", default_factory=dict)
+
+
 class Named(msgspec.Struct, gc=False):
     """A request that is refused, whatever else it holds."""
 
@@ -65,5 +90,20 @@ class Named(msgspec.Struct, gc=False):
     meta: Meta | None = msgspec.field(name="_meta", default=None)
 
 
-decode: Final = msgspec.json.Decoder(Params).decode
+decode: Final[Callable[[msgspec.Raw], Params]] = msgspec.json.Decoder(_UsualParams).decode
+"""Decodes the params of a usual request, whose `_meta` holds nothing for the server."""
 decode_named: Final = msgspec.json.Decoder(Named).decode
+_decode_rich: Final = msgspec.json.Decoder(_RichParams).decode
+_decode_given_meta: Final = msgspec.json.Decoder(_GivenMeta).decode
+
+
+def decode_rich(raw: msgspec.Raw) -> Params:
+    """Decode the params of a request with members of `_meta` for the server.
+
+    Raises:
+        msgspec.DecodeError: The fast path does not take them.
+    """
+    params = _decode_rich(raw)
+    if params.meta is not None:
+        params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
+    return params

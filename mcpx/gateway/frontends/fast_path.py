@@ -11,7 +11,6 @@ from __future__ import annotations
 import anyio
 import msgspec
 from mcp.shared.dispatcher import coerce_request_id
-from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
@@ -23,9 +22,16 @@ from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
 from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
-from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.eras import Era, EraServer
-from mcpx.gateway.frontends.fast_parameters import NOTHING, Meta, Named, Params, decode, decode_named
+from mcpx.gateway.frontends.fast_parameters import (
+    NOTHING,
+    Meta,
+    Named,
+    Params,
+    decode,
+    decode_named,
+    decode_rich,
+)
 from mcpx.gateway.metering import tool_label
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
@@ -56,8 +62,7 @@ class FastPath:
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
-        info = msgspec.json.encode(server.server_info_stamp)
-        self._stamp = b'{"' + SERVER_INFO_META_KEY.encode() + b'":' + info + b"}"
+        self._stamp = server.stamp
 
     def take(self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw) -> bool:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
@@ -65,8 +70,10 @@ class FastPath:
             return False
         try:
             params = decode(raw)
-        except (msgspec.DecodeError, RecursionError):
-            return False
+        except (msgspec.DecodeError, RecursionError) as error:
+            if (rich := _decoded_after(error, raw)) is None:
+                return False
+            params = rich
         if not self._is_open(params.meta):
             return False
         request = self._request(wire, params)
@@ -152,6 +159,7 @@ class FastPath:
             self._context_of_client(wire, meta),
             answers=InputAnswers(params.responses, params.state) if repeats else None,
             on_progress=None if token is None else _progress(wire, token),
+            meta=b"" if meta is None else meta.for_server,
         )
 
     def _context_of_client(self, wire: WireDispatcher, meta: Meta | None) -> RequestContext:
@@ -177,23 +185,16 @@ class FastPath:
 
     def _encoder(self, meta: Meta | None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
-        policy = self._views.results.settings.include_structured_content
         if self._connection.era is Era.MODERN:
             name = meta.client_info.name if meta and meta.client_info else None
-            return self._new_encoder(policy, name, self._stamp)
+            return ResultEncoder.for_client(self._views, name, self._stamp)
+        policy = self._views.results.settings.include_structured_content
         encoder = self._encoders.get(policy)
         if encoder is None:
             client = self._connection.connection.client_params
             name = client.client_info.name if client else None
-            encoder = self._encoders[policy] = self._new_encoder(policy, name)
+            encoder = self._encoders[policy] = ResultEncoder.for_client(self._views, name, None)
         return encoder
-
-    def _new_encoder(
-        self, policy: StructuredContent, name: str | None, stamp: bytes | None = None
-    ) -> ResultEncoder:
-        wanted = wants_structured_content(policy, name)
-        shown = wanted and shows_structured_content(name)
-        return ResultEncoder(self._views, structured=wanted, structured_is_shown=shown, stamp=stamp)
 
 
 class _Call:
@@ -238,7 +239,7 @@ class _Call:
         with scope:
             try:
                 result = await self._calls.provide_input(self._request, need, self._metered)
-                pieces = result if isinstance(result, list) else self._encoder.input_required(result)
+                pieces = result if isinstance(result, list) else self._encoder.members(result)
             except Exception as error:  # noqa: BLE001 - as in `settled`
                 pieces = self._failure(error)
             self._answer(pieces)
@@ -272,11 +273,20 @@ class _Call:
         self._wire.channel.write(*envelope.answer(self._request_id, pieces))
 
 
+def _decoded_after(error: Exception, raw: msgspec.Raw) -> Params | None:
+    """The params that are no usual ones; None where the fast path does not take them."""
+    if not isinstance(error, msgspec.ValidationError):
+        return None
+    try:
+        return decode_rich(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def _progress(wire: WireDispatcher, token: int | str) -> OnProgress:
     """What passes progress on to the client, under the token that it chose."""
 
-    def progressed(progress: float, total: float | None, message: str | None) -> None:
-        step = envelope.Progress(token, progress, total, message)
-        wire.notify_lossy("notifications/progress", envelope.encode(step))
+    def progressed(step: bytes) -> None:
+        wire.notify_lossy("notifications/progress", envelope.progress(token, step))
 
     return progressed

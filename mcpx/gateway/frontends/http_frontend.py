@@ -7,26 +7,36 @@ Protocol, sessions and all checks are the SDK's; uvicorn serves, within the boun
 from __future__ import annotations
 
 import socket
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import anyio
 import structlog
 import uvicorn
+from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpx.config import HttpGateway
 from mcpx.config.transport import is_loopback
+from mcpx.door import EXPOSURES, Expose
 from mcpx.errors import MCPXError
+from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import OneToken, token_file
 from mcpx.gateway.frontends.http_connection import Shared
+from mcpx.gateway.frontends.http_cors import CORS
+from mcpx.gateway.frontends.http_results import EncodedResults
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
-from mcpx.gateway.server import GatewayServer
+from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -64,14 +74,14 @@ class HttpFrontend:
 
     def __init__(
         self,
-        server: GatewayServer,
+        doors: Doors,
         listener: socket.socket,
         settings: HttpGateway,
         *,
         token: str | None,
         limit: int,
     ) -> None:
-        self._server = server
+        self._doors = doors
         self._listener = listener
         self._settings = settings
         self._token = token
@@ -95,7 +105,7 @@ class HttpFrontend:
             ws="none",
             backlog=BACKLOG,
         )
-        uvicorn_server = HttpServer(config, Shared(2 * self._limit, self._server.count_dropped))
+        uvicorn_server = HttpServer(config, Shared(2 * self._limit, self._doors.hub.clients.count_dropped))
         incarnation.ready()
         log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
         self._warn_of_exposure()
@@ -116,21 +126,36 @@ class HttpFrontend:
             log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
 
     def _app(self) -> ASGIApp:
-        manager = StreamableHTTPSessionManager(
-            self._server,
-            security_settings=self._security(),
-            max_request_body_size=self._limit,
+        managers = {expose: self._manager(self._doors.gateway(expose)) for expose in (None, *EXPOSURES)}
+        endpoint: ASGIApp = EncodedResults(
+            _ByExposure({expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()})
         )
-        endpoint: ASGIApp = StreamableHTTPASGIApp(manager)
+        transparent = self._doors.transparent_endpoint(self._manager)
+        servers_endpoint: ASGIApp = EncodedResults(transparent)
         middleware: list[Middleware] = []
         if self._token is not None:
             endpoint = RequireAuthMiddleware(endpoint, required_scopes=[])
+            servers_endpoint = RequireAuthMiddleware(servers_endpoint, required_scopes=[])
             backend = BearerAuthBackend(OneToken(self._token))
             middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
-        return Starlette(
-            routes=[Route(PATH, endpoint=endpoint)],
+        app = Starlette(
+            routes=[Route(PATH, endpoint=endpoint), Route(SERVERS_PATH, endpoint=servers_endpoint)],
             middleware=middleware,
-            lifespan=lambda _app: manager.run(),
+            lifespan=lambda _app: _running(
+                [manager.run() for manager in managers.values()] + [transparent.running()]
+            ),
+        )
+        return self._cors(app)
+
+    def _cors(self, app: ASGIApp) -> ASGIApp:
+        """Let in the browser pages that the configuration names."""
+        origins = self._settings.allowed_origins
+        return CORS(app, origins) if origins else app
+
+    def _manager(self, server: Server[Any]) -> StreamableHTTPSessionManager:
+        """What keeps the sessions of one server."""
+        return StreamableHTTPSessionManager(
+            server, security_settings=self._security(), max_request_body_size=self._limit
         )
 
     def _security(self) -> TransportSecuritySettings:
@@ -142,6 +167,29 @@ class HttpFrontend:
             allowed_origins=[f"http://{name}:{port}" for name in names]
             + list(self._settings.allowed_origins),
         )
+
+
+@asynccontextmanager
+async def _running(parts: Iterable[AbstractAsyncContextManager[None]]) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for part in parts:
+            await stack.enter_async_context(part)
+        yield
+
+
+class _ByExposure:
+    """The endpoint that the `expose` of a request's query chooses. A route takes no function for this."""
+
+    def __init__(self, endpoints: Mapping[Expose | None, ASGIApp]) -> None:
+        self._endpoints = endpoints
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        expose = QueryParams(scope["query_string"]).get("expose")
+        endpoint = next((each for key, each in self._endpoints.items() if key == expose), None)
+        if endpoint is None:
+            text = f"expose must be {', '.join(EXPOSURES[:-1])} or {EXPOSURES[-1]}"
+            endpoint = PlainTextResponse(text, status_code=400)
+        await endpoint(scope, receive, send)
 
 
 async def _exit_when_asked(incarnation: Incarnation, uvicorn_server: uvicorn.Server) -> None:

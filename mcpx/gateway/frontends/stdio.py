@@ -14,9 +14,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from mcpx.core.hub import Hub
-from mcpx.gateway.frontends.stream import StreamClient
-from mcpx.gateway.server import GatewayServer
+from mcpx.door import Door
+from mcpx.gateway.doors import Doors
 from mcpx.wire.channel import Channel, grow_pipe
 from supervisors import Incarnation
 
@@ -24,18 +23,18 @@ log = structlog.get_logger()
 
 
 class StdioFrontend:
-    """Serves one session on standard input and output."""
+    """Serves one session, at that door, on standard input and output."""
 
-    def __init__(self, hub: Hub, server: GatewayServer) -> None:
-        self._hub = hub
-        self._server = server
+    def __init__(self, doors: Doors, door: Door) -> None:
+        self._doors = doors
+        self._door = door
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the client closes its end or stops reading, or the supervisor asks to leave."""
         with claimed_streams() as (stdin, stdout):
             channel = Channel(stdin, stdout)
             try:
-                client = StreamClient(self._hub, self._server, channel)
+                client = self._doors.stream_client(self._door, channel)
                 incarnation.ready()
                 await client.serve(incarnation)
             finally:

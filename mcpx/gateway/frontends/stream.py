@@ -8,7 +8,8 @@ messages for it are dropped meanwhile, and with too much unread it counts as gon
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import anyio
 import structlog
@@ -26,10 +27,29 @@ MAX_MALFORMED_LOGGED: Final = 3  # lines of one client that are no messages; eac
 DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client has closed its end
 
 
-class StreamClient:
-    """Serves one connection."""
+def gateway_connection(hub: Hub, server: GatewayServer, wire: WireDispatcher) -> EraServer:
+    """What serves a client of all servers."""
+    connection = EraServer(server, wire)
+    fast_path = FastPath(hub, server, connection)
+    wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
+    wire.receiver.takes_batches = connection.takes_batches
+    return connection
 
-    def __init__(self, hub: Hub, server: GatewayServer, channel: Channel) -> None:
+
+class StreamConnection(Protocol):
+    """What serves the messages of one connection."""
+
+    async def run(self) -> None:
+        """Serve until the channel ends."""
+        ...
+
+
+class StreamClient:
+    """Serves one connection, with what `connect` makes for it."""
+
+    def __init__(
+        self, hub: Hub, channel: Channel, connect: Callable[[WireDispatcher], StreamConnection]
+    ) -> None:
         self._hub = hub
         self._input_ended = anyio.Event()
         self._wire = WireDispatcher(
@@ -46,10 +66,7 @@ class StreamClient:
         channel.on_congested = channel.pause_reading
         self._wire.on_drained = self._resume_reading
         self._wire.on_dropped = self._count_dropped
-        self._connection = EraServer(server, self._wire)
-        fast_path = FastPath(hub, server, self._connection)
-        receiver = self._wire.receiver
-        receiver.fast, receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
+        self._connection = connect(self._wire)
 
     async def serve(self, incarnation: Incarnation) -> None:
         """Serve until the client is done, or the supervisor asks to leave."""

@@ -22,12 +22,11 @@ import anyio
 import anyio.abc
 import structlog
 
-from mcpx.core.hub import Hub
 from mcpx.daemon.paths import DaemonError, DaemonPaths, address, claim_folder, connect
 from mcpx.daemon.protocol import CONTROL_PREFIX
+from mcpx.door import FRONT_DOOR, Door
+from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.control import Control
-from mcpx.gateway.frontends.stream import StreamClient
-from mcpx.gateway.server import GatewayServer
 from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
 from mcpx.wire.channel import Channel
@@ -100,12 +99,12 @@ def peer_uid(peer: socket.socket) -> int:
 class SocketFrontend:
     """Serves the clients of one listening socket."""
 
-    def __init__(self, hub: Hub, server: GatewayServer, listener: socket.socket, place: DaemonPaths) -> None:
-        self._hub = hub
-        self._server = server
+    def __init__(self, doors: Doors, listener: socket.socket, place: DaemonPaths) -> None:
+        self._hub = doors.hub
+        self._doors = doors
         self._listener = listener
         self._place = place
-        self._control = Control(hub, place.config, lambda: self.clients)
+        self._control = Control(doors.hub, place.config, lambda: self.clients)
         self._stop_requested = False
         self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
         self._partial_bytes = 0  # of control requests that are not complete yet
@@ -157,11 +156,11 @@ class SocketFrontend:
                     first = peer.recv(len(CONTROL_PREFIX), socket.MSG_PEEK)
                     if first == CONTROL_PREFIX:
                         line = await self._read_control(peer)
-                is_client = (
-                    await self._handle_control(peer, line) if line else first not in {b"", CONTROL_PREFIX}
-                )
-                if is_client:
-                    await self._serve(peer, incarnation)
+                door = FRONT_DOOR if first not in {b"", CONTROL_PREFIX} else None
+                if line:
+                    door = await self._handle_control(peer, line)
+                if door is not None:
+                    await self._serve(peer, door, incarnation)
             except OSError as error:  # gone already, or the frontend ends before it said anything
                 log.debug("socket.gone", reason=str(error))
             except Exception:
@@ -202,7 +201,7 @@ class SocketFrontend:
             self._partial_bytes -= len(line)
         return bytes(line)
 
-    async def _serve(self, peer: socket.socket, incarnation: Incarnation) -> None:
+    async def _serve(self, peer: socket.socket, door: Door, incarnation: Incarnation) -> None:
         if self.clients >= self._max_clients:
             if self._throttle.lets_through():
                 log.warning("socket.full", reason=f"{self.clients} clients are connected")
@@ -211,7 +210,7 @@ class SocketFrontend:
         self.clients += 1
         log.info("client.joined", clients=self.clients)
         try:
-            client = StreamClient(self._hub, self._server, channel)
+            client = self._doors.stream_client(door, channel)
             await client.serve(incarnation)
         finally:
             channel.flush()
@@ -219,20 +218,21 @@ class SocketFrontend:
             self.clients -= 1
             log.info("client.left", clients=self.clients)
 
-    async def _handle_control(self, peer: socket.socket, line: bytes) -> bool:
-        """Answer one control request, unless its sender leaves. Returns whether an MCP client follows."""
-        response, operation = b"", ""
+    async def _handle_control(self, peer: socket.socket, line: bytes) -> Door | None:
+        """Answer one control request, unless its sender leaves. Returns the door of a client that follows."""
+        response, request = b"", None
         async with anyio.create_task_group() as tasks:  # unbounded: a call has its own deadlines
             tasks.start_soon(_cancel_when_gone, peer, tasks.cancel_scope)
-            response, operation = await self._control.answer(line)
+            response, request = await self._control.answer(line)
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(CONTROL_TIMEOUT_S):
             await _send(peer, response)
-        if operation == "stop":
+        if request is not None and request.mcpx == "stop":
             log.info("mcpx.stopping", signal="control")
             self._stop_requested = True
             self._hub.stop()
-        return operation == "attach"
+        attaches = request is not None and request.mcpx == "attach"
+        return Door(request.expose, request.server) if request is not None and attaches else None
 
 
 async def _send(peer: socket.socket, response: bytes) -> None:

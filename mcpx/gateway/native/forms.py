@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, TemplateInfo
 from mcpx.catalog.naming import offered_prompt, offered_uri
+from mcpx.rendering.result_members import read_array, read_block, read_object
 from mcpx.text import is_clean, paragraphs
 
 ListEntry = ResourceInfo | TemplateInfo | PromptInfo
@@ -59,6 +62,15 @@ def messages(got: JSON, rename: Rename) -> JSON:
     if not isinstance(given, list):
         return got
     return {**got, "messages": [_message(message, rename) for message in given]}
+
+
+def read_messages(raw: msgspec.Raw) -> Any:
+    """The messages of a prompt, read as far as the names of the resources in them."""
+    return read_array(raw, _read_message)
+
+
+def _read_message(raw: msgspec.Raw) -> Any:
+    return read_object(raw, content=read_block)
 
 
 def embedded(got: JSON) -> list[Any]:

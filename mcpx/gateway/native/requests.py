@@ -3,13 +3,14 @@
 Registers the handlers on the gateway's server, in both eras; none where every server is `native: false`.
 Lists come from the catalogues, the last known ones for servers that are down. A read, a prompt or a
 completion goes through the server's queue like any call, with the same deadlines and outcomes. Metadata and
-contents are passed on as the server gave them, a blob only where it is valid base64.
+contents are passed on as the bytes that the server gave, a blob only where it is valid base64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -24,30 +25,43 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
 from mcpx.core.hub import Hub
-from mcpx.core.messages import Forward, Read
+from mcpx.core.messages import Forward, Read, Request
 from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers
+from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_prompt, about_resource
 from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import BadCursorError, page_of
-from mcpx.rendering.results import read_resource_result, read_result, resource_value
+from mcpx.rendering.result_members import enveloped
+from mcpx.rendering.results import UnknownResultType, read_members, read_resource_result, resource_value
 from mcpx.upstream.requests import Complete, GetPrompt
+from mcpx.wire.enclosed import enclose
 
 Context = ServerRequestContext[Any, Any]
 
 MAX_STREAMS: Final = 1024  # of `subscriptions/listen`, as in the SDK
-_UNCACHED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+_UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
 
 class ResourcesAndPrompts:
-    """The handlers. `settled` waits for the servers' first listings, for a bounded time."""
+    """The handlers. `settled` waits for the servers' first listings, for a bounded time.
 
-    def __init__(self, hub: Hub, subscribers: Subscribers, settled: Callable[[], Awaitable[None]]) -> None:
+    `stamp_for` gives the `_meta` of results for the client of a request, as `ResultEncoder` takes it.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        subscribers: Subscribers,
+        settled: Callable[[], Awaitable[None]],
+        stamp_for: Callable[[Context], bytes | None],
+    ) -> None:
+        self._stamp_for = stamp_for
         self._hub = hub
         self._subscribers = subscribers
         self._settled = settled
@@ -76,17 +90,21 @@ class ResourcesAndPrompts:
 
     # --- lists
 
-    async def _list_resources(self, _ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
-        return await self._list("resources", params.cursor, lambda known: known.resources.values())
+    async def _list_resources(self, ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
+        return await self._list(ctx, "resources", params.cursor, lambda known: known.resources.values())
 
-    async def _list_templates(self, _ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
-        return await self._list("resourceTemplates", params.cursor, lambda known: known.templates)
+    async def _list_templates(self, ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
+        return await self._list(ctx, "resourceTemplates", params.cursor, lambda known: known.templates)
 
-    async def _list_prompts(self, _ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
-        return await self._list("prompts", params.cursor, lambda known: known.prompts)
+    async def _list_prompts(self, ctx: Context, params: mcp_types.PaginatedRequestParams) -> JSON:
+        return await self._list(ctx, "prompts", params.cursor, lambda known: known.prompts)
 
     async def _list(
-        self, key: str, cursor: str | None, listed: Callable[[Catalogue], Iterable[forms.ListEntry]]
+        self,
+        ctx: Context,
+        key: str,
+        cursor: str | None,
+        listed: Callable[[Catalogue], Iterable[forms.ListEntry]],
     ) -> JSON:
         """The page behind `cursor` of the entries that `listed` takes out of each catalogue."""
         await self._settled()
@@ -101,7 +119,25 @@ class ResourcesAndPrompts:
             text = f"The cursor {cursor!r} is not from a page of this list; begin again without one"
             raise MCPError(INVALID_PARAMS, text) from None
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
-        return {**_UNCACHED, key: [forms.list_entry(info) for _, info in page.entries], **more}
+        listing = [forms.list_entry(info) for _, info in page.entries]
+        return self._enclosed(ctx, {**_UNCACHED, key: listing, **more})
+
+    def _enclosed(self, ctx: Context, members: JSON) -> JSON:
+        """A result of these members, in the envelope of the client's era."""
+        return enclose([enveloped(members, self._stamp_for(ctx))])
+
+    async def _pass_on(self, ctx: Context, request: Request, convert: Callable[[msgspec.Raw], JSON]) -> JSON:
+        """The result that `convert` makes of a server's; one of an unknown type is for the client to judge.
+
+        Raises:
+            CallError: The request failed.
+        """
+        try:
+            return self._enclosed(ctx, await sdk_path.run(self._hub, ctx, request, convert))
+        except UnknownResultType as unknown:
+            if not is_modern(ctx):
+                raise
+            return self._enclosed(ctx, unknown.result)
 
     # --- resources
 
@@ -117,7 +153,7 @@ class ResourcesAndPrompts:
             return _UNCACHED | forms.contents(read, target.rename)
 
         try:
-            return await sdk_path.run(self._hub, ctx, Read(server, target.own_uri), convert)
+            return await self._pass_on(ctx, Read(server, target.own_uri), convert)
         except CallError as error:
             raise about_resource(
                 error, uri=params.uri, own=target.own_uri, version=ctx.protocol_version
@@ -139,7 +175,7 @@ class ResourcesAndPrompts:
         except CallError as error:
             raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
         contents = [{"uri": uri, "mimeType": "text/plain", "text": block["text"]} for block in read.content]
-        return {**_UNCACHED, "contents": contents}
+        return self._enclosed(ctx, {**_UNCACHED, "contents": contents})
 
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
         target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
@@ -164,10 +200,10 @@ class ResourcesAndPrompts:
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
 
         def convert(raw: msgspec.Raw) -> JSON:
-            got = read_result(raw, server=server)
+            got = read_members(raw, server=server, messages=forms.read_messages)
             for resource in forms.embedded(got):
                 resource_value({"contents": [resource]}, server=server)
-            return {"resultType": "complete"} | forms.messages(got, lambda uri: offered_uri(server, uri))
+            return forms.messages(got, lambda uri: offered_uri(server, uri))
 
         return await self._ask(ctx, Forward(server, GetPrompt(name, arguments)), convert)
 
@@ -180,14 +216,13 @@ class ResourcesAndPrompts:
             upstream, ref["uri"] = target.upstream, target.own_uri
         catalogue = upstream.catalogue
         if catalogue is not None and not _completes(catalogue):
-            return {"resultType": "complete", **_NO_COMPLETION}
+            return self._enclosed(ctx, dict(_NO_COMPLETION))
         context = b"" if params.context is None else _encoded(params.context)
         request = Complete(msgspec.json.encode(ref), _encoded(params.argument), context)
 
-        def convert(raw: msgspec.Raw) -> JSON:
-            return {"resultType": "complete"} | read_result(raw, server=upstream.name)
-
-        return await self._ask(ctx, Forward(upstream.name, request), convert)
+        return await self._ask(
+            ctx, Forward(upstream.name, request), partial(read_members, server=upstream.name)
+        )
 
     async def _ask(self, ctx: Context, message: Forward, convert: Callable[[msgspec.Raw], JSON]) -> JSON:
         """The result of a request about a prompt.
@@ -196,7 +231,7 @@ class ResourcesAndPrompts:
             MCPError: It failed.
         """
         try:
-            return await sdk_path.run(self._hub, ctx, message, convert)
+            return await self._pass_on(ctx, message, convert)
         except CallError as error:
             raise about_prompt(error) from None
 

@@ -95,13 +95,13 @@ def _with_list(schema: JSON, parameter: str, text: str) -> JSON:
 
 
 def result(shaped: ToolResult, *, structured: bool) -> JSON:
-    """A result as the protocol has it, of either era; the SDK drops what the client's revision lacks."""
-    made: JSON = {"content": shaped.content, "isError": shaped.is_error, "resultType": "complete"}
+    """The members of a result, but for its envelope, which is of the client's revision."""
+    made: JSON = {"content": shaped.content, "isError": shaped.is_error}
     if structured and shaped.structured_content is not None:
         made["structuredContent"] = shaped.structured_content
     if shaped.meta is not None:
         made["_meta"] = shaped.meta
-    return made
+    return made | shaped.others
 
 
 def failure(error: CallError, *, structured: bool) -> JSON:

@@ -1,14 +1,16 @@
-"""Results for a stream: the upstream's bytes passed through where nothing has to change, else rendered.
+"""Results for clients: the upstream's bytes passed through where nothing has to change, else rendered.
 
 A result that holds JSON which may become TOON is rendered as everywhere else (`mcpx.core.results`). One that
 holds none (plain text, images, errors) goes out in the pieces in which it came, so that ten megabytes of text
-are neither parsed nor copied; so does one that is too large to be read (`mcpx.rendering.large_results`).
+are neither parsed nor copied; so does one that is too large to be read (`mcpx.rendering.large_results`). Used
+on every way to a client, so all get the same bytes.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -18,11 +20,11 @@ from mcpx.core.result_limits import SURELY_WITHIN
 from mcpx.core.result_pages import Limit
 from mcpx.core.result_views import ResultViews
 from mcpx.errors import CallError
+from mcpx.gateway.clients.known_clients import shows_structured_content, wants_structured_content
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering import large_results
-from mcpx.rendering.large_results import is_given, structured_content
-from mcpx.rendering.results import ToolResult
-from mcpx.wire.envelope import Bytes
+from mcpx.rendering.result_members import Bytes, closing, enveloped, is_given, structured_content
+from mcpx.rendering.results import ToolResult, UnknownResultType
 
 _NOTHING: Final = msgspec.Raw()
 _LARGE_BLOCK: Final = 16384  # bytes; below, decoding a block costs less than matching how it begins
@@ -31,7 +33,7 @@ _USUAL_TEXT: Final = re.compile(rb'\s*\{\s*(?:"type"\s*:\s*"text"\s*,\s*)?"text"
 _JSON_STARTS: Final = frozenset(b"{[ \t\\")  # after the quote: JSON, or white space (escaped, too) before it
 
 
-class _Result(msgspec.Struct, gc=False):
+class _Result(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     content: list[msgspec.Raw] = []
     structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
     is_error: bool = msgspec.field(name="isError", default=False)
@@ -46,11 +48,10 @@ class _Block(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Result).decode
 _decode_block = msgspec.json.Decoder(_Block).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class ResultEncoder:
-    """Makes the `result` of responses to one client on a stream, in pieces.
+    """Makes the `result` of responses to one client, in pieces.
 
     `structured` says whether with `structuredContent`, `structured_is_shown` whether that client gives it to
     its model, so that it has the limit of the texts; `stamp` is the `_meta` that results of the 2026-07-28
@@ -66,13 +67,20 @@ class ResultEncoder:
         stamp: bytes | None = None,
     ) -> None:
         self._views = views
-        self._structured_is_shown = structured_is_shown
+        self.structured_is_shown = structured_is_shown
         self._results = views.results
         self._structured = structured
         self._stamp = stamp
 
+    @classmethod
+    def for_client(cls, views: ResultViews, name: str | None, stamp: bytes | None) -> ResultEncoder:
+        """For a client that calls itself that, by the settings in force."""
+        wanted = wants_structured_content(views.results.settings.include_structured_content, name)
+        shown = wanted and shows_structured_content(name)
+        return cls(views, structured=wanted, structured_is_shown=shown, stamp=stamp)
+
     def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
-        """The result of a tool.
+        """The result of a tool. One of a type that MCPX does not know is for clients of 2026-07-28 to judge.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
@@ -85,7 +93,7 @@ class ResultEncoder:
             limit = self._views.limits.find(request, size)
         large = large_results.is_large(raw, self._results.settings.toon_compression_max_size)
         if limit is not None:
-            if large and not self._structured_is_shown:
+            if large and not self.structured_is_shown:
                 return self._limited(raw, request, limit)
             return self._measured(raw, request, limit)
         pieces = (
@@ -95,8 +103,7 @@ class ResultEncoder:
         )
         if pieces is not None:
             return pieces
-        _, shaped = self._results.tool(raw, server=server, large=large)
-        return self._encoded(tools.result(shaped, structured=structured))
+        return self._rendered(lambda: self._results.tool(raw, server=server, large=large)[1])
 
     def _measured(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
         """A result that may be over its limit: passed through where it is not, and nothing has to change."""
@@ -108,9 +115,8 @@ class ResultEncoder:
 
     def _viewed(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         """A result that may be over its limit."""
-        client, shown = request.context.client, self._structured_is_shown
-        shaped = self._views.tool(raw, request, client, structured_is_shown=shown)
-        return self._encoded(tools.result(shaped, structured=self._structured))
+        client, shown = request.context.client, self.structured_is_shown
+        return self._rendered(lambda: self._views.tool(raw, request, client, structured_is_shown=shown))
 
     def _limited(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
         """A large result, of which nothing but the content is read."""
@@ -149,31 +155,36 @@ class ResultEncoder:
             )
             if pieces is not None:
                 return pieces
-        client, shown = request.context.client, self._structured_is_shown
-        shaped = self._views.resource(raw, request, client, structured_is_shown=shown)
-        return self._encoded(tools.result(shaped, structured=self._structured))
+        client, shown = request.context.client, self.structured_is_shown
+        return self._rendered(lambda: self._views.resource(raw, request, client, structured_is_shown=shown))
 
-    def input_required(self, result: JSON) -> list[Bytes]:
-        """Input requests to the client, in the place of a result (2026-07-28)."""
-        return self._encoded(dict(result))
+    def _rendered(self, render: Callable[[], ToolResult]) -> list[Bytes]:
+        """What `render` makes of a result; a client of 2026-07-28 gets one of an unknown type as it is."""
+        try:
+            return self.shaped(render())
+        except UnknownResultType as unknown:
+            if self._stamp is None:
+                raise
+            return self.members(unknown.result)
+
+    def shaped(self, result: ToolResult) -> list[Bytes]:
+        """A result that is rendered already."""
+        return self.members(tools.result(result, structured=self._structured))
 
     def failure(self, error: CallError) -> list[Bytes]:
         """An error as a result."""
-        return self._encoded(tools.failure(error, structured=self._structured))
+        return self.members(tools.failure(error, structured=self._structured))
 
-    def _encoded(self, result: JSON) -> list[Bytes]:
-        if self._stamp is None:
-            result.pop("resultType", None)
-        else:
-            ours: dict[str, Any] = msgspec.json.decode(self._stamp)
-            theirs = result.get("_meta")
-            result["_meta"] = ours | (theirs if isinstance(theirs, dict) else {})
-        return [_encode(result)]
+    def wrong_parameters(self, tool: str, problem: str) -> list[Bytes]:
+        """The result for a call whose own parameters are wrong, those of one of the three tools."""
+        return self.members(tools.wrong_parameters(tool, problem, structured=self._structured))
+
+    def members(self, result: JSON) -> list[Bytes]:
+        """The members of a result, or of input requests in the place of one (2026-07-28)."""
+        return [enveloped(result, self._stamp)]
 
 
-def _passed_through(  # noqa: C901 - the hot path: each call more is paid by every exec
-    raw: msgspec.Raw, *, structured: bool, stamp: bytes | None
-) -> list[Bytes] | None:
+def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) -> list[Bytes] | None:
     """The result around the upstream's own bytes; None where something in it has to change."""
     try:
         result = _decode(raw)
@@ -185,20 +196,16 @@ def _passed_through(  # noqa: C901 - the hot path: each call more is paid by eve
                     return None
     except (msgspec.DecodeError, RecursionError):
         return None
-    if stamp is not None and result.meta and is_given(result.meta):
-        return None
     pieces: list[Bytes] = [b'{"content":[']
     for block in result.content:
         pieces += [memoryview(block), b","]
     pieces[-1] = b'],"isError":true' if result.is_error else b'],"isError":false'
     if structured and result.structured and is_given(result.structured):
         pieces += structured_content(memoryview(result.structured))
-    if stamp is not None:
-        pieces += [b',"resultType":"complete","_meta":', stamp]
-    elif result.meta and is_given(result.meta):
-        pieces += [b',"_meta":', memoryview(result.meta)]
-    pieces.append(b"}")
-    return pieces
+    if stamp is None and not result.meta:
+        pieces.append(b"}")
+        return pieces
+    return pieces + closing(result.meta, stamp)
 
 
 def _holds_json(block: memoryview) -> bool:

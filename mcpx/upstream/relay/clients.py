@@ -60,6 +60,10 @@ class ConnectedClients:
             except Exception as error:  # noqa: BLE001 - one server's callback must not keep the others from theirs
                 contain(error, "client left")
 
+    def count_dropped(self) -> None:
+        """Count a log or progress message that a client which does not read goes without."""
+        self.dropped += 1
+
     def changed(self) -> None:
         """Announce that a client's level has changed."""
         self.changes.pulse()

@@ -55,7 +55,7 @@ class SuspendedCall:
         self._questions: dict[str, _Question] = {}
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._missed: deque[tuple[float, float | None, str | None]] = deque(maxlen=MAX_MISSED_STEPS)
+        self._missed: deque[bytes] = deque(maxlen=MAX_MISSED_STEPS)
         self.inner.on_abandon, call.reply.on_abandon = call.reply.on_abandon, self.cancel
         call.reply = self.inner
 
@@ -85,8 +85,8 @@ class SuspendedCall:
         if listener is not None:
             listener.resolve(msgspec.Raw(msgspec.json.encode(result)))
 
-    def _miss(self, progress: float, total: float | None, message: str | None) -> None:
-        self._missed.append((progress, total, message))
+    def _miss(self, step: bytes) -> None:
+        self._missed.append(step)
 
     def resume(self, answers: InputAnswers, request: Request, reply: RawReply) -> None:
         """Continue under the client's new request, which brings answers; it hears of the progress since."""
@@ -97,7 +97,7 @@ class SuspendedCall:
         self.call.caller, self.call.on_progress = request.context.caller, request.context.on_progress
         if request.context.on_progress is not None:
             for step in self._missed:
-                request.context.on_progress(*step)
+                request.context.on_progress(step)
         self._missed.clear()
         for key, value in _responses(answers).items():
             question = self._questions.pop(key, None)

@@ -8,6 +8,7 @@ when it is asked; to one of 2026-07-28, in each request, exactly those of the cl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
@@ -15,10 +16,9 @@ from typing import Any, Final
 import mcp_types as types
 import msgspec
 from mcp import ClientSession
-from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher
-from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, coerce_request_id
+from mcp.shared.inbound import NAME_BEARING_METHODS, find_invalid_x_mcp_header, x_mcp_header_map
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
@@ -28,15 +28,17 @@ from mcp_types.version import (
 from mcpx.catalog.model import ToolInfo
 from mcpx.upstream.context import QUESTIONS
 from mcpx.upstream.relay.session_relay import SessionRelay
-from mcpx.upstream.requests import Request
+from mcpx.upstream.requests import OnProgress, Request
 from mcpx.upstream.session.greeting import read_initialize
 from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.envelope import RequestId, split_progress
 
 REQUEST: ContextVar[Request | None] = ContextVar("REQUEST", default=None)
 """The request that a task sends over HTTP. The SDK handles what comes in on that request's stream in the same
 context, which is how a message is known to belong to it."""
 
 CHANGES: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts"))
+PROGRESS: Final = "notifications/progress"
 UPDATED: Final = "notifications/resources/updated"
 EVERYTHING: Final = types.ClientCapabilities(
     sampling=types.SamplingCapability(
@@ -47,6 +49,9 @@ EVERYTHING: Final = types.ClientCapabilities(
     ),
     roots=types.RootsCapability(list_changed=True),
 )
+
+
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class PassingSession(ClientSession):
@@ -71,6 +76,8 @@ class PassingSession(ClientSession):
         self._on_change = on_change
         self._on_updated = on_updated
         self._is_stream = isinstance(dispatcher, WireDispatcher)
+        self.progress_of: dict[RequestId, OnProgress] = {}
+        """Called with the progress on the requests that `send_in_place_of` has open, by their tokens."""
         if isinstance(dispatcher, WireDispatcher):
             relay.requests.watch(dispatcher)
 
@@ -103,24 +110,9 @@ class PassingSession(ClientSession):
         return types.ClientCapabilities() if version in MODERN_PROTOCOL_VERSIONS else EVERYTHING
 
     def adopt(self, result: types.InitializeResult | types.DiscoverResult) -> None:
-        """Adopt a handshake as the SDK does; 2026-07-28 requests then carry their client's capabilities."""
+        """Adopt a handshake as the SDK does."""
         super().adopt(result)
         self._modern = isinstance(result, types.DiscoverResult)
-        if self._modern:
-            stamp = self._stamp
-
-            def stamp_for_caller(data: dict[str, Any], opts: CallOptions) -> None:
-                stamp(data, opts)
-                request = REQUEST.get()
-                if request is not None and request.context.caller is not None:
-                    meta = data["params"]["_meta"]
-                    meta[CLIENT_CAPABILITIES_META_KEY] = msgspec.json.decode(
-                        request.context.caller.capabilities.encoded
-                    )
-                    if request.context.caller.log_level is not None:
-                        meta[LOG_LEVEL_META_KEY] = request.context.caller.log_level
-
-            self._stamp = stamp_for_caller
 
     # --- requests without a model of the SDK
 
@@ -139,6 +131,28 @@ class PassingSession(ClientSession):
         opts: CallOptions = {}
         self._stamp(data, opts)
         return await self._dispatcher.send_raw_request(method, data["params"], opts)
+
+    def options_for(self, request: Request) -> CallOptions:
+        """The options of a request for `send_in_place_of`: its HTTP headers, for which it is looked into."""
+        params: dict[str, Any] = {}
+        if self._modern and (name_key := NAME_BEARING_METHODS.get(request.method)) is not None:
+            given = _decode_members(b"".join((b"{", *request.params(), b"}")))
+            params[name_key] = name = msgspec.json.decode(given.get(name_key, b"null"))
+            if isinstance(name, str) and name in self._x_mcp_header_maps:
+                params["arguments"] = msgspec.json.decode(given.get("arguments", b"{}"))
+        opts: CallOptions = {}
+        self._stamp({"method": request.method, "params": params}, opts)
+        return opts
+
+    async def send_in_place_of(self, request: Request, opts: CallOptions) -> dict[str, Any]:
+        """Send a request over HTTP without its params, which its `Exchange` has, and wait for its result.
+
+        The result is empty where the exchange took it as it came.
+
+        Raises:
+            MCPError: The server refused it, or there was no answer.
+        """
+        return await self._dispatcher.send_raw_request(request.method, None, opts)
 
     async def ask_page(self, method: str, cursor: str | None) -> msgspec.Raw | dict[str, Any]:
         """Request a page of a list; its result is raw JSON where the transport is ours.
@@ -196,10 +210,21 @@ class PassingSession(ClientSession):
     def _intercept_notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take a notification of a stream at once: in the order of the messages, and without a task."""
         if not self._is_stream:
+            if method == PROGRESS and params is not None:
+                self._take_progress(params)
+                return True
             return super()._intercept_notification(method, params)
         if not super()._intercept_notification(method, params):  # which is for `subscriptions/listen`
             self._take(method, params)
         return True
+
+    def _take_progress(self, params: Mapping[str, Any]) -> None:
+        try:
+            token, step = split_progress(json.dumps(params, allow_nan=False).encode())
+        except (ValueError, RecursionError, msgspec.DecodeError):  # NaN, or no progress
+            return
+        if (on_progress := self.progress_of.get(coerce_request_id(token))) is not None:
+            on_progress(step)
 
     async def _on_notify(
         self, _dctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None

@@ -7,55 +7,29 @@ with the error; after a lost connection perhaps not at all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Protocol
 
 import anyio
 import anyio.abc
 import mcp_types
 import msgspec
 from mcp import ClientSession, MCPError
+from mcp.shared.dispatcher import CallOptions
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
 )
-from pydantic import TypeAdapter
 
 from mcpx.upstream.context import CallerHandle
-from mcpx.upstream.requests import (
-    CallTool,
-    Complete,
-    GetPrompt,
-    OnProgress,
-    ReadResource,
-    Request,
-    Subscribe,
-    Unsubscribe,
-)
+from mcpx.upstream.requests import OnProgress, Request
 from mcpx.upstream.session.log_level import LogLevelSync
-from mcpx.upstream.session.sdk_session import REQUEST
+from mcpx.upstream.session.sdk_session import REQUEST, PassingSession
 from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange
 from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.envelope import RequestId
 from mcpx.wire.outgoing import OnAnswer, Outgoing
-
-Typed = (
-    mcp_types.CallToolRequest
-    | mcp_types.ReadResourceRequest
-    | mcp_types.GetPromptRequest
-    | mcp_types.CompleteRequest
-    | mcp_types.SubscribeRequest
-    | mcp_types.UnsubscribeRequest
-)
-_TYPES: Final[dict[type[Request], type[Typed]]] = {
-    CallTool: mcp_types.CallToolRequest,
-    ReadResource: mcp_types.ReadResourceRequest,
-    GetPrompt: mcp_types.GetPromptRequest,
-    Complete: mcp_types.CompleteRequest,
-    Subscribe: mcp_types.SubscribeRequest,
-    Unsubscribe: mcp_types.UnsubscribeRequest,
-}
-_AS_IT_CAME: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 
 
 class Sent(Protocol):
@@ -120,21 +94,11 @@ class WireSender:
         self._wire.on_drained = callback
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        outgoing, caller = self._outgoing, request.context.caller
-        more: list[bytes] = []
-        if self._modern is None:
-            meta = b""
-            if self._log_level.has_level and caller is not None:
-                self._log_level.raise_level_nowait(caller.log_level)
-        else:
-            meta = self._modern.members(caller)
-            if request.context.answers is not None:
-                more = request.context.answers.members()
+        outgoing, modern = self._outgoing, self._modern
+        if modern is None and self._log_level.has_level and request.context.caller is not None:
+            self._log_level.raise_level_nowait(request.context.caller.log_level)
         request_id = outgoing.new_id()
-        token = str(request_id).encode()
-        params = b"".join(
-            (b"{", *request.params(), *more, b',"_meta":{', meta, b'"progressToken":', token, b"}}")
-        )
+        params = _encode_params(request, request_id, modern)
         outgoing.call(request_id, request.method, params, on_answer, on_progress)
         return _SentOnWire(outgoing, request_id)
 
@@ -175,13 +139,39 @@ class _ModernMeta:
         return head + b"," if level is None else head + self._level + level.encode() + b'",'
 
 
-class SessionSender:
-    """Sends through the SDK's session, with one task for each request: for HTTP."""
+def _encode_params(request: Request, request_id: RequestId, modern: _ModernMeta | None) -> bytes:
+    """The params of a request in JSON. The id is its progress token; `_meta` holds MCPX's members first."""
+    context, members = request.context, request.params()
+    if modern is None:
+        meta = b""
+    else:
+        meta = modern.members(context.caller)
+        if context.answers is not None:
+            members += context.answers.members()
+    if context.meta:
+        meta += context.meta + b","
+    token = str(request_id).encode() if isinstance(request_id, int) else msgspec.json.encode(request_id)
+    begin = b',"_meta":{' if members else b'"_meta":{'
+    return b"".join((b"{", *members, begin, meta, b'"progressToken":', token, b"}}"))
 
-    def __init__(self, session: ClientSession, tasks: anyio.abc.TaskGroup, log_level: LogLevelSync) -> None:
+
+class SessionSender:
+    """Sends through the SDK's session, with one task for each request: for HTTP.
+
+    The SDK keeps the exchange, and sees neither params nor result: these are bytes (`Exchange`).
+    """
+
+    def __init__(
+        self,
+        session: PassingSession,
+        client: mcp_types.Implementation,
+        tasks: anyio.abc.TaskGroup,
+        log_level: LogLevelSync,
+    ) -> None:
         self._session = session
         self._tasks = tasks
         self._log_level = log_level
+        self._modern = None if session.discover_result is None else _ModernMeta(session, client)
 
     def position(self) -> int | None:
         return None
@@ -193,48 +183,29 @@ class SessionSender:
         """Do nothing: it is never congested."""
 
     def send(self, request: Request, on_answer: OnAnswer, on_progress: OnProgress) -> Sent:
-        scope = anyio.CancelScope()
-        # a failure of the HTTP exchange is reported first; the error that the SDK makes of it is not needed
-        exchange = Exchange(lambda error: on_answer(None, error))
-        self._tasks.start_soon(self._send, request, on_answer, on_progress, scope, exchange)
-
-        return _SentBySession(exchange, scope)
-
-    async def _send(
-        self,
-        request: Request,
-        on_answer: OnAnswer,
-        on_progress: OnProgress,
-        scope: anyio.CancelScope,
-        exchange: Exchange,
-    ) -> None:
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            on_progress(progress, total, message)
-
-        CURRENT_EXCHANGE.set(exchange)  # in this task only
-        REQUEST.set(request)  # what comes in on its stream belongs to it
-        with scope:
-            try:
-                if request.context.caller is not None:
-                    await self._log_level.raise_level(request.context.caller.log_level)
-                result = await self._session.send_request(
-                    _typed(request), _AS_IT_CAME, progress_callback=progressed
-                )
-            except MCPError as error:
-                exchange.fail(exchange.cause(error))
-            except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
-                exchange.fail(error)
-            else:
-                if not exchange.over:
-                    on_answer(msgspec.Raw(msgspec.json.encode(result)), None)
+        sent = _SentBySession(self._session, request, self._modern, on_answer, on_progress)
+        self._tasks.start_soon(sent.run, self._log_level, self._session.options_for(request))
+        return sent
 
 
 class _SentBySession:
-    __slots__ = ("_exchange", "_scope")
-
-    def __init__(self, exchange: Exchange, scope: anyio.CancelScope) -> None:
-        self._exchange = exchange
-        self._scope = scope
+    def __init__(
+        self,
+        session: PassingSession,
+        request: Request,
+        modern: _ModernMeta | None,
+        on_answer: OnAnswer,
+        on_progress: OnProgress,
+    ) -> None:
+        self._session = session
+        self._request = request
+        self._modern = modern
+        self._on_answer = on_answer
+        self._on_progress = on_progress
+        self._id: RequestId | None = None
+        self._scope = anyio.CancelScope()
+        # a failure of the HTTP exchange is reported first; the error that the SDK makes of it is not needed
+        self._exchange = Exchange(lambda error: on_answer(None, error), encode_params=self._encode)
 
     def recall(self) -> bool:
         return self._exchange.recall()
@@ -243,10 +214,30 @@ class _SentBySession:
         self._exchange.abandon()
         self._scope.cancel()
 
+    def _encode(self, request_id: RequestId) -> bytes:
+        self._id = request_id
+        self._session.progress_of[request_id] = self._on_progress
+        return _encode_params(self._request, request_id, self._modern)
 
-def _typed(request: Request) -> Typed:
-    """The request as a model of the SDK."""
-    answers = request.context.answers
-    more = [] if answers is None else answers.members()
-    params = msgspec.json.decode(b"".join((b"{", *request.params(), *more, b"}")))
-    return _TYPES[type(request)].model_validate({"method": request.method, "params": params}, by_name=False)
+    async def run(self, log_level: LogLevelSync, opts: CallOptions) -> None:
+        """Send it and wait for the answer. Run once, in a task of its own."""
+        request, exchange = self._request, self._exchange
+        with self._scope:
+            try:
+                if request.context.caller is not None:
+                    await log_level.raise_level(request.context.caller.log_level)
+                CURRENT_EXCHANGE.set(exchange)  # in this task only
+                REQUEST.set(request)  # what comes in on its stream belongs to it
+                result = await self._session.send_in_place_of(request, opts)
+            except MCPError as error:
+                exchange.fail(exchange.cause(error))
+            except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
+                exchange.fail(error)
+            else:
+                if not exchange.over:
+                    raw = None if exchange.answer is None else exchange.answer.result
+                    # an answer that came astray, on another stream, the SDK has read
+                    self._on_answer(msgspec.Raw(msgspec.json.encode(result)) if raw is None else raw, None)
+            finally:
+                if self._id is not None:
+                    self._session.progress_of.pop(self._id, None)

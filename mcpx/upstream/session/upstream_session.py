@@ -82,7 +82,7 @@ class UpstreamSession:
         """The sender for calls: bytes where the link takes them."""
         if self.link.wire is not None:
             return WireSender(self.link.wire, self.client, CLIENT_INFO, self.log_level)
-        return SessionSender(self.client, tasks, self.log_level)
+        return SessionSender(self.client, CLIENT_INFO, tasks, self.log_level)
 
     async def listen(self) -> None:
         """Watch for changed lists of a 2026-07-28 server, for as long as the session lives."""

@@ -25,6 +25,8 @@ from mcpx.wire.outgoing import MalformedMessage
 
 T = TypeVar("T")
 OnFailure = Callable[[Exception], None]
+EncodeParams = Callable[[RequestId], bytes]
+"""Encodes the params of the request that has this id."""
 PERMISSION_STATUSES: Final = frozenset({401, 403})
 ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an abandoned answer; then the connection is closed
 _SENDING: Final = "send_request_headers.started"
@@ -59,10 +61,15 @@ class Refused(Exception):  # noqa: N818 - a condition
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The head of a response; the id of an error may be null."""
+    """The response to a request; the id of an error may be null.
+
+    `result` and `error` are set for a request that takes them as they came.
+    """
 
     id: RequestId | None
     is_error: bool
+    result: msgspec.Raw | None = None
+    error: MCPError | None = None
 
 
 class LinkObserver(Protocol):
@@ -101,11 +108,20 @@ class LinkObserver(Protocol):
 class Exchange:
     """One request in progress, for `timeout_s` at most.
 
-    `on_failure` is called at most once, with the reason why there will be no answer. It must not raise.
+    `on_failure` is called at most once, with the reason why there will be no answer. It must not raise. With
+    `encode_params` the exchange is of bytes: the request gets those params in place of the SDK's, and
+    `answer` holds the result as it came, of which the SDK sees nothing.
     """
 
-    def __init__(self, on_failure: OnFailure = lambda _: None, *, timeout_s: float = math.inf) -> None:
+    def __init__(
+        self,
+        on_failure: OnFailure = lambda _: None,
+        *,
+        timeout_s: float = math.inf,
+        encode_params: EncodeParams | None = None,
+    ) -> None:
         self._on_failure = on_failure
+        self.encode_params = encode_params
         self._deadline = anyio.current_time() + timeout_s
         self._waits: set[anyio.CancelScope] = set()
         self.answer: Answer | None = None
@@ -114,6 +130,11 @@ class Exchange:
         """Whether any byte of it may have been sent."""
         self.over = False
         """Whether it has failed or was abandoned."""
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether it takes the result as it came."""
+        return self.encode_params is not None
 
     async def trace(self, event: str, _info: object) -> None:
         """Follow the steps of the exchange; a trace function of the HTTP library.
@@ -136,6 +157,8 @@ class Exchange:
         """Say why the SDK raised `error`: the server's own error, an unusable answer, or none at all."""
         if self.answer is None:
             return ConnectionDropped(error.message)
+        if self.answer.error is not None:
+            return self.answer.error
         return error if self.answer.is_error else MalformedMessage("the answer is not a JSON-RPC message")
 
     def fail(self, error: Exception) -> None:

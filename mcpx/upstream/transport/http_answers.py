@@ -10,20 +10,21 @@ from typing import Final, Literal
 
 import httpx2
 import msgspec
-from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from mcpx.text import cut
 from mcpx.upstream.transport.exchange import Answer, Refused
 from mcpx.upstream.transport.http_network import MAX_QUOTE_LEN
-from mcpx.wire import envelope
+from mcpx.wire import envelope, malformed
 from mcpx.wire.envelope import RequestId, RPCError
-from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates
-from mcpx.wire.outgoing import MalformedMessage
+from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers
+from mcpx.wire.outgoing import MalformedMessage, has_error, read_error
 
 SESSION_HEADER: Final = "mcp-session-id"
 MAX_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
 _ACCEPTED: Final = frozenset({httpx2.codes.ACCEPTED, httpx2.codes.NO_CONTENT})
+_PLACEHOLDER_ERROR: Final = RPCError(INTERNAL_ERROR, "the error that the server sent is read elsewhere")
 _TEXT_TYPES: Final = ("application/json", "text/plain", "application/problem+json")
 
 Redact = Callable[[str], str]
@@ -39,11 +40,21 @@ class Posted(msgspec.Struct, frozen=True):
 
 def posted_in(request: httpx2.Request) -> Posted:
     """Read the message in a POST."""
-    try:
-        message = envelope.decode_message(request.content)
-    except msgspec.DecodeError:
-        return Posted(None, None)
+    message = _decode_or_nothing(request.content)
     return Posted(message.method, message.id if message.method is not None else None)
+
+
+def with_params(request: httpx2.Request, posted: Posted, params: bytes) -> httpx2.Request:
+    """The same JSON-RPC request with other params."""
+    head = envelope.encode({"jsonrpc": "2.0", "id": posted.id, "method": posted.method})
+    headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+    return httpx2.Request(
+        request.method,
+        request.url,
+        headers=headers,
+        content=b"".join((head[:-1], b',"params":', params, b"}")),
+        extensions=request.extensions,
+    )
 
 
 def content_type(response: httpx2.Response) -> str:
@@ -87,24 +98,84 @@ def read_answer(data: bytes) -> Answer | None:
     return Answer(message.id, is_error=isinstance(message, JSONRPCError))
 
 
-def answer_to(posted: Posted, data: bytes) -> tuple[Answer, bytes]:
-    """Read the response to a request; return it with the bytes to pass on.
+def read_raw_answer(data: bytes) -> Answer | None:
+    """Read a JSON-RPC message as it is read on a stream; return None if it is not a response.
 
-    An error without an id gets that of the request. Half a surrogate pair, which some clients take, is
-    replaced.
+    A result stays as it came; it is only looked at whether it is JSON, and in a large one not even that.
+
+    Raises:
+        MalformedMessage: It is not a JSON-RPC message.
+    """
+    try:
+        if not data.isascii():
+            data.decode()
+        message = envelope.split_large_answer(data) or envelope.decode_message(data)
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+        if (mended := mend_numbers(data)) == data:
+            raise malformed.describe(data, error).error from None
+        message = _decode_or_nothing(mended)
+        if message.method is None:
+            raise MalformedMessage(malformed.NONFINITE) from None
+    if message.method is not None:
+        return read_answer(data)
+    if has_error(message):
+        return Answer(message.id, is_error=True, error=read_error(message.error))
+    if not message.result:
+        raise MalformedMessage(f"the answer is {malformed.NEITHER}")
+    return Answer(message.id, is_error=False, result=message.result)
+
+
+def answered_id(data: bytes) -> RequestId | None:
+    """The id of the request that a message answers; None if it is no answer, or cannot be read."""
+    message = _decode_or_nothing(mend_numbers(data))
+    return message.id if message.method is None else None
+
+
+def _decode_or_nothing(data: bytes) -> envelope.RPCMessage:
+    try:
+        return envelope.decode_message(data)
+    except (msgspec.DecodeError, RecursionError):
+        return envelope.RPCMessage()
+
+
+def take_message(
+    data: bytes, *, raw: bool, request_id: RequestId | None = None
+) -> tuple[Answer | None, bytes]:
+    """Read what a server sent; return it, if it is a response, with what the SDK is to read of it.
+
+    With `raw` the SDK gets an empty response, else the same one. An error without an id gets `request_id`.
+    Half a surrogate pair, which some clients take, is replaced.
+
+    Raises:
+        MalformedMessage: It is not a JSON-RPC message.
+    """
+    if may_have_lone_surrogates(data):
+        data = mend_lone_surrogates(data)
+    answer = read_raw_answer(data) if raw else read_answer(data)
+    if answer is None:
+        return None, data
+    if raw:
+        content: dict[str, object] = {"error": _PLACEHOLDER_ERROR} if answer.is_error else {"result": {}}
+        named = request_id if answer.id is None else answer.id
+        return answer, envelope.encode({"jsonrpc": "2.0", "id": named, **content})
+    if answer.id is None:
+        error = JSONRPCError.model_validate_json(data).model_copy(update={"id": request_id})
+        return answer, error.model_dump_json(exclude_unset=True).encode()
+    return answer, data
+
+
+def answer_to(posted: Posted, data: bytes, *, raw: bool = False) -> tuple[Answer, bytes]:
+    """Read the response to a request as `take_message` does.
 
     Raises:
         MalformedMessage: It is not the response to that request.
     """
-    if may_have_lone_surrogates(data):
-        data = mend_lone_surrogates(data)
-    answer = read_answer(data)
+    answer, data = take_message(data, raw=raw, request_id=posted.id)
     if answer is None:
         raise MalformedMessage("the answer is a message of another kind")
-    if answer.id is None:
-        error = JSONRPCError.model_validate_json(data)
-        return answer, error.model_copy(update={"id": posted.id}).model_dump_json(exclude_unset=True).encode()
-    if str(answer.id) != str(posted.id):
+    if answer.id is None and not answer.is_error:
+        raise MalformedMessage("the answer has no id")
+    if answer.id is not None and str(answer.id) != str(posted.id):
         raise MalformedMessage("the answer is to another request")
     return answer, data
 

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.abc
@@ -87,6 +88,8 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         self._deliver_error = deliver_error
         self._standalone = StandaloneStream(limit, redact)
         self._notifications = 0
+        self._exchanges: WeakValueDictionary[str, Exchange] = WeakValueDictionary()
+        """What the one stream of the older transport may answer, by the id of the request."""
 
     @property
     def _link(self) -> LinkObserver:
@@ -109,6 +112,10 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             return await self._notify(request, in_order=posted.method == _ORDERED)
         timeout_s = math.inf if posted.method == _STREAMS else NON_CALL_TIMEOUT_S
         exchange = CURRENT_EXCHANGE.get() or Exchange(timeout_s=timeout_s)
+        if exchange.encode_params is not None:
+            request = http_answers.with_params(request, posted, exchange.encode_params(posted.id))
+        if self._deliver_error is not None:
+            self._exchanges[str(posted.id)] = exchange
         try:
             response = await self._begin(request, exchange)
             try:
@@ -151,12 +158,13 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             raise http_answers.unfollowed(response, redirect_location(response), self._redact)
         self._link.mark_healthy()
         if self._deliver_error is not None:
-            exchange.answer = Answer(posted.id, is_error=True)  # what the stream brings is not known here
+            # what the stream brings is not known here
+            exchange.answer = exchange.answer or Answer(posted.id, is_error=True)
             return await http_network.bare_response(response)
         match http_answers.content_type(response):
             case "application/json":
                 data = await self._read(response, exchange)
-                exchange.answer, data = http_answers.answer_to(posted, data)
+                exchange.answer, data = http_answers.answer_to(posted, data, raw=exchange.is_raw)
                 headers = http_network.kept_headers(response)
                 return httpx2.Response(response.status_code, headers=headers, content=data)
             case "text/event-stream":
@@ -264,8 +272,9 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         return self._watched(response, exchange)
 
     def _watched(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
-        stream = EventStream(response, self._limit, self.observer, exchange, self._redact)
-        if self._deliver_error is not None:
+        find = None if self._deliver_error is None else self._exchanges.get
+        stream = EventStream(response, self._limit, self.observer, exchange, self._redact, find=find)
+        if find is not None:
             self.event_stream = stream
         return stream.as_response()
 

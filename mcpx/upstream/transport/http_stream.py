@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 import httpx2
+import msgspec
 
 from mcpx.upstream.transport import http_answers
 from mcpx.upstream.transport.exchange import ConnectionDropped, Exchange, LinkObserver
@@ -19,32 +20,52 @@ from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_network import bare_response, inflated, kept_headers, too_large
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
-MAX_PARTIAL_BYTES: Final = 65536  # of an incomplete event, before they are passed on
 STABLE_STREAM_S: Final = 10.0  # a stream that lived so long was a good one
 MIN_RETRY_DELAY_S: Final = 0.5  # before a stream that broke at once is opened again; doubled each time
 MAX_RETRY_DELAY_S: Final = 60.0
 _LINE_BREAK: Final = re.compile(rb"\r\n|\n|\r")
+_KEPT_FIELDS: Final = frozenset({b"event", b"id", b"retry"})
 
 Open = Callable[[], Awaitable[httpx2.Response]]
+Find = Callable[[str], Exchange | None]
+"""Finds the exchange that a response belongs to, by its id as a text."""
+
+
+class Event(msgspec.Struct):
+    """One event of a stream; of a field that it has twice, the last."""
+
+    fields: dict[bytes, bytes]
+    data: bytes | None = None
+    """Its lines of data with line breaks between them; None without one."""
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it carries a JSON-RPC message."""
+        return bool(self.data) and self.fields.get(b"event", b"") in {b"", b"message"}
+
+    def encode(self) -> bytes:
+        """The event for another reader, with the empty line that ends it; nothing without any field."""
+        lines = [b"%s: %s\n" % each for each in self.fields.items()]
+        if self.data is not None:
+            lines += [b"data: %s\n" % line for line in self.data.split(b"\n")]
+        return b"".join((*lines, b"\n")) if lines else b""
 
 
 class EventParser:
-    """Finds the messages in a stream of events; of an incomplete event it holds at most `limit` bytes."""
+    """Finds the events in a stream; of an incomplete one it holds at most `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._line = bytearray()  # the last line, as far as it has come
-        self._data = bytearray()  # the data fields of the event so far, each with a line break
-        self._kind = b""
+        self._data: bytearray | None = None  # the data fields of the event so far, each with a line break
+        self._fields: dict[bytes, bytes] = {}
         self._held_bytes = 0
         self._after_cr = False
-        self.event_count = 0
-        """How many events were completed, those without data too."""
         self.resumable = False
         """Whether an event had an id, so that the stream can be resumed after it."""
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the data of each message that this chunk completes.
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Yield each event that this chunk completes.
 
         Raises:
             ResponseTooLarge: An event is longer than the limit.
@@ -55,8 +76,8 @@ class EventParser:
         first, *others = _LINE_BREAK.split(chunk)
         self._hold(first)
         for line in others:
-            if (data := self._end_line()) is not None:
-                yield data
+            if (event := self._end_line()) is not None:
+                yield event
             self._hold(line)
         self._check()
 
@@ -68,7 +89,7 @@ class EventParser:
         self._line += part
         self._held_bytes += len(part)
 
-    def _end_line(self) -> bytes | None:
+    def _end_line(self) -> Event | None:
         line = bytes(self._line)
         self._line.clear()
         if not line:
@@ -76,27 +97,31 @@ class EventParser:
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
+            self._data = bytearray() if self._data is None else self._data
             self._data += value + b"\n"
             return None
-        self._held_bytes -= len(line)  # only data is kept
-        if field == b"event":
-            self._kind = value
-        elif field == b"id" and value:
-            self.resumable = True
+        self._held_bytes -= len(line)
+        if field in _KEPT_FIELDS:
+            self._held_bytes += len(value) - len(self._fields.get(field, b""))
+            self._fields[field] = value
+            self.resumable |= field == b"id" and bool(value)
         return None
 
-    def _end_event(self) -> bytes | None:
+    def _end_event(self) -> Event:
         self._check()
-        self.event_count += 1
-        data = bytes(self._data[:-1])
-        kind, self._kind = self._kind, b""
-        self._data.clear()
+        data = None if self._data is None else bytes(memoryview(self._data)[:-1])
+        event = Event(self._fields, data)
+        self._data, self._fields = None, {}
         self._held_bytes = 0
-        return data if data and kind in {b"", b"message"} else None
+        return event
 
 
 class EventStream(httpx2.AsyncByteStream):
-    """The body of an event stream. It never fails: it ends, and the reason goes to the exchange."""
+    """The body of an event stream. It never fails: it ends, and the reason goes to the exchange.
+
+    The events are passed on whole; of an answer that its exchange takes as it came, an empty one. `find` is
+    given where the stream has the answers to many requests.
+    """
 
     def __init__(
         self,
@@ -105,6 +130,8 @@ class EventStream(httpx2.AsyncByteStream):
         observer: LinkObserver | None,
         exchange: Exchange,
         redact: Redact,
+        *,
+        find: Find | None = None,
     ) -> None:
         self.end_reason = "the event stream ended"
         """How it ended, or will end if nothing goes wrong."""
@@ -113,26 +140,20 @@ class EventStream(httpx2.AsyncByteStream):
         self._exchange = exchange
         self._parser = EventParser(limit)
         self._redact = redact
+        self._find = find
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = inflated(self._response)
-        partial = bytearray()  # passed on in larger pieces: the SDK keeps each piece by itself
         try:
             while (chunk := await self._exchange.within_deadline(anext(body, None))) is not None:
-                complete = self._parser.event_count
-                for message in self._parser.feed(chunk):
-                    self._inspect(message)
-                partial += chunk
-                if self._parser.event_count != complete or len(partial) >= MAX_PARTIAL_BYTES:
-                    yield bytes(partial)
-                    partial.clear()
+                for event in self._parser.feed(chunk):
+                    if passed := self._judge(event):
+                        yield passed
         except (ResponseTooLarge, MalformedMessage) as error:
             self.end_reason = f"the event stream was left: {error}"
             self._exchange.fail(error)
         except httpx2.HTTPError as error:
             self.end_reason = f"the event stream was dropped: {http_answers.describe(error, self._redact)}"
-        if partial:
-            yield bytes(partial)
         if self._exchange.answer is None:
             self._end_without_answer()
 
@@ -142,11 +163,24 @@ class EventStream(httpx2.AsyncByteStream):
         if not self._parser.resumable:  # else the SDK resumes it, or reports that it could not
             self._exchange.fail(ConnectionDropped(f"{self.end_reason} before the answer"))
 
-    def _inspect(self, message: bytes) -> None:
+    def _judge(self, event: Event) -> bytes:
+        """What is passed on of an event, after its exchange has what it is to have of it."""
+        if not event.is_message or event.data is None:
+            return event.encode()
+        exchange = self._exchange_of(event.data)
         try:
-            self._exchange.answer = http_answers.read_answer(message) or self._exchange.answer
+            answer, event.data = http_answers.take_message(event.data, raw=exchange.is_raw)
         except MalformedMessage as error:
-            self._exchange.fail(error)
+            exchange.fail(error)
+        else:
+            exchange.answer = answer or exchange.answer
+            self._exchange.answer = answer or self._exchange.answer
+        return event.encode()
+
+    def _exchange_of(self, message: bytes) -> Exchange:
+        if self._find is None:
+            return self._exchange
+        return self._find(str(http_answers.answered_id(message))) or self._exchange
 
     def as_response(self) -> httpx2.Response:
         """The server's response, with this as its body."""

@@ -204,3 +204,105 @@ def test_the_answer_to_the_revision_without_a_handshake_is_complete():
 def test_rubbish_passes_for_the_daemon_to_judge(opened, rubbish):
     assert opened.from_client(rubbish) == rubbish + b"\n"
     assert opened.from_daemon(rubbish) == [rubbish + b"\n"]
+
+
+# --- batches
+
+
+def array(*messages: dict) -> bytes:
+    return json.dumps([{"jsonrpc": "2.0", **each} for each in messages]).encode()
+
+
+CALL = {"name": "exec", "arguments": {"server_name": "s", "tool_name": "t"}}
+
+
+@pytest.fixture
+def batching() -> Session:
+    """A session of the revision that has batches."""
+    session = Session()
+    ask(session, 0, "initialize", HELLO | {"protocolVersion": "2025-03-26"})
+    answer(session, 0, {"protocolVersion": "2025-03-26"})
+    session.from_client(line(method="notifications/initialized"))
+    return session
+
+
+def test_a_batch_in_flight_is_answered_in_one_array_as_unknown(batching):
+    ask(batching, "single", "resources/read", {"uri": "a:1"})
+    batch = array(
+        {"id": 1, "method": "tools/call", "params": CALL},
+        {"method": "notifications/x"},
+        {"id": 2, "method": "ping"},
+    )
+    assert json.loads(batching.from_client(batch)) == json.loads(batch)
+    told, _ = move(batching)
+    single, answers = told
+    assert single["id"] == "single"
+    assert [each["id"] for each in answers] == [1, 2]
+    assert answers[0]["result"]["structuredContent"]["outcome"] == "unknown"
+    assert answers[1]["error"]["data"]["code"] == "server_died"
+    assert move(batching)[0] == []
+
+
+def test_a_batch_that_was_answered_is_not_answered_again_and_what_it_put_in_force_is_replayed(batching):
+    batching.from_client(
+        array(
+            {"id": 1, "method": "logging/setLevel", "params": {"level": "debug"}}, {"id": 2, "method": "ping"}
+        )
+    )
+    answers = array({"id": 2, "result": {}}, {"id": 1, "result": {}})
+    assert read(batching.from_daemon(answers)) == [json.loads(answers)]
+    told, heard = move(batching)
+    assert told == []
+    assert [each["method"] for each in heard[2:]] == ["logging/setLevel"]
+
+
+def test_what_a_daemon_that_leaves_drops_of_a_batch_is_lost_in_the_same_array(batching):
+    batching.from_client(
+        array({"id": 1, "method": "tools/call", "params": CALL}, {"id": 2, "method": "ping"})
+    )
+    (told,) = read(batching.from_daemon(array({"id": 1, "error": CLOSING}, {"id": 2, "result": {}})))
+    assert told[0]["result"]["structuredContent"]["outcome"] == "unknown"
+    assert told[1]["result"] == {}
+    assert move(batching)[0] == []
+
+
+def test_a_batch_of_which_nothing_was_written_goes_to_the_next_daemon(batching):
+    unsent = batching.from_client(array({"id": 1, "method": "tools/call", "params": CALL}))
+    told, kept = batching.daemon_lost([unsent])
+    assert (told, kept) == ([], [unsent])
+    assert not any(b'"id":1' in each for each in batching.replay(kept))
+    (refused,) = read(batching.refuse(kept, "none"))
+    assert refused[0]["result"]["structuredContent"]["outcome"] == "not_sent"
+    assert batching.refuse([], "none") == []
+
+
+def test_a_response_in_a_batch_goes_to_the_daemon_under_the_id_that_it_gave(batching):
+    (asked,) = read(batching.from_daemon(line(id=77, method="roots/list")))
+    batch = array({"id": asked["id"], "result": {"roots": []}}, {"id": 9, "result": {}})
+    assert json.loads(batching.from_client(batch)) == [{"jsonrpc": "2.0", "id": 77, "result": {"roots": []}}]
+    assert batching.from_client(array({"id": 9, "result": {}})) is None
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [array(), array({"id": 5, "method": "initialize", "params": {}}), b'[{"id":5,"method":"ping"'],
+)
+def test_a_batch_that_the_daemon_refuses_leaves_nothing_pending(batching, refused):
+    assert batching.from_client(refused) == refused + b"\n"
+    assert move(batching)[0] == []
+
+
+def test_a_batch_in_another_revision_is_the_daemons_to_refuse(opened):
+    batch = array({"id": 5, "method": "ping"})
+    assert opened.from_client(batch) == batch + b"\n"
+    assert move(opened)[0] == []
+    (told,) = read(opened.refuse([batch + b"\n"], "none"))
+    assert (told["id"], told["error"]["code"]) == (None, -32600)
+
+
+def test_without_a_daemon_what_is_no_request_is_refused_as_a_daemon_does(opened):
+    for wrong, found in ((line(id=5), 5), (line(id=None, method="ping"), None), (b"hello?", None)):
+        assert opened.from_client(wrong) == wrong + b"\n"
+        (told,) = read(opened.refuse([wrong + b"\n"], "none"))
+        assert (told["id"], told["error"]["code"]) == (found, -32700 if wrong == b"hello?" else -32600)
+    assert opened.refuse([line(method="notifications/x") + b"\n"], "none") == []

@@ -17,11 +17,16 @@ UNREADABLE = [
     (b'{"jsonrpc":"2.0","id":901,"method":"ping","params":{"a":"\\ud800"}}', 901, -32700),
     (b'{"jsonrpc":"2.0","id":902,"method":"ping","params":' + b"[" * 2000 + b"]" * 2000 + b"}", 902, -32700),
     (b'{"jsonrpc":"2.0","id":903,"method":7}', 903, -32600),
+    (b'{"jsonrpc":"2.0","id":905}', 905, -32600),
+    (b'{"jsonrpc":"2.0","id":906,"params":{}}', 906, -32600),
     (b"no json", None, -32700),
+    (b'{"jsonrpc":"2.0","id":907,"method":"ping"', None, -32700),
     (b'[{"jsonrpc":"2.0","id":904,"method":"ping"}]', None, -32600),
     (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', None, -32600),
     (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', None, -32600),
     (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', None, -32600),
+    (b'{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}', None, -32600),
+    (b'{"jsonrpc":"2.0"}', None, -32600),
 ]
 
 
@@ -34,6 +39,11 @@ async def test_what_cannot_be_read_gets_one_answer_through_the_shim(house, ears)
             await client.send_bytes(line + b"\n")
             if request_id is not None:
                 assert (await client.answer(request_id))["error"]["code"] == code, line
+        for unanswered in (
+            b'{"jsonrpc":"2.0","method":"notifications/x","params":7}',
+            b'{"method":"\xc3\xa9"}',
+        ):
+            await client.send_bytes(unanswered + b"\n")
         await client.send("ping", {"filler": "x" * 1_000_000}, id="long")
         assert (await client.answer("long"))["error"]["code"] == -32600
         assert await client.request("ping") == {}

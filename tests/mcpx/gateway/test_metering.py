@@ -12,7 +12,7 @@ from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import Meter
 from mcpx.core.stats import INSPECT, MCPX, OTHERS, RESOURCES
 from mcpx.gateway import metering
-from mcpx.gateway.metering import metered_render, metered_requests
+from mcpx.gateway.metering import MeteredCall, note_listing
 
 pytestmark = pytest.mark.anyio
 WORDS = "some words that a server says, " * 20
@@ -23,23 +23,23 @@ def result(words):
 
 
 class Served:
-    """A hub with a meter, and requests that its middleware sees."""
+    """A hub with a meter, and answers that are noted in it."""
 
     def __init__(self, monkeypatch):
         monkeypatch.setattr(metering, "client_name", lambda session: session.name)
         self.upstreams = {"git": SimpleNamespace(catalogue=SimpleNamespace(tools={"log": None}))}
         self.meter = Meter(self.upstreams)
 
-    async def answer(self, request, answer, *, method="tools/call", raw=None, name="exec", arguments=None):
+    def ctx(self, name="exec", arguments=None):
         params = {"name": name, "arguments": arguments}
-        ctx = SimpleNamespace(method=method, params=params, session=SimpleNamespace(name="c"))
+        return SimpleNamespace(params=params, session=SimpleNamespace(name="c"))
 
-        async def call_next(_ctx):
-            if raw is not None:
-                metered_render(request, lambda _raw: "rendered")(msgspec.Raw(msgspec.json.encode(raw)))
-            return answer
-
-        assert await metered_requests(self)(ctx, call_next) is answer
+    def answer(self, request, answer, *, raw=None, name="exec", arguments=None):
+        call = MeteredCall(self, self.ctx(name, arguments))
+        if raw is not None:
+            encoded = msgspec.Raw(msgspec.json.encode(raw))
+            assert call.rendering(request, lambda raw: [raw])(encoded) == [encoded]
+        call.note([msgspec.json.encode(answer)])
 
     def counted(self):
         return {
@@ -56,8 +56,8 @@ def served(monkeypatch):
 
 async def test_a_call_is_counted_by_the_request_that_was_made_of_it(served):
     given = {"server_name": "git_log", "tool_name": None}
-    await served.answer(Exec("git", "log", b"{}"), result("a few words"), raw=result(WORDS), arguments=given)
-    await served.answer(
+    served.answer(Exec("git", "log", b"{}"), result("a few words"), raw=result(WORDS), arguments=given)
+    served.answer(
         Read("git", "a:b"), result("a few words"), raw={"contents": [{"text": WORDS}]}, name="resources"
     )
     assert served.counted() == {("git", "log"): (1, True, True), ("git", RESOURCES): (1, True, True)}
@@ -65,10 +65,10 @@ async def test_a_call_is_counted_by_the_request_that_was_made_of_it(served):
 
 
 async def test_an_answer_of_mcpx_itself_costs_nothing_directly(served):
-    await served.answer(None, result(WORDS), name="inspect", arguments={"server_name": "git"})
-    await served.answer(None, result(WORDS), name="inspect", arguments={"query": "x"})
-    await served.answer(None, result(WORDS), arguments={"server_name": "git", "tool_name": "lag"})
-    await served.answer(None, result(WORDS), arguments=None)
+    served.answer(None, result(WORDS), name="inspect", arguments={"server_name": "git"})
+    served.answer(None, result(WORDS), name="inspect", arguments={"query": "x"})
+    served.answer(None, result(WORDS), arguments={"server_name": "git", "tool_name": "lag"})
+    served.answer(None, result(WORDS), arguments=None)
     assert served.counted() == {
         ("git", INSPECT): (1, False, True),
         (MCPX, INSPECT): (1, False, True),
@@ -79,27 +79,13 @@ async def test_an_answer_of_mcpx_itself_costs_nothing_directly(served):
 
 async def test_an_error_after_the_server_has_answered_counts_with_the_answer(served):
     failed = {**result("no such column"), "isError": True}
-    await served.answer(Exec("git", "log", b"{}"), failed, raw=result(WORDS))
+    served.answer(Exec("git", "log", b"{}"), failed, raw=result(WORDS))
     assert served.counted() == {("git", "log"): (1, True, True)}
-
-
-async def test_neither_input_requests_nor_native_reads_are_counted(served):
-    asked = {"resultType": "input_required", "inputRequests": {}}
-    await served.answer(Exec("git", "log", b"{}"), asked, raw=result(WORDS))
-    contents = {"contents": [{"uri": "a:b", "text": WORDS}]}
-    await served.answer(Read("git", "a:b"), contents, raw=contents, method="resources/read")
-    await served.answer(None, None)
-    assert served.counted() == {}
-
-
-async def test_one_request_knows_nothing_of_the_one_before(served):
-    await served.answer(Exec("git", "log", b"{}"), result("a few words"), raw=result(WORDS))
-    await served.answer(None, result("found"), name="inspect", arguments={})
-    assert served.counted()[MCPX, INSPECT] == (1, False, True)
 
 
 async def test_a_fault_of_the_meter_costs_no_answer(served):
     with capture_logs() as logs:
-        await served.answer(None, {"tools": [{"no": "name"}]}, method="tools/list")
+        note_listing(served, served.ctx(), [SimpleNamespace(no="name")])
+        MeteredCall(served, SimpleNamespace()).note([])
     assert served.counted() == {}
     assert {line["event"] for line in logs} <= {"fault.contained"}

@@ -328,3 +328,31 @@ async def test_a_peer_that_asks_for_too_much_at_a_time_is_refused():
             near.channel.write(line)
         await refused.wait()
         assert len(far.wire.receiver.incoming._open) == MAX_OPEN_REQUESTS
+
+
+@pytest.mark.anyio
+async def test_a_server_may_send_batches_and_gets_its_answers_in_one():
+    async with pair() as (near, far):
+        received = []
+        far.channel.on_data = received.append
+        answers = {}
+
+        async def ask(number):
+            answers[number] = await near.wire.send_raw_request("x", {"n": number})
+
+        async with anyio.create_task_group() as tasks:
+            for number in (1, 2):
+                tasks.start_soon(ask, number)
+            await until(lambda: b"".join(received).count(b"\n") == 2)
+            asked = [json.loads(each) for each in b"".join(received).splitlines()]
+            received.clear()
+            batch = [{"jsonrpc": "2.0", "id": each["id"], "result": each["params"]} for each in asked]
+            batch.append({"jsonrpc": "2.0", "method": "notifications/x"})
+            batch += [{"jsonrpc": "2.0", "id": key, "method": "echo", "params": {"a": 1}} for key in "rs"]
+            far.channel.write(json.dumps(batch).encode() + b"\n")
+            await until(lambda: b"\n" in b"".join(received))
+        answered = json.loads(b"".join(received))
+        assert answered == [{"jsonrpc": "2.0", "id": key, "result": {"got": {"a": 1}}} for key in "rs"]
+        assert answers == {1: {"n": 1}, 2: {"n": 2}}
+        await near.noted.wait()
+        assert near.rubbish == []

@@ -16,18 +16,19 @@ pytestmark = pytest.mark.anyio
 async def test_unreadable_arguments(arguments):
     line = b'{"mcpx":"exec","server":"s","tool":"echo","arguments":%s}' % arguments.encode()
     async with one_server() as watch:
-        response, operation = await Control(watch.hub, "config.json", lambda: 0).answer(line)
+        response, request = await Control(watch.hub, "config.json", lambda: 0).answer(line)
     error = json.loads(response)
     assert (error["code"], error["outcome"], error["tool"]) == ("invalid_arguments", "not_sent", "echo")
-    assert operation == ""
+    assert request is None
 
 
 async def test_stats_are_of_this_process_and_of_all_time():
     async with one_server() as watch:
         watch.hub.meter.note_listing(object(), "c", 10)
-        response, operation = await Control(watch.hub, "config.json", lambda: 0).answer(b'{"mcpx":"stats"}')
+        response, request = await Control(watch.hub, "config.json", lambda: 0).answer(b'{"mcpx":"stats"}')
     answer = json.loads(response)
-    assert operation == "stats"
+    assert request is not None
+    assert request.mcpx == "stats"
     assert answer["all_time"] == answer["since_start"]
     assert answer["all_time"]["total"]["spent"] == 10
     assert [row["client"] for row in answer["all_time"]["clients"]] == ["c"]
@@ -36,8 +37,8 @@ async def test_stats_are_of_this_process_and_of_all_time():
 @pytest.mark.parametrize("line", [b"{", b"[" * 50_000, b'{"mcpx":5}', b'{"mcpx":"status","arguments":1e400}'])
 async def test_what_is_no_request(line):
     async with one_server() as watch:
-        response, operation = await Control(watch.hub, "config.json", lambda: 0).answer(line)
+        response, request = await Control(watch.hub, "config.json", lambda: 0).answer(line)
     error = json.loads(response)
     assert error["usage"]
     assert "not a control request" in error["error"]
-    assert operation == ""
+    assert request is None

@@ -114,7 +114,7 @@ async def test_rubbish_on_standard_input_is_survived(tmp_path, config):
             await mcpx.send_bytes(line + b"\n")
         assert await mcpx.request("ping") is not None
         codes = [refusal["error"]["code"] for refusal in mcpx.refusals]
-        assert codes == [-32700, -32700, -32600, -32700, -32700, -32600, -32600]
+        assert codes == [-32700, -32700, -32600, -32700, -32700, -32600, -32700]
         assert text(await mcpx.call("exec", server_name="s", tool_name="count")) == "nothing"
 
 

@@ -16,9 +16,9 @@ from mcpx.config import load
 from mcpx.core.hub import open_hub
 from mcpx.daemon.paths import DaemonError, acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
 from mcpx.gateway.clients.sessions import ClientSessions
+from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends import unix_socket
 from mcpx.gateway.frontends.unix_socket import SocketFrontend, listen
-from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
 
 pytestmark = pytest.mark.anyio
@@ -132,7 +132,7 @@ class Peer:
     def __init__(self, house, hub):
         self.listener = listen(house.place)
         clients = ClientSessions(hub)
-        self.frontend = SocketFrontend(hub, GatewayServer(hub, clients), self.listener, house.place)
+        self.frontend = SocketFrontend(Doors(hub, clients), self.listener, house.place)
         hub.root.add(ChildSpec(name="gateway", run=self.frontend.run))
 
 

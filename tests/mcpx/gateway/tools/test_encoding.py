@@ -53,10 +53,8 @@ def test_bytes_and_objects_are_rendered_alike(result, structured, stamp, spaced)
     pieces = ResultEncoder(VIEWS, structured=structured, stamp=stamp).tool(msgspec.Raw(raw), CALL)
     shaped = shape_tool_result(result, server="s")
     expected = tools.result(shaped, structured=structured)
-    if stamp is None:
-        expected.pop("resultType")
-    else:
-        expected["_meta"] = json.loads(STAMP) | (expected.get("_meta") or {})
+    if stamp is not None:
+        expected |= {"resultType": "complete", "_meta": json.loads(STAMP) | (expected.get("_meta") or {})}
     assert whole(pieces) == expected
 
 

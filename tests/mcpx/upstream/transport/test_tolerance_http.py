@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from mcpx.catalog.model import State
+from mcpx.core.calls import ExecutionResult
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import config_of, open_watched
 from tests.mcpx.upstream.raw import ECHO, OBJECT, initialize, refusal, result, tools
@@ -90,11 +91,22 @@ async def test_an_odd_server_over_http_is_taken(case):
             assert [each.kind for each in watch.hub.upstreams["s"].info().left_out] == left_out
 
 
-async def test_a_result_that_the_sdk_cannot_read_is_no_error_of_the_servers():
-    deep = "[" * 300 + "]" * 300
-    with raw_http({"tools/call": result('{"content":[],"_meta":{"deep":' + deep + "}}")}) as url:
+async def result_of(text: str) -> ExecutionResult:
+    """The result of a call that is answered with that JSON."""
+    with raw_http({"tools/call": result(text)}) as url:
         async with open_watched(config_of({"s": {"url": url}}, auto_describe=False)) as watch:
             await watch.becomes(State.READY)
-            with pytest.raises(CallError, match="not a JSON-RPC message") as caught:
-                await watch.hub.calls.exec("s", ECHO["name"], {})
+            return await watch.hub.calls.exec("s", ECHO["name"], {})
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity"])
+async def test_a_number_that_json_does_not_have_is_no_null(value):
+    with pytest.raises(CallError, match="NaN or an infinity") as caught:
+        await result_of('{"content":[],"structuredContent":{"a":' + value + "}}")
     assert (caught.value.code, caught.value.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
+
+
+async def test_a_result_may_be_as_deep_as_over_a_stream():
+    deep = "[" * 600 + "]" * 600
+    done = await result_of('{"content":[{"type":"text","text":"pong"}],"_meta":{"deep":' + deep + "}}")
+    assert done.compressed_data == "pong"

@@ -1,0 +1,32 @@
+"""What a client writes into the `_meta` of a request for the server behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS
+
+from mcpx.validation.bounds import holds_nonfinite
+
+_RESERVED: Final = ("io.modelcontextprotocol/", "mcpx/")
+"""Prefixes of the keys that each connection has for itself: those of the protocol's envelope, and MCPX's."""
+_TOKEN: Final = "progressToken"  # noqa: S105 - MCPX chooses its own for the server
+
+
+def members_for_server(meta: Mapping[str, Any]) -> bytes:
+    """The members to pass on, as JSON without the braces; values may be JSON already (`msgspec.Raw`).
+
+    Raises:
+        MCPError: A number is beyond what JSON can say.
+    """
+    own = {key: value for key, value in meta.items() if key != _TOKEN and not key.startswith(_RESERVED)}
+    encoded = msgspec.json.encode(own)
+    if b"null" in encoded and holds_nonfinite(own):  # as msgspec writes them
+        raise MCPError(
+            INVALID_PARAMS,
+            "_meta holds a number that JSON cannot say (NaN or infinity); nothing was sent",
+        )
+    return encoded[1:-1]

@@ -1,0 +1,140 @@
+"""Calls of the three tools, as the SDK's server gets them: with the usual slips, and over HTTP.
+
+The fast path takes what is plain, on streams. Both encode with `ResultEncoder`, and give the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import mcp_types
+import msgspec
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp_types import INVALID_PARAMS
+
+from mcpx.catalog.model import JSON
+from mcpx.core.hub import Hub
+from mcpx.core.messages import Exec, Read
+from mcpx.core.result_address import read_address
+from mcpx.core.result_selection import Selectable
+from mcpx.errors import NAME_LEN, CallError
+from mcpx.gateway import sdk_path
+from mcpx.gateway.clients.identity import connection_of, session_client
+from mcpx.gateway.clients.sessions import client_name
+from mcpx.gateway.metering import MeteredCall
+from mcpx.gateway.tools import definitions as tools
+from mcpx.gateway.tools import parameters
+from mcpx.gateway.tools.encoding import ResultEncoder
+from mcpx.gateway.tools.parameters import ExecParameters, WrongParameter, collect_arguments
+from mcpx.rendering.result_members import Bytes
+from mcpx.text import cut, shown_name
+from mcpx.text.nearest import nearest
+from mcpx.upstream.requests import RequestContext
+from mcpx.validation.arguments import encode_arguments
+from mcpx.wire.enclosed import enclose
+
+Context = ServerRequestContext[Any, Any]
+R = TypeVar("R")
+
+
+async def call_tool(
+    hub: Hub, ctx: Context, params: mcp_types.CallToolRequestParams, stamp: bytes | None
+) -> JSON:
+    """The enclosed result of a call of one of the three tools; `stamp` as for `ResultEncoder`.
+
+    Raises:
+        MCPError: There is no such tool; or what the client sent is not of the protocol.
+    """
+    if params.name not in tools.NAMES:
+        raise MCPError(INVALID_PARAMS, _unknown(params.name))
+    encoder = ResultEncoder.for_client(hub.views, client_name(ctx.session), stamp)
+    return enclose(await _ToolCall(hub, ctx, encoder).run(params.name, params.arguments or {}))
+
+
+class _ToolCall:
+    """One call."""
+
+    def __init__(self, hub: Hub, ctx: Context, encoder: ResultEncoder) -> None:
+        self._hub = hub
+        self._ctx = ctx
+        self._encoder = encoder
+        self._client = session_client(connection_of(ctx.session), hub)
+        """Which results are kept for."""
+        self._context = RequestContext(client=self._client)
+        self._metered = MeteredCall(hub, ctx)
+
+    async def run(self, name: str, arguments: JSON) -> list[Bytes]:
+        """The result, encoded, and noted in the meter."""
+        try:
+            result = await self._run(name, arguments)
+        except WrongParameter as wrong:
+            result = self._encoder.wrong_parameters(name, str(wrong))
+        except CallError as error:
+            result = self._encoder.failure(error)
+        if not isinstance(result, list):
+            return self._encoder.members(result)
+        self._metered.note(result)
+        return result
+
+    async def _run(self, name: str, arguments: JSON) -> list[Bytes] | JSON:
+        """The result; or input requests to the client, which are a result of their own kind."""
+        text = parameters.text
+        if name == tools.INSPECT:
+            tool_names, query = parameters.tool_names(arguments), text(arguments, "query")
+            calls, server = self._hub.calls, text(arguments, "server_name")
+            return self._encoder.shaped(await calls.inspect(server, tool_names, query=query))
+        if name == tools.RESOURCES:
+            return await self._resources(text(arguments, "server_name"), text(arguments, "uri"))
+        return await self._exec(await self._exec_request(parameters.read_exec(arguments)))
+
+    async def _resources(self, server: str, uri: str) -> list[Bytes] | JSON:
+        """The list of a server's resources, a resource, or a page of a kept result."""
+        if not uri:
+            return self._encoder.shaped(await self._hub.calls.list_resources(server))
+        registry, views = self._hub.registry, self._hub.views
+        address = read_address(uri)
+        kept_here = address is not None and views.has(address, self._client)
+        if address is not None and (kept_here or not registry.may_read(server, uri)):
+            return self._encoder.shaped(await views.read(address, self._client))
+        server = server or registry.server_with(uri)
+        if not server:
+            raise WrongParameter("server_name is missing")
+        request = Read(server, uri, self._context)
+        return await self._ask(request, lambda raw: self._encoder.resource(raw, request))
+
+    async def _exec(self, request: Exec) -> list[Bytes] | JSON:
+        encoder, views = self._encoder, self._hub.views
+        if request.select is None:
+            return await self._ask(request, lambda raw: encoder.tool(raw, request))
+        views.check(request)
+        found = await self._ask(
+            request, lambda raw: views.selectable(raw, request) or encoder.tool(raw, request)
+        )
+        if not isinstance(found, Selectable):
+            return found
+        return encoder.shaped(
+            await views.project(found, request, self._client, structured_is_shown=encoder.structured_is_shown)
+        )
+
+    async def _ask(self, request: Exec | Read, render: Callable[[msgspec.Raw], R]) -> R | JSON:
+        """What `render` makes of the server's result."""
+        return await sdk_path.run(self._hub, self._ctx, request, self._metered.rendering(request, render))
+
+    async def _exec_request(self, given: ExecParameters) -> Exec:
+        """The request for `ToolCalls`, with the names and arguments that are meant."""
+        server, tool_name = await self._hub.calls.resolve(given.server_name, given.tool_name)
+        tool = self._hub.registry.get_tool(server, tool_name)
+        arguments = given.arguments if tool is None else collect_arguments(given, tool)
+        encoded = encode_arguments(arguments, server=server, tool=tool_name)
+        return Exec(server, tool_name, encoded, self._context, given.select, given.max_tokens)
+
+
+def _unknown(name: str) -> str:
+    near = nearest(name, tools.NAMES)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return (
+        f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} MCPX has inspect, exec and resources; "
+        "a server's own tools are run with exec(server_name, tool_name, arguments)"
+    )

@@ -1,0 +1,51 @@
+"""A failure of MCPX as the error of a JSON-RPC answer. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from mcp import MCPError
+from mcp_types import INTERNAL_ERROR
+
+from mcpx.errors import CallError, Outcome, internal_error
+from mcpx.observe.contained import contain
+from mcpx.upstream.direct.messages import NOTHING, members_of, value_of
+from mcpx.wire import envelope
+from mcpx.wire.enclosed import enclose
+
+
+def as_call_error(error: BaseException, server: str, method: str) -> CallError:
+    """An exception that the handling of a request raised, as the error for its client.
+
+    One that is no CallError is a fault of MCPX: it is logged.
+    """
+    if isinstance(error, CallError):
+        return error
+    contain(error, "transparent", server=server, method=method)
+    return internal_error(error, server=server, outcome=Outcome.UNKNOWN)
+
+
+def to_mcp_error(error: CallError) -> MCPError:
+    """The error for the client: code, outcome and details are its data."""
+    data: dict[str, Any] = error.to_dict()
+    del data["error"]  # it is the message
+    return MCPError(INTERNAL_ERROR, str(error), data)
+
+
+def to_answer(error: CallError) -> msgspec.Raw:
+    """The same as an answer (`mcpx.upstream.direct.peer.OnAnswer`)."""
+    said = to_mcp_error(error)
+    encoded = envelope.encode({"code": said.code, "message": said.message, "data": said.data})
+    return msgspec.Raw(b'"error":' + encoded)
+
+
+def error_in(answer: msgspec.Raw) -> MCPError:
+    """The server's error in an answer, its data enclosed (`mcpx.wire.enclosed`)."""
+    error = members_of(members_of(b"{" + bytes(answer) + b"}").get("error", NOTHING))
+    code, message, data = value_of(error.get("code")), value_of(error.get("message")), error.get("data")
+    return MCPError(
+        code if isinstance(code, int) else INTERNAL_ERROR,
+        message if isinstance(message, str) else "the server's error is not a JSON-RPC error",
+        None if data is None else enclose([bytes(data)]),
+    )

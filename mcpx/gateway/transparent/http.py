@@ -1,0 +1,107 @@
+"""The clients of `/mcp/servers/NAME`, over the SDK's transport and past its models.
+
+`TransparentServer` is a server of the SDK whose one middleware takes all requests and notifications. Params
+are read from the body of the HTTP request; results, the data of errors and what is sent to the client go out
+enclosed (`mcpx.wire.enclosed`): so they pass as the bytes that came here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import anyio
+import anyio.abc
+import msgspec
+from mcp import MCPError
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcpx.catalog.model import JSON
+from mcpx.core.hub import Hub
+from mcpx.gateway.clients.identity import connection_of, request_outbound
+from mcpx.gateway.clients.outbox import NotificationOutbox
+from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
+from mcpx.gateway.transparent.sessions import DoorSessions
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.messages import NOTHING
+from mcpx.upstream.requests import Passed
+from mcpx.wire import envelope
+
+Context = ServerRequestContext[Any, Any]
+_CLIENT_KEY: Final = "mcpx.direct"
+
+
+class TransparentServer(Server[Any]):
+    """Serves the clients of one server's transparent door over HTTP."""
+
+    def __init__(self, hub: Hub, server: str, outbox: NotificationOutbox, tasks: anyio.abc.TaskGroup) -> None:
+        """`tasks` runs what belongs to a client outside its requests."""
+        super().__init__(server, get_tool_input_schema=self._input_schema)
+        self.middleware = [self._serve]
+        self._hub = hub
+        self._sessions = DoorSessions(hub, server)
+        self._outbox = outbox
+        self._tasks = tasks
+
+    def _input_schema(self, tool: str) -> JSON | None:
+        upstream = self._hub.upstreams.get(self._sessions.server)
+        return None if upstream is None else upstream.input_schema(tool)
+
+    async def _serve(self, ctx: Context, call_next: CallNext) -> HandlerResult:  # noqa: ARG002 - as the SDK names it
+        """A middleware that calls nothing behind it."""
+        client = self._client(ctx)
+        params = await _params(ctx)
+        if ctx.request_id is None:
+            session = None if client is None else self._sessions.session(client)
+            if session is not None:
+                session.notify(ctx.method, params)
+            return None
+        peer = RequestPeer(request_outbound(ctx.session))
+        request = self._sessions.request(ctx.method, bytes(params), ctx.request_id, peer)
+        return await self._answer(client, request, peer)
+
+    async def _answer(
+        self, client: DirectClient | None, request: Passed, peer: RequestPeer
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        failure: MCPError | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(peer.deliver, tasks)
+            try:
+                result = await self._sessions.answer(client, request)
+            except MCPError as error:  # carried out of the task group, which would wrap it
+                failure = error
+            finally:
+                peer.close()
+        if failure is not None:
+            raise failure
+        return result
+
+    def _client(self, ctx: Context) -> DirectClient | None:
+        """The client whose session it is; None from 2026-07-28 on, which has no sessions over HTTP."""
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return None
+        connection: Connection = connection_of(ctx.session)
+        known = cast("DirectClient | None", connection.state.get(_CLIENT_KEY))
+        if known is None:
+            known = DirectClient(SessionPeer(connection, self._outbox, self._tasks))
+            connection.state[_CLIENT_KEY] = known
+            connection.exit_stack.callback(self._sessions.leave, known)
+        return known
+
+
+async def _params(ctx: Context) -> msgspec.Raw:
+    """The params as they came, where the transport keeps them."""
+    if ctx.request is not None:
+        try:
+            message = envelope.decode_message(await ctx.request.body())
+        except (msgspec.DecodeError, RecursionError):
+            pass  # a batch
+        else:
+            if message.method == ctx.method and message.id == ctx.request_id:
+                return message.params
+    given: Mapping[str, Any] | None = ctx.params
+    return NOTHING if given is None else msgspec.Raw(envelope.encode(dict(given)))

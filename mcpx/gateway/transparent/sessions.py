@@ -1,0 +1,121 @@
+"""Which session with the server serves a request, and whether the request may be sent twice.
+
+The first `initialize` that the server accepts settles the era of a client with a session. Before that, a
+request with the envelope of 2026-07-28 goes to the session that all clients of that revision share.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from mcp_types import PROTOCOL_VERSION_META_KEY
+
+from mcpx.core.hub import Hub
+from mcpx.gateway.transparent.errors import as_call_error, error_in, to_mcp_error
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.messages import members_of, result_of, value_of
+from mcpx.upstream.direct.peer import Peer
+from mcpx.upstream.direct.session import DirectSession
+from mcpx.upstream.requests import Passed
+from mcpx.wire.enclosed import enclose
+from mcpx.wire.envelope import RequestId
+
+SAFE: Final = frozenset(
+    {
+        "completion/complete",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "tasks/get",
+        "tasks/list",
+        "tools/list",
+    }
+)
+"""Methods whose requests do no harm if they are sent once more after a lost connection."""
+TOOLS_CALL: Final = "tools/call"
+DISCOVER: Final = "server/discover"
+_VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
+
+
+class DoorSessions:
+    """The sessions of one server, for the clients of its transparent door."""
+
+    def __init__(self, hub: Hub, server: str) -> None:
+        self.server = server
+        self._hub = hub
+
+    def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        """Send or queue a request; `client` is None for one without a session.
+
+        Raises:
+            CallError: `not_sent`: there is no such server, or it is not available.
+        """
+        upstream = self._hub.registry.upstream(self.server)
+        if upstream.queue.closed or upstream.config.disabled is not None:
+            raise upstream.queue.unavailable(request)
+        own = client is not None and (client.greeted or not is_modern(request.method, request.raw))
+        served = client if client is not None and own else self._hub.fleet.sessionless
+        self._hub.fleet.direct_session(upstream, served).submit(request, reply)
+
+    async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
+        """The result of a request, enclosed (`mcpx.wire.enclosed`).
+
+        Raises:
+            MCPError: The server's error, or that of MCPX.
+        """
+        reply = RawReply()
+        try:
+            self.submit(client, request, reply)
+            answer = await reply.wait()
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the session
+            raise to_mcp_error(as_call_error(error, self.server, request.method)) from None
+        result = result_of(answer)
+        if result is None:
+            raise error_in(answer)
+        return enclose([bytes(result)])
+
+    def session(self, client: DirectClient) -> DirectSession | None:
+        """The session of that client, if it has one."""
+        upstream = self._hub.upstreams.get(self.server)
+        return None if upstream is None else upstream.direct.get(client)
+
+    def leave(self, client: DirectClient) -> None:
+        """End what belongs to a client that has left."""
+        client.connected = False
+        self._hub.fleet.leave_direct(client)
+
+    def request(self, method: str, params: msgspec.Raw | bytes, key: RequestId, origin: Peer) -> Passed:
+        """The request for the session."""
+        tool = None
+        if method == TOOLS_CALL:
+            named = value_of(members_of(params).get("name"))
+            tool = named if isinstance(named, str) else None
+        safe = self._is_safe(tool) if method == TOOLS_CALL else method in SAFE
+        return Passed(method=method, raw=params, id=key, origin=origin, tool=tool, safe=safe)
+
+    def _is_safe(self, tool: str | None) -> bool:
+        """Whether the tool says of itself that running it twice does no harm."""
+        upstream = self._hub.upstreams.get(self.server)
+        known = upstream.catalogue if upstream is not None else None
+        found = known.tools.get(tool) if known is not None and tool is not None else None
+        hints = (found.annotations if found else None) or {}
+        return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+
+def is_modern(method: str, params: msgspec.Raw | bytes) -> bool:
+    """Whether a request is of 2026-07-28: it has the envelope, or asks for the server's revisions."""
+    if method == DISCOVER:
+        return True
+    if _VERSION_KEY not in bytes(params) or method == "initialize":
+        return False
+    return PROTOCOL_VERSION_META_KEY in members_of(members_of(params).get("_meta", msgspec.Raw()))

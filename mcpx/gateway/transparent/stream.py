@@ -1,0 +1,140 @@
+"""A client on a stream (stdio, socket) and its direct session: messages pass as the bytes that came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from mcp import MCPError
+from mcp.shared.dispatcher import DispatchContext, coerce_request_id
+from mcp.shared.transport_context import TransportContext
+
+from mcpx.core.hub import Hub
+from mcpx.errors import CallError
+from mcpx.gateway.transparent.errors import as_call_error, to_answer
+from mcpx.gateway.transparent.sessions import DoorSessions
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.direct.carriers import answer_line, escaped
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.messages import error_answer, members_of, result_answer, value_of, with_member
+from mcpx.upstream.direct.peer import Cancel, OnAnswer
+from mcpx.upstream.direct.standing import METHODS as STANDING
+from mcpx.upstream.requests import Passed
+from mcpx.wire import envelope
+from mcpx.wire.batch import BATCH_REVISION
+from mcpx.wire.dispatcher import LOSSY, WireDispatcher
+from mcpx.wire.envelope import RequestId
+from supervisors import Reply
+
+CANCELLED = "notifications/cancelled"
+
+
+class TransparentConnection:
+    """Serves one connection. It is the `Peer` of the client and of all its requests."""
+
+    def __init__(self, hub: Hub, server: str, wire: WireDispatcher) -> None:
+        self._sessions = DoorSessions(hub, server)
+        self._client = DirectClient(self)
+        self._wire = wire
+        self._standing: dict[RequestId, Callable[[], None]] = {}  # what cancels each
+        wire.receiver.fast = self._take_request
+        wire.receiver.on_notification = self._take_notification
+        wire.receiver.takes_batches = lambda: self._client.version == BATCH_REVISION
+
+    async def run(self) -> None:
+        """Serve until the channel ends."""
+        try:
+            await self._wire.run(self._on_request, _no_notification)
+        finally:
+            for cancel in list(self._standing.values()):
+                cancel()
+            self._sessions.leave(self._client)
+
+    # --- from the client
+
+    def _take_request(
+        self, wire: WireDispatcher, request_id: RequestId, method: str, params: msgspec.Raw
+    ) -> bool:
+        key = coerce_request_id(request_id)
+        request = self._sessions.request(method, bytes(params), request_id, self)
+        reply: RawReply = Reply(partial(self._answer, request, key))
+        open_requests = self._standing if method in STANDING else wire.fast_cancels
+        open_requests[key] = reply.abandon
+        try:
+            self._sessions.submit(self._client, request, reply)
+        except CallError as error:
+            reply.reject(error)
+        return True
+
+    async def _on_request(
+        self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Answer a request out of a batch, which is decoded already."""
+        encoded = b"" if params is None else envelope.encode(dict(params))
+        request = self._sessions.request(method, encoded, context.request_id or 0, self)
+        return await self._sessions.answer(self._client, request)
+
+    def _answer(self, request: Passed, key: RequestId, reply: Reply[msgspec.Raw]) -> None:
+        self._wire.fast_cancels.pop(key, None)
+        self._standing.pop(key, None)
+        if reply.error is not None or reply.value is None:
+            error = as_call_error(
+                reply.error or RuntimeError("no answer"), self._sessions.server, request.method
+            )
+            answer = to_answer(error)
+        else:
+            answer = reply.value
+        self._wire.channel.write(*answer_line(request.id, answer))
+
+    def _take_notification(self, method: str, params: msgspec.Raw) -> bool:
+        if method == CANCELLED:
+            cancelled = value_of(members_of(params).get("requestId"))
+            if not isinstance(cancelled, int | str):
+                return True
+            key = coerce_request_id(cancelled)
+            cancel = self._wire.fast_cancels.pop(key, None) or self._standing.pop(key, None)
+            if cancel is not None:
+                cancel()
+            return True
+        session = self._sessions.session(self._client)
+        if session is not None:
+            session.notify(method, msgspec.Raw(bytes(params)))
+        return True
+
+    # --- from the server
+
+    def notify(self, method: str, params: msgspec.Raw) -> None:
+        """Send a notification; a log or progress message is dropped while the client does not read."""
+        encoded = bytes(params) if params else None
+        if method in LOSSY:
+            self._wire.notify_lossy(method, encoded)
+        else:
+            self._wire.channel.write(*envelope.notification(escaped(method), encoded))
+
+    def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
+        """Send a request of the server."""
+        outgoing = self._wire.outgoing
+        request_id = outgoing.new_id()
+
+        def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
+            if isinstance(error, MCPError):
+                on_answer(error_answer(error))
+            elif error is not None:
+                on_answer(to_answer(as_call_error(error, self._sessions.server, method)))
+            else:
+                on_answer(result_answer(result or msgspec.Raw()))
+
+        def cancel(said: msgspec.Raw) -> None:
+            outgoing.discard(request_id)
+            self.notify(CANCELLED, with_member(said, "requestId", msgspec.Raw(b"%d" % request_id)))
+
+        outgoing.call(request_id, escaped(method), bytes(params) if params else None, answered, None)
+        return cancel
+
+
+async def _no_notification(
+    _context: DispatchContext[TransportContext], _method: str, _params: Mapping[str, Any] | None
+) -> None:
+    """Never called, as above."""

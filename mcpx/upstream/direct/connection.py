@@ -1,0 +1,258 @@
+"""One open connection of a direct session: ids and tokens replaced on the way out, restored on the way back.
+
+It is the `Sender` of the session's calls, and takes what the server sends of its own accord. A message of the
+server goes to the request that it names, or on whose stream it came; else to the client of the session, or,
+where all clients of 2026-07-28 share it, to those with a request open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+from mcp import MCPError
+from mcp.shared.dispatcher import coerce_request_id
+from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
+
+from mcpx.upstream.direct.carriers import Carrier
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.messages import (
+    TOKEN,
+    error_answer,
+    members_of,
+    prepare,
+    result_answer,
+    subscription_of,
+    value_of,
+    with_member,
+)
+from mcpx.upstream.direct.peer import Cancel, OnAnswer, Peer
+from mcpx.upstream.direct.standing import Standing
+from mcpx.upstream.errors import call_error
+from mcpx.upstream.requests import OnProgress, Passed, Request
+from mcpx.upstream.session.senders import Sent
+from mcpx.upstream.transport.link import Link
+from mcpx.wire.envelope import RequestId
+from mcpx.wire.outgoing import ConnectionEnded
+from mcpx.wire.outgoing import OnAnswer as OnRawAnswer
+
+LOG: Final = "notifications/message"
+PROGRESS: Final = "notifications/progress"
+CANCELLED: Final = "notifications/cancelled"
+MAX_OPEN_QUESTIONS: Final = 256  # requests of one server that its client has not answered
+
+
+class _Sent(NamedTuple):
+    """A request of the client that is open at the server."""
+
+    request: Passed
+    token: msgspec.Raw | None
+    on_progress: OnProgress
+
+
+class DirectConnection:
+    """Sends and takes messages from `open` until the link ends."""
+
+    carrier: Carrier
+
+    def __init__(self, client: DirectClient, link: Link, server: str, agreed: Callable[[], None]) -> None:
+        """`agreed` is called when the server has accepted the client's `initialize`."""
+        self._client = client
+        self._wire = link.wire
+        self._server = server
+        self.agreed = agreed
+        self._last_id = 0
+        self._open: dict[int, _Sent] = {}
+        self._standing: dict[int, Standing] = {}
+        self._questions: dict[RequestId, Cancel] = {}
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request of the server waits for its client."""
+        return bool(self._questions)
+
+    # --- the sender of the calls
+
+    def position(self) -> int | None:
+        return None if self._wire is None else self._wire.channel.position
+
+    def congested(self) -> bool:
+        return self._wire is not None and self._wire.channel.congested
+
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        if self._wire is not None:
+            self._wire.on_drained = callback
+
+    def send(self, request: Request, on_answer: OnRawAnswer, on_progress: OnProgress) -> Sent:
+        if not isinstance(request, Passed):
+            raise TypeError(f"a direct session takes no {type(request).__name__}")
+        self._last_id += 1
+        request_id = self._last_id
+        params, token = prepare(request.raw, request_id)
+
+        def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
+            self._open.pop(request_id, None)
+            if result is not None:
+                self._client.note_result(request.method, request.raw, result)
+                if request.method == "initialize":
+                    self.agreed()
+                on_answer(result_answer(result), None)
+            elif isinstance(error, MCPError) and not _is_end(error):
+                on_answer(error_answer(error), None)  # to the client it is an answer like any other
+            else:
+                on_answer(None, error)
+
+        self._open[request_id] = _Sent(request, token, on_progress)
+        sent = self.carrier.start(request_id, request.method, params, request, answered)
+        return _Cancellable(sent, lambda: self._open.pop(request_id, None))
+
+    def stand(self, standing: Standing) -> None:
+        """Send a request that stays open for good; the connection before may have had it, too."""
+        self._last_id += 1
+        request_id = self._last_id
+        request = standing.request
+        params, token = prepare(request.raw, request_id)
+
+        def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
+            self._standing.pop(request_id, None)
+            self._open.pop(request_id, None)
+            if result is not None:
+                standing.answer(result_answer(result))
+            elif isinstance(error, MCPError) and not _is_end(error):
+                standing.answer(error_answer(error))
+            elif error is not None and not isinstance(error, MCPError):
+                standing.refuse(call_error(error, server=self._server, tool=None))
+
+        self._standing[request_id] = standing
+        self._open[request_id] = _Sent(request, token, lambda *_: None)
+        sent = self.carrier.start(request_id, request.method, params, request, answered)
+
+        def cancel() -> None:
+            self._standing.pop(request_id, None)
+            self._open.pop(request_id, None)
+            sent.cancel("the client cancelled")
+
+        standing.sent(cancel)
+
+    async def ask(self, method: str, params: msgspec.Raw | bytes) -> msgspec.Raw:
+        """Send a request of MCPX's own, and return its result.
+
+        Raises:
+            MCPError: The server's error.
+            Exception: Whatever the transport raises.
+        """
+        self._last_id += 1
+        found: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+
+        def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
+            if found.done():
+                return
+            if error is not None:
+                found.set_exception(error)
+            else:
+                found.set_result(result or msgspec.Raw(b"{}"))
+
+        sent = self.carrier.start(self._last_id, method, prepare(params, 0).params, None, answered)
+        try:
+            return await found
+        except asyncio.CancelledError:
+            sent.cancel("MCPX gave up waiting")
+            raise
+
+    # --- from the server
+
+    def take_notification(self, method: str, params: msgspec.Raw, about: Passed | None) -> None:
+        """Pass a notification on."""
+        if method == PROGRESS:
+            self._take_progress(params)
+        elif method == CANCELLED:
+            cancelled = value_of(members_of(params).get("requestId"))
+            if isinstance(cancelled, int | str) and (cancel := self._questions.pop(_key(cancelled), None)):
+                cancel(params)
+        elif (stream := subscription_of(params)) is not None:
+            standing = self._standing.get(_number(stream))
+            if standing is not None:
+                standing.notify(method, params)
+        else:
+            for peer in self._peers(method, about):
+                peer.notify(method, params)
+
+    def _take_progress(self, params: msgspec.Raw) -> None:
+        token = _number(value_of(members_of(params).get(TOKEN)))
+        sent = self._open.get(token)
+        if sent is not None and sent.token is not None:
+            sent.on_progress(b"")
+            sent.request.origin.notify(PROGRESS, with_member(params, TOKEN, sent.token))
+
+    def take_request(
+        self, server_id: RequestId, method: str, params: msgspec.Raw, about: Passed | None, answer: OnAnswer
+    ) -> None:
+        """Pass a request on, and its answer back."""
+        peers = self._peers(method, about)
+        if len(peers) != 1 or len(self._questions) >= MAX_OPEN_QUESTIONS:
+            answer(error_answer(_TOO_MANY if peers else MCPError(METHOD_NOT_FOUND, "Method not found")))
+            return
+        key = _key(server_id)
+
+        def answered(said: msgspec.Raw) -> None:
+            if self._questions.pop(key, None) is not None:
+                answer(said)
+
+        self._questions[key] = lambda _params: None
+        cancel = peers[0].ask(method, params, answered)
+        if key in self._questions:
+            self._questions[key] = cancel
+
+    def _peers(self, method: str, about: Passed | None) -> list[Peer]:
+        """What takes a message of the server."""
+        if about is not None:
+            return [about.origin]
+        origins = {id(each.request.origin): each.request.origin for each in self._open.values()}
+        if self._client.peer is not None:
+            return [list(origins.values())[-1]] if origins else [self._client.peer]
+        if method == LOG and len(origins) != 1:
+            return []  # of one client's request, and it cannot be known which
+        return list(origins.values())
+
+    def cancel_questions(self) -> None:
+        """Cancel at the client what the server will not take an answer to: the connection has ended."""
+        questions, self._questions = self._questions, {}
+        for server_id, cancel in questions.items():
+            cancel(
+                msgspec.Raw(msgspec.json.encode({"requestId": server_id, "reason": "the server has ended"}))
+            )
+
+
+class _Cancellable:
+    __slots__ = ("_forget", "_sent")
+
+    def __init__(self, sent: Sent, forget: Callable[[], object]) -> None:
+        self._sent = sent
+        self._forget = forget
+
+    def recall(self) -> bool:
+        return self._sent.recall()
+
+    def cancel(self, reason: str) -> None:
+        self._forget()
+        self._sent.cancel(reason)
+
+
+def _key(server_id: RequestId) -> RequestId:
+    return coerce_request_id(server_id)
+
+
+def _number(value: object) -> int:
+    """An id or token of ours, whether the server repeats it as a number or as a string; 0 for none."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= 15:  # noqa: PLR2004 - digits
+        return int(value)
+    return value if isinstance(value, int) else 0
+
+
+_TOO_MANY: Final = MCPError(INTERNAL_ERROR, f"{MAX_OPEN_QUESTIONS} requests of this server are open")
+
+
+def _is_end(error: MCPError) -> bool:
+    return isinstance(error, ConnectionEnded)

@@ -1,0 +1,103 @@
+"""The few members of a message that a direct session replaces; all others keep their bytes. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from mcp import MCPError
+
+from mcpx.wire import envelope
+from mcpx.wire.outgoing import PeerError
+
+Members = dict[str, msgspec.Raw]
+
+OWN_META_PREFIX: Final = "mcpx/"
+SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+TOKEN: Final = "progressToken"  # noqa: S105 - of progress
+_META: Final = b'"_meta"'
+NOTHING: Final = msgspec.Raw()
+
+
+class Prepared(NamedTuple):
+    """The params of a request for the server, and the client's progress token in JSON, if it gave one."""
+
+    params: msgspec.Raw | bytes
+    token: msgspec.Raw | None
+
+
+def members_of(raw: msgspec.Raw | bytes) -> Members:
+    """The members of an object; none where it is no object."""
+    try:
+        return msgspec.json.decode(raw, type=Members) if raw else {}
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def value_of(raw: msgspec.Raw | None) -> Any:
+    """The value of a member, None where it is absent or cannot be read."""
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def prepare(params: msgspec.Raw | bytes, token: int) -> Prepared:
+    """The params of a client's request with a progress token of ours, and without MCPX's own `_meta`."""
+    if _META not in bytes(params):
+        return Prepared(params, None)
+    members = members_of(params)
+    meta = members_of(members.get("_meta", NOTHING))
+    kept = {key: value for key, value in meta.items() if not key.startswith(OWN_META_PREFIX)}
+    given = kept.get(TOKEN)
+    if given is None and len(kept) == len(meta):
+        return Prepared(params, None)
+    if given is not None:
+        kept[TOKEN] = msgspec.Raw(b"%d" % token)
+    if kept:
+        members["_meta"] = msgspec.Raw(envelope.encode(kept))
+    else:
+        del members["_meta"]
+    return Prepared(envelope.encode(members), given)
+
+
+def with_member(params: msgspec.Raw, name: str, value: msgspec.Raw) -> msgspec.Raw:
+    """The params with another value of that member."""
+    return msgspec.Raw(envelope.encode({**members_of(params), name: value}))
+
+
+def subscription_of(params: msgspec.Raw) -> Any:
+    """The id of the stream that a notification belongs to (2026-07-28); None for none."""
+    if SUBSCRIPTION_ID_KEY.encode() not in bytes(params):
+        return None
+    return value_of(members_of(members_of(params).get("_meta", NOTHING)).get(SUBSCRIPTION_ID_KEY))
+
+
+def with_subscription(params: msgspec.Raw, stream: msgspec.Raw) -> msgspec.Raw:
+    """The params of a notification with another id of its stream."""
+    meta = members_of(members_of(params).get("_meta", NOTHING))
+    return with_member(params, "_meta", msgspec.Raw(envelope.encode({**meta, SUBSCRIPTION_ID_KEY: stream})))
+
+
+# --- answers
+
+
+def result_answer(result: msgspec.Raw | bytes) -> msgspec.Raw:
+    """The answer with that result."""
+    return msgspec.Raw(b"".join((b'"result":', result or b"{}")))
+
+
+def error_answer(error: MCPError) -> msgspec.Raw:
+    """The answer with that error, as it came where that is known."""
+    if isinstance(error, PeerError):
+        return msgspec.Raw(b'"error":' + error.raw)
+    said: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        said["data"] = error.data
+    return msgspec.Raw(b'"error":' + envelope.encode(said))
+
+
+def result_of(answer: msgspec.Raw) -> msgspec.Raw | None:
+    """The result in an answer; None in an error."""
+    raw = bytes(answer)
+    return msgspec.Raw(raw[9:]) if raw.startswith(b'"result":') else None

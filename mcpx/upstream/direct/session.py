@@ -1,0 +1,261 @@
+"""A direct session: the actor that owns one client's connection to a server. See the package's docstring.
+
+Supervised like the server's own session (`mcpx.upstream.actor`), with a queue, deadlines and outcomes like
+its: requests wait while the server starts, and what was in flight when it died fails with the outcome, unless
+it is safe to send again. A request that stays open for good is sent again in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import msgspec
+import structlog
+
+from mcpx.catalog.model import JSON, ServerInfo, State
+from mcpx.config import ServerConfig, redactor_of
+from mcpx.observe.metrics import Counters
+from mcpx.observe.server_log import ServerLog
+from mcpx.upstream.call_queue import CallQueue, RawReply
+from mcpx.upstream.calls import Calls
+from mcpx.upstream.direct.carriers import open_carrier
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.connection import DirectConnection
+from mcpx.upstream.direct.headers import Headers
+from mcpx.upstream.direct.standing import METHODS, Standing
+from mcpx.upstream.errors import NoAnswer
+from mcpx.upstream.health import Health
+from mcpx.upstream.requests import Passed
+from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.link import Hooks, Link, open_link
+from supervisors import Incarnation, Phase, Supervisor
+
+log = structlog.get_logger()
+MAX_MALFORMED_LOGGED: Final = 3
+STATES: Final = {
+    Phase.STARTING: State.STARTING,
+    Phase.UP: State.READY,
+    Phase.WAITING: State.WAITING,
+    Phase.PARKED: State.PARKED,
+}
+
+
+class DirectSession:
+    """One client's session with one server, for as long as both last."""
+
+    catalogue: Final = None
+
+    def __init__(
+        self,
+        client: DirectClient,
+        config: ServerConfig,
+        supervisor: Supervisor,
+        *,
+        ledger: Ledger,
+        server_log: ServerLog,
+        max_message_bytes: int,
+        child: str,
+        counters: Counters,
+        input_schema: Callable[[str], JSON | None],
+    ) -> None:
+        """`input_schema` gives the schema of a tool, if the tool is known."""
+        self.client = client
+        self.config = config
+        self.name = config.name
+        self.child = child
+        self.pid: int | None = None
+        self.last_error: str | None = None
+        self.queue = _Queue(config, supervisor, counters, self.info, child=child)
+        self._limit = max_message_bytes
+        self._ledger = ledger
+        self._server_log = server_log
+        self._counters = counters
+        self._input_schema = input_schema
+        self._connection: DirectConnection | None = None
+        self._leaving: str | None = None
+        self._redact = redactor_of(config)
+        self._malformed = 0
+
+    # --- for the gateway and the fleet
+
+    def submit(self, request: Passed, reply: RawReply) -> None:
+        """Send or queue a request. The reply is its answer (`OnAnswer`).
+
+        Raises:
+            CallError: `not_sent`; neither is possible.
+        """
+        if request.method not in METHODS:
+            self.queue.submit(request, reply)
+            return
+        standing = Standing(request, reply)
+        self.queue.keep(standing)
+        if self._connection is not None:
+            self._connection.stand(standing)
+
+    def notify(self, method: str, params: msgspec.Raw) -> None:
+        """Pass a notification of the client on; dropped where the server is away."""
+        self.client.note_notification(method, params)
+        if self._connection is not None:
+            self._connection.carrier.notify(method, params)
+
+    def retire(self, why: str) -> None:
+        """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
+        self._leaving = why
+        self.queue.close()
+
+    def info(self) -> ServerInfo:
+        """The state of the session, for messages."""
+        kind = self.config.transport.kind
+        life = self.queue.lifecycle_or_none()
+        if life is None:
+            return ServerInfo(name=self.name, state=State.STOPPED, transport=kind, cause=self._leaving)
+        at = life.next_attempt_at
+        return ServerInfo(
+            name=self.name,
+            state=STATES.get(self.queue.lifecycle_phase(), State.STOPPED),
+            transport=kind,
+            cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
+            retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
+        )
+
+    # --- one incarnation
+
+    async def run(self, incarnation: Incarnation) -> None:
+        """Connect and serve, until the connection ends or the supervisor asks to leave."""
+        calls = Calls(self.config, self._counters, self.queue, incarnation.proven)
+        headers = Headers(self._input_schema)
+        hooks = Hooks(self._on_open, self._on_malformed, self._server_log.write, lambda: None)
+        transport = self.config.transport
+        try:
+            async with open_link(transport, limit=self._limit, hooks=hooks, redact=self._redact) as link:
+
+                def agreed() -> None:
+                    headers.version = self.client.version
+                    link.establish()
+
+                connection = DirectConnection(self.client, link, self.name, agreed)
+                await self._serve(incarnation, calls, connection, link, headers)
+        finally:  # only now: the process has been terminated
+            self.pid = None
+            self._ledger.remove(self.child)
+
+    async def _serve(
+        self,
+        incarnation: Incarnation,
+        calls: Calls,
+        connection: DirectConnection,
+        link: Link,
+        headers: Headers,
+    ) -> None:
+        async with anyio.create_task_group() as tasks:
+            connection.carrier = open_carrier(link, connection, headers, tasks)
+            await tasks.start(connection.carrier.run)
+            try:
+                again = self.client.greeted
+                await self._greet(connection, link)
+                incarnation.ready()
+                self._connection = connection
+                for standing in self.queue.standing:
+                    connection.stand(standing)
+                calls.open(link, connection)
+                tasks.start_soon(calls.drain_until_closed)
+                tasks.start_soon(self._keep_calls_that_ask, calls, connection)
+                health = Health(self.config.health, calls, lambda: self._probe(connection), link.give_up)
+                tasks.start_soon(health.watch)
+                if again:
+                    tasks.start_soon(self.client.announce_changes, connection.ask)
+                await incarnation.stopping.wait()
+                await calls.drain()
+            finally:
+                self._connection = None
+                for standing in self.queue.standing:
+                    standing.lost()
+                calls.close()
+                connection.cancel_questions()
+            tasks.cancel_scope.cancel()
+
+    async def _greet(self, connection: DirectConnection, link: Link) -> None:
+        """Repeat the client's handshake, if there was one before.
+
+        Raises:
+            NoAnswer: It took too long.
+            Exception: The server did not accept it any more; see `errors.cause_of`.
+        """
+        if not self.client.greeted:
+            return
+        with anyio.move_on_after(self.config.limits.connect_timeout) as scope:
+            await self.client.replay(connection.ask, connection.carrier.notify)
+        if scope.cancelled_caught:
+            raise NoAnswer(link.stderr_tail())
+        connection.agreed()
+
+    async def _probe(self, connection: DirectConnection) -> None:
+        """Ask for a sign of life, where the protocol has a request for that."""
+        if self.client.greeted:
+            await connection.ask("ping", b"")
+
+    async def _keep_calls_that_ask(self, calls: Calls, connection: DirectConnection) -> None:
+        """Keep calls alive while their server waits for the client: a person may be asked."""
+        while True:
+            await anyio.sleep(self.config.limits.call_timeout / 2)
+            if connection.is_asking:
+                for call in calls.running():
+                    calls.renew(call)
+
+    # --- called back
+
+    def _on_open(self, link: Link) -> None:
+        self.pid = link.pid
+        if link.pid is not None:
+            self._ledger.add(self.child, link.pid, link.mark)
+
+    def _on_malformed(self, line: bytes, problem: str) -> None:
+        self._counters.malformed += 1
+        self._malformed += 1
+        if self._malformed <= MAX_MALFORMED_LOGGED:
+            shown = self._redact(line.decode(errors="replace"))
+            log.warning("upstream.rubbish", server=self.name, problem=problem, line=shown)
+
+
+class _Queue(CallQueue):
+    """The queue, and beside it the requests that stay open for good."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]  # those of the queue
+        self._standing: list[Standing] = []
+
+    @property
+    def standing(self) -> list[Standing]:
+        """Those that are neither answered nor cancelled."""
+        self._standing = [each for each in self._standing if not each.over]
+        return list(self._standing)
+
+    def keep(self, standing: Standing) -> None:
+        """Add a request.
+
+        Raises:
+            CallError: The server is not there, and will not be soon.
+        """
+        if self.lifecycle_phase() is not Phase.UP and not self._is_wanted():
+            raise self.unavailable(standing.request)
+        if len(self.standing) >= self.ref.mailbox.size:
+            raise self._overloaded(standing.request, f"{self.ref.mailbox.size} streams are open")
+        self._standing.append(standing)
+
+    @property
+    def has_callers(self) -> bool:
+        return super().has_callers or bool(self.standing)
+
+    def refuse_waiting(self) -> None:
+        super().refuse_waiting()
+        self._refuse_standing()
+
+    def close(self) -> None:
+        super().close()
+        self._refuse_standing()
+
+    def _refuse_standing(self) -> None:
+        for standing in self.standing:
+            standing.refuse(self.unavailable(standing.request))

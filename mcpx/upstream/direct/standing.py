@@ -1,0 +1,78 @@
+"""Requests that stay open for good (`subscriptions/listen`): sent to each connection until answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.direct.messages import SUBSCRIPTION_ID_KEY, members_of, value_of, with_subscription
+from mcpx.upstream.requests import Passed
+from mcpx.wire import envelope
+
+METHODS: Final = frozenset({"subscriptions/listen"})
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_CHANGED: Final = {
+    "toolsListChanged": "notifications/tools/list_changed",
+    "promptsListChanged": "notifications/prompts/list_changed",
+    "resourcesListChanged": "notifications/resources/list_changed",
+}
+
+
+class Standing:
+    """One such request of a client."""
+
+    def __init__(self, request: Passed, reply: RawReply) -> None:
+        self.request = request
+        self._reply = reply
+        self._cancel: Callable[[], None] = lambda: None
+        self._id = msgspec.Raw(envelope.encode(request.id))
+        self._acknowledged = False
+
+    @property
+    def over(self) -> bool:
+        """Whether it was answered or cancelled."""
+        return self._reply.settled
+
+    def sent(self, cancel: Callable[[], None]) -> None:
+        """It was sent; `cancel` cancels it at the server."""
+        self._cancel = cancel
+        self._reply.on_abandon = cancel
+
+    def lost(self) -> None:
+        """The connection has ended; there is nothing to cancel."""
+        self._reply.on_abandon = None
+
+    def answer(self, answer: msgspec.Raw) -> None:
+        """The server has answered."""
+        self._reply.resolve(answer)
+
+    def refuse(self, error: Exception) -> None:
+        """There will be no answer."""
+        self._reply.reject(error)
+
+    def notify(self, method: str, params: msgspec.Raw) -> None:
+        """Pass on a notification of its stream, under the client's own id."""
+        if method != ACKNOWLEDGED:
+            self.request.origin.notify(method, with_subscription(params, self._id))
+        elif not self._acknowledged:
+            self._acknowledged = True
+            self.request.origin.notify(method, with_subscription(params, self._id))
+        else:
+            self._announce_changes()
+
+    def _announce_changes(self) -> None:
+        """Tell the client what may have changed while the server was away: all that it wants to hear of."""
+        wanted = value_of(members_of(self.request.raw).get("notifications"))
+        if not isinstance(wanted, dict):
+            return
+        meta = {SUBSCRIPTION_ID_KEY: self.request.id}
+        for kind, method in _CHANGED.items():
+            if wanted.get(kind) is True:
+                self.request.origin.notify(method, msgspec.Raw(envelope.encode({"_meta": meta})))
+        uris = wanted.get("resourceSubscriptions")
+        for uri in uris if isinstance(uris, list) else []:
+            params = msgspec.Raw(envelope.encode({"_meta": meta, "uri": uri}))
+            self.request.origin.notify("notifications/resources/updated", params)
