@@ -18,6 +18,7 @@ from typing import Final
 
 import anyio
 import structlog
+from msgspec.structs import replace
 
 from mcpx.config import Config
 from mcpx.core.hub import Hub
@@ -67,7 +68,10 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
         )
         return [gateway]
 
-    return await _run(config, frontends, patience=patience)
+    if door.server is None:
+        return await _run(config, frontends, patience=patience)
+    alone = replace(config, servers={door.server: config.servers[door.server]})
+    return await _run(alone, frontends, patience=patience, starts=False)
 
 
 async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
@@ -132,9 +136,9 @@ def _http(
         yield frontends
 
 
-async def _run(config: Config, frontends: Frontends, *, patience: Patience) -> int:
+async def _run(config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True) -> int:
     notifier = Notifier()
-    hub = Hub(config, reloading=notifier.reloading)
+    hub = Hub(config, reloading=notifier.reloading, starts=starts)
     clients = ClientSessions(hub)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, StatsFile()).run))
     hub.root.add(ChildSpec(name="clients", run=clients.run))

@@ -49,7 +49,7 @@ class Lost(NamedTuple):
 class Session:
     """One client's session. `refused` is why the last replay failed, or None.
 
-    `to_daemon` are the session's own lines for the daemon; whoever sends them takes them out. With `transparent`
+    `to_daemon` are the lines of its own for the daemon; whoever sends them takes them out. With `transparent`
     the client hears of every change that its server announces.
     """
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
+from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
@@ -37,6 +39,8 @@ log = structlog.get_logger()
 RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
+NOT_STARTED: Final = "it is started for clients of its transparent door only"
+MAX_DIRECT_SESSIONS: Final = 256  # with one server: each may be a process
 OLD_ENDING: Final = "its process with the old configuration is ending"
 
 Observer = Callable[[str, Diff], None]
@@ -44,10 +48,18 @@ Observer = Callable[[str, Diff], None]
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual."""
+    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual.
+
+    Without `starts` no server has a session of its own, only those of the clients of its transparent door.
+    """
 
     def __init__(
-        self, config: Config, *, state: Path | None = None, clients: ConnectedClients | None = None
+        self,
+        config: Config,
+        *,
+        state: Path | None = None,
+        clients: ConnectedClients | None = None,
+        starts: bool = True,
     ) -> None:
         self._config = config
         self._clients = clients or ConnectedClients()
@@ -65,9 +77,14 @@ class Fleet:
         self._news = Signal()
         self._stopping = False
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
-        self._unsettled = {name for name, up in self.upstreams.items() if up.config.disabled is None}
+        self._unsettled: set[str] = set()
         for upstream in self.upstreams.values():
-            self._start(upstream)
+            if not starts:
+                upstream.queue.pending_reason = NOT_STARTED
+            else:
+                self._start(upstream)
+            if starts and upstream.config.disabled is None:
+                self._unsettled.add(upstream.name)
 
     # --- one server
 
@@ -117,30 +134,42 @@ class Fleet:
     # --- direct sessions
 
     def direct_session(self, upstream: Upstream, client: DirectClient) -> DirectSession:
-        """The direct session of a client with that server, opened now if it has none."""
+        """The direct session of a client with that server, opened now if it has none.
+
+        Raises:
+            CallError: `overloaded`: too many clients have one.
+        """
         own = upstream.direct.get(client)
-        if own is None:
-            own = upstream.direct[client] = DirectSession(
-                client,
-                upstream.config,
-                self.supervisor,
-                ledger=self.ledger,
-                server_log=upstream.server_log,
-                max_message_bytes=self._config.max_message_bytes,
-                child=self._child_name(upstream.name),
-                counters=upstream.counters,
-                input_schema=upstream.input_schema,
-            )
-            self._start(own)
+        if own is not None:
+            return own
+        if len(upstream.direct) >= MAX_DIRECT_SESSIONS:
+            text = f"{upstream.name} has {MAX_DIRECT_SESSIONS} clients already; nothing was sent"
+            raise CallError(Code.OVERLOADED, text, server=upstream.name)
+        own = upstream.direct[client] = DirectSession(
+            client,
+            upstream.config,
+            self.supervisor,
+            ledger=self.ledger,
+            server_log=upstream.server_log,
+            max_message_bytes=self._config.max_message_bytes,
+            child=self._child_name(upstream.name),
+            counters=upstream.counters,
+            input_schema=upstream.input_schema,
+            on_idle=partial(self._end_direct, upstream, client) if client is self.sessionless else None,
+        )
+        self._start(own)
         return own
 
     def leave_direct(self, client: DirectClient) -> None:
         """End the direct sessions of a client that has left, without waiting for them."""
         for upstream in self.upstreams.values():
-            if (own := upstream.direct.pop(client, None)) is not None:
-                own.retire("its client has left")
-                if own.child in self._children:
-                    self.supervisor.dismiss(own.child)
+            self._end_direct(upstream, client)
+
+    def _end_direct(self, upstream: Upstream, client: DirectClient) -> None:
+        if (own := upstream.direct.pop(client, None)) is not None:
+            own.retire("its client has left")
+            if own.child in self._children:
+                self.supervisor.dismiss(own.child)
 
     def children(self) -> list[Upstream | DirectSession]:
         """Every session that may have a process: those of the servers, and clients' own."""

@@ -47,7 +47,7 @@ class Hub:
 
     `config` is the configuration in force; look settings up when they are used, for `reload` replaces it.
     `state` is the folder for the ledger and the servers' logs, if not the usual one. `reloading` makes a
-    context that is entered while a configuration is put in force.
+    context that is entered while a configuration is put in force. `starts` is that of `Fleet`.
     """
 
     def __init__(
@@ -56,11 +56,12 @@ class Hub:
         *,
         state: Path | None = None,
         reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
+        starts: bool = True,
     ) -> None:
         self.config = config
         self.root = Supervisor(intensity=INFRASTRUCTURE, observe=_log_infrastructure)
         self.clients = ConnectedClients()
-        self.fleet = Fleet(config, state=state, clients=self.clients)
+        self.fleet = Fleet(config, state=state, clients=self.clients, starts=starts)
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)

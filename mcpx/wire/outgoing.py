@@ -88,14 +88,9 @@ class Outgoing:
         return self._last_id
 
     def call(
-        self,
-        request_id: int,
-        method: str,
-        params: Bytes | None,
-        on_answer: OnAnswer,
-        on_progress: OnProgress | None,
+        self, request_id: int, method: str, params: Bytes, on_answer: OnAnswer, on_progress: OnProgress | None
     ) -> None:
-        """Send a request under an id from `new_id`; `params` is an encoded object, or None.
+        """Send a request under an id from `new_id`; `params` is an encoded object.
 
         With `on_progress`, the id is its progress token, which `params` has to name.
         """
@@ -103,6 +98,14 @@ class Outgoing:
             on_answer(None, ConnectionEnded())
             return
         self._open[request_id] = _Open(on_answer, on_progress)
+        self._channel.write(*envelope.request(request_id, method, params))
+
+    def call_as(self, request_id: RequestId, method: str, params: Bytes | None, on_answer: OnAnswer) -> None:
+        """Send a request under an id of the caller's, which no open one has."""
+        if self.closed:
+            on_answer(None, ConnectionEnded())
+            return
+        self._open[coerce_request_id(request_id)] = _Open(on_answer, None)
         self._channel.write(*envelope.request(request_id, method, params))
 
     async def request(

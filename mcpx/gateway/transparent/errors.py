@@ -43,9 +43,14 @@ def to_answer(error: CallError) -> msgspec.Raw:
 def error_in(answer: msgspec.Raw) -> MCPError:
     """The server's error in an answer, its data enclosed (`mcpx.wire.enclosed`)."""
     error = members_of(members_of(b"{" + bytes(answer) + b"}").get("error", NOTHING))
-    code, message, data = value_of(error.get("code")), value_of(error.get("message")), error.get("data")
+    code, message = value_of(error.pop("code", None)), value_of(error.pop("message", None))
+    data = error.pop("data", None)
+    more = [
+        piece for name, value in error.items() for piece in (b",", envelope.encode(name), b":", bytes(value))
+    ]
     return MCPError(
         code if isinstance(code, int) else INTERNAL_ERROR,
         message if isinstance(message, str) else "the server's error is not a JSON-RPC error",
-        None if data is None else enclose([bytes(data)]),
+        # members that the SDK's error has no place for follow on the data, which is the last that it writes
+        enclose([bytes(data or b"null"), *more]) if data or more else None,
     )

@@ -55,9 +55,8 @@ class TransparentServer(Server[Any]):
         client = self._client(ctx)
         params = await _params(ctx)
         if ctx.request_id is None:
-            session = None if client is None else self._sessions.session(client)
-            if session is not None:
-                session.notify(ctx.method, params)
+            if client is not None:
+                self._sessions.notify(client, ctx.method, params)
             return None
         peer = RequestPeer(request_outbound(ctx.session))
         request = self._sessions.request(ctx.method, bytes(params), ctx.request_id, peer)

@@ -17,7 +17,6 @@ from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.messages import members_of, result_of, value_of
 from mcpx.upstream.direct.peer import Peer
-from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.requests import Passed
 from mcpx.wire.enclosed import enclose
 from mcpx.wire.envelope import RequestId
@@ -84,10 +83,13 @@ class DoorSessions:
             raise error_in(answer)
         return enclose([bytes(result)])
 
-    def session(self, client: DirectClient) -> DirectSession | None:
-        """The session of that client, if it has one."""
+    def notify(self, client: DirectClient, method: str, params: msgspec.Raw) -> None:
+        """Pass a notification of a client on; dropped where it has no session, or the server is away."""
+        client.note_notification(method, params)
         upstream = self._hub.upstreams.get(self.server)
-        return None if upstream is None else upstream.direct.get(client)
+        session = None if upstream is None else upstream.direct.get(client)
+        if session is not None:
+            session.notify(method, params)
 
     def leave(self, client: DirectClient) -> None:
         """End what belongs to a client that has left."""

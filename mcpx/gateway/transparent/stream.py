@@ -98,9 +98,7 @@ class TransparentConnection:
             if cancel is not None:
                 cancel()
             return True
-        session = self._sessions.session(self._client)
-        if session is not None:
-            session.notify(method, msgspec.Raw(bytes(params)))
+        self._sessions.notify(self._client, method, msgspec.Raw(bytes(params)))
         return True
 
     # --- from the server
@@ -130,7 +128,7 @@ class TransparentConnection:
             outgoing.discard(request_id)
             self.notify(CANCELLED, with_member(said, "requestId", msgspec.Raw(b"%d" % request_id)))
 
-        outgoing.call(request_id, escaped(method), bytes(params) if params else None, answered, None)
+        outgoing.call_as(request_id, escaped(method), bytes(params) if params else None, answered)
         return cancel
 
 

@@ -58,7 +58,7 @@ class Carrier(Protocol):
 
     def start(
         self,
-        request_id: int,
+        request_id: RequestId,
         method: str,
         params: msgspec.Raw | bytes,
         about: Passed | None,
@@ -95,14 +95,14 @@ class WireCarrier:
 
     def start(
         self,
-        request_id: int,
+        request_id: RequestId,
         method: str,
         params: msgspec.Raw | bytes,
         _about: Passed | None,
         answer: OnAnswer,
     ) -> Sent:
         outgoing = self._wire.outgoing
-        outgoing.call(request_id, escaped(method), bytes(params) if params else None, answer, None)
+        outgoing.call_as(request_id, escaped(method), bytes(params) if params else None, answer)
         return _SentOnWire(outgoing, request_id, method)
 
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None:
@@ -133,7 +133,7 @@ def answer_line(request_id: RequestId, answer: msgspec.Raw) -> list[envelope.Byt
 class _SentOnWire:
     __slots__ = ("_method", "_outgoing", "_request_id")
 
-    def __init__(self, outgoing: Outgoing, request_id: int, method: str) -> None:
+    def __init__(self, outgoing: Outgoing, request_id: RequestId, method: str) -> None:
         self._outgoing = outgoing
         self._request_id = request_id
         self._method = method
@@ -176,7 +176,7 @@ class HttpCarrier:
 
     def start(
         self,
-        request_id: int,
+        request_id: RequestId,
         method: str,
         params: msgspec.Raw | bytes,
         about: Passed | None,

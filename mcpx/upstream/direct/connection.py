@@ -1,4 +1,7 @@
-"""One open connection of a direct session: ids and tokens replaced on the way out, restored on the way back.
+"""One open connection of a direct session.
+
+Ids and progress tokens are the client's own. Where another client's are the same, on a session that clients
+share, they are replaced on the way out and restored on the way back.
 
 It is the `Sender` of the session's calls, and takes what the server sends of its own accord. A message of the
 server goes to the request that it names, or on whose stream it came; else to the client of the session, or,
@@ -16,10 +19,12 @@ from mcp import MCPError
 from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
+from mcpx.config import ServerConfig
 from mcpx.upstream.direct.carriers import Carrier
-from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.client import INITIALIZE, DirectClient
 from mcpx.upstream.direct.messages import (
     TOKEN,
+    Prepared,
     error_answer,
     members_of,
     prepare,
@@ -41,6 +46,8 @@ from mcpx.wire.outgoing import OnAnswer as OnRawAnswer
 LOG: Final = "notifications/message"
 PROGRESS: Final = "notifications/progress"
 CANCELLED: Final = "notifications/cancelled"
+OWN_PREFIX: Final = "mcpx-"
+"""The ids and tokens of MCPX's own at the server begin with it."""
 MAX_OPEN_QUESTIONS: Final = 256  # requests of one server that its client has not answered
 
 
@@ -48,7 +55,7 @@ class _Sent(NamedTuple):
     """A request of the client that is open at the server."""
 
     request: Passed
-    token: msgspec.Raw | None
+    prepared: Prepared
     on_progress: OnProgress
 
 
@@ -57,16 +64,27 @@ class DirectConnection:
 
     carrier: Carrier
 
-    def __init__(self, client: DirectClient, link: Link, server: str, agreed: Callable[[], None]) -> None:
+    def __init__(
+        self, client: DirectClient, link: Link, config: ServerConfig, agreed: Callable[[], None]
+    ) -> None:
         """`agreed` is called when the server has accepted the client's `initialize`."""
         self._client = client
         self._wire = link.wire
-        self._server = server
+        self._server = config.name
+        self._link = link
+        self._greeting_timeout = config.limits.connect_timeout
+        self._greeting: asyncio.TimerHandle | None = None
         self.agreed = agreed
         self._last_id = 0
-        self._open: dict[int, _Sent] = {}
-        self._standing: dict[int, Standing] = {}
+        self._open: dict[RequestId, _Sent] = {}  # by the id at the server
+        self._tokens: dict[int | str, RequestId] = {}
+        self._standing: dict[RequestId, Standing] = {}
         self._questions: dict[RequestId, Cancel] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the client is open at the server."""
+        return not self._open
 
     @property
     def is_asking(self) -> bool:
@@ -88,15 +106,13 @@ class DirectConnection:
     def send(self, request: Request, on_answer: OnRawAnswer, on_progress: OnProgress) -> Sent:
         if not isinstance(request, Passed):
             raise TypeError(f"a direct session takes no {type(request).__name__}")
-        self._last_id += 1
-        request_id = self._last_id
-        params, token = prepare(request.raw, request_id)
+        request_id = self._register(request, on_progress)
 
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
-            self._open.pop(request_id, None)
+            self._forget(request_id)
             if result is not None:
                 self._client.note_result(request.method, request.raw, result)
-                if request.method == "initialize":
+                if request.method == INITIALIZE:
                     self.agreed()
                 on_answer(result_answer(result), None)
             elif isinstance(error, MCPError) and not _is_end(error):
@@ -104,20 +120,46 @@ class DirectConnection:
             else:
                 on_answer(None, error)
 
-        self._open[request_id] = _Sent(request, token, on_progress)
-        sent = self.carrier.start(request_id, request.method, params, request, answered)
-        return _Cancellable(sent, lambda: self._open.pop(request_id, None))
+        sent = self._start(request_id, answered)
+        return _Cancellable(sent, lambda: self._forget(request_id))
+
+    def _register(self, request: Passed, on_progress: OnProgress) -> RequestId:
+        """The id that a request gets at the server: the client's own, unless another one has it."""
+        self._last_id += 1
+        own = f"{OWN_PREFIX}{self._last_id}"
+        key = coerce_request_id(request.id)
+        request_id = own if key in self._open else request.id
+        prepared = prepare(request.raw, self._tokens, own)
+        self._open[coerce_request_id(request_id)] = _Sent(request, prepared, on_progress)
+        if prepared.token is not None:
+            self._tokens[prepared.token] = coerce_request_id(request_id)
+        if request.method == INITIALIZE:
+            seconds = self._greeting_timeout
+            reason = f"no answer to initialize within {seconds:g} s"
+            loop = asyncio.get_running_loop()
+            self._greeting = loop.call_later(seconds, self._link.give_up, reason)
+        return request_id
+
+    def _start(self, request_id: RequestId, answered: OnRawAnswer) -> Sent:
+        request, prepared, _ = self._open[coerce_request_id(request_id)]
+        return self.carrier.start(request_id, request.method, prepared.params, request, answered)
+
+    def _forget(self, request_id: RequestId) -> None:
+        """A request is over."""
+        sent = self._open.pop(coerce_request_id(request_id), None)
+        if sent is not None and sent.prepared.token is not None:
+            self._tokens.pop(sent.prepared.token, None)
+        if sent is not None and sent.request.method == INITIALIZE and self._greeting is not None:
+            self._greeting.cancel()
 
     def stand(self, standing: Standing) -> None:
         """Send a request that stays open for good; the connection before may have had it, too."""
-        self._last_id += 1
-        request_id = self._last_id
-        request = standing.request
-        params, token = prepare(request.raw, request_id)
+        request_id = self._register(standing.request, lambda _step: None)
+        key = coerce_request_id(request_id)
 
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
-            self._standing.pop(request_id, None)
-            self._open.pop(request_id, None)
+            self._standing.pop(key, None)
+            self._forget(request_id)
             if result is not None:
                 standing.answer(result_answer(result))
             elif isinstance(error, MCPError) and not _is_end(error):
@@ -125,13 +167,12 @@ class DirectConnection:
             elif error is not None and not isinstance(error, MCPError):
                 standing.refuse(call_error(error, server=self._server, tool=None))
 
-        self._standing[request_id] = standing
-        self._open[request_id] = _Sent(request, token, lambda *_: None)
-        sent = self.carrier.start(request_id, request.method, params, request, answered)
+        self._standing[key] = standing
+        sent = self._start(request_id, answered)
 
         def cancel() -> None:
-            self._standing.pop(request_id, None)
-            self._open.pop(request_id, None)
+            self._standing.pop(key, None)
+            self._forget(request_id)
             sent.cancel("the client cancelled")
 
         standing.sent(cancel)
@@ -154,7 +195,8 @@ class DirectConnection:
             else:
                 found.set_result(result or msgspec.Raw(b"{}"))
 
-        sent = self.carrier.start(self._last_id, method, prepare(params, 0).params, None, answered)
+        own = f"{OWN_PREFIX}{self._last_id}"
+        sent = self.carrier.start(own, method, prepare(params, (), "").params, None, answered)
         try:
             return await found
         except asyncio.CancelledError:
@@ -172,7 +214,9 @@ class DirectConnection:
             if isinstance(cancelled, int | str) and (cancel := self._questions.pop(_key(cancelled), None)):
                 cancel(params)
         elif (stream := subscription_of(params)) is not None:
-            standing = self._standing.get(_number(stream))
+            standing = (
+                self._standing.get(coerce_request_id(stream)) if isinstance(stream, int | str) else None
+            )
             if standing is not None:
                 standing.notify(method, params)
         else:
@@ -180,11 +224,14 @@ class DirectConnection:
                 peer.notify(method, params)
 
     def _take_progress(self, params: msgspec.Raw) -> None:
-        token = _number(value_of(members_of(params).get(TOKEN)))
-        sent = self._open.get(token)
-        if sent is not None and sent.token is not None:
+        token = value_of(members_of(params).get(TOKEN))
+        request_id = self._tokens.get(token) if isinstance(token, int | str) else None
+        sent = None if request_id is None else self._open.get(request_id)
+        if sent is not None and sent.prepared.given is not None:
             sent.on_progress(b"")
-            sent.request.origin.notify(PROGRESS, with_member(params, TOKEN, sent.token))
+            is_own = token == value_of(sent.prepared.given)
+            given = params if is_own else with_member(params, TOKEN, sent.prepared.given)
+            sent.request.origin.notify(PROGRESS, given)
 
     def take_request(
         self, server_id: RequestId, method: str, params: msgspec.Raw, about: Passed | None, answer: OnAnswer
@@ -216,8 +263,10 @@ class DirectConnection:
             return []  # of one client's request, and it cannot be known which
         return list(origins.values())
 
-    def cancel_questions(self) -> None:
-        """Cancel at the client what the server will not take an answer to: the connection has ended."""
+    def close(self) -> None:
+        """The connection has ended: cancel at the client what the server takes no answer to any more."""
+        if self._greeting is not None:
+            self._greeting.cancel()
         questions, self._questions = self._questions, {}
         for server_id, cancel in questions.items():
             cancel(
@@ -242,13 +291,6 @@ class _Cancellable:
 
 def _key(server_id: RequestId) -> RequestId:
     return coerce_request_id(server_id)
-
-
-def _number(value: object) -> int:
-    """An id or token of ours, whether the server repeats it as a number or as a string; 0 for none."""
-    if isinstance(value, str) and value.isdecimal() and len(value) <= 15:  # noqa: PLR2004 - digits
-        return int(value)
-    return value if isinstance(value, int) else 0
 
 
 _TOO_MANY: Final = MCPError(INTERNAL_ERROR, f"{MAX_OPEN_QUESTIONS} requests of this server are open")

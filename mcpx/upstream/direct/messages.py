@@ -1,7 +1,8 @@
-"""The few members of a message that a direct session replaces; all others keep their bytes. Pure."""
+"""The few members of a message that a direct session may replace; all others keep their bytes. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,10 +21,11 @@ NOTHING: Final = msgspec.Raw()
 
 
 class Prepared(NamedTuple):
-    """The params of a request for the server, and the client's progress token in JSON, if it gave one."""
+    """The params of a request for the server, its progress token there, and the client's own in JSON."""
 
     params: msgspec.Raw | bytes
-    token: msgspec.Raw | None
+    token: int | str | None = None
+    given: msgspec.Raw | None = None
 
 
 def members_of(raw: msgspec.Raw | bytes) -> Members:
@@ -42,23 +44,32 @@ def value_of(raw: msgspec.Raw | None) -> Any:
         return None
 
 
-def prepare(params: msgspec.Raw | bytes, token: int) -> Prepared:
-    """The params of a client's request with a progress token of ours, and without MCPX's own `_meta`."""
+def prepare(params: msgspec.Raw | bytes, taken: Collection[int | str], instead: str) -> Prepared:
+    """The params of a client's request for the server, without MCPX's own members of `_meta`.
+
+    Its progress token stays, unless it is among the `taken` ones: then `instead` takes its place.
+    """
     if _META not in bytes(params):
-        return Prepared(params, None)
+        return Prepared(params)
     members = members_of(params)
     meta = members_of(members.get("_meta", NOTHING))
     kept = {key: value for key, value in meta.items() if not key.startswith(OWN_META_PREFIX)}
     given = kept.get(TOKEN)
+    token = value_of(given)
+    if not isinstance(token, int | str):
+        given = token = None
+    elif token in taken:
+        token = instead
+        kept[TOKEN] = msgspec.Raw(envelope.encode(token))
+    elif len(kept) == len(meta):
+        return Prepared(params, token, given)
     if given is None and len(kept) == len(meta):
-        return Prepared(params, None)
-    if given is not None:
-        kept[TOKEN] = msgspec.Raw(b"%d" % token)
+        return Prepared(params)
     if kept:
         members["_meta"] = msgspec.Raw(envelope.encode(kept))
     else:
         del members["_meta"]
-    return Prepared(envelope.encode(members), given)
+    return Prepared(envelope.encode(members), token, given)
 
 
 def with_member(params: msgspec.Raw, name: str, value: msgspec.Raw) -> msgspec.Raw:

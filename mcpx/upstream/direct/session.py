@@ -34,6 +34,7 @@ from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
 MAX_MALFORMED_LOGGED: Final = 3
+IDLE_AFTER_S: Final = 60.0
 STATES: Final = {
     Phase.STARTING: State.STARTING,
     Phase.UP: State.READY,
@@ -59,8 +60,12 @@ class DirectSession:
         child: str,
         counters: Counters,
         input_schema: Callable[[str], JSON | None],
+        on_idle: Callable[[], None] | None = None,
     ) -> None:
-        """`input_schema` gives the schema of a tool, if the tool is known."""
+        """`input_schema` gives the schema of a tool, if the tool is known.
+
+        `on_idle` is called when nothing was open for `IDLE_AFTER_S`; it may end the session.
+        """
         self.client = client
         self.config = config
         self.name = config.name
@@ -73,6 +78,7 @@ class DirectSession:
         self._server_log = server_log
         self._counters = counters
         self._input_schema = input_schema
+        self._on_idle = on_idle
         self._connection: DirectConnection | None = None
         self._leaving: str | None = None
         self._redact = redactor_of(config)
@@ -96,7 +102,6 @@ class DirectSession:
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
         """Pass a notification of the client on; dropped where the server is away."""
-        self.client.note_notification(method, params)
         if self._connection is not None:
             self._connection.carrier.notify(method, params)
 
@@ -135,7 +140,7 @@ class DirectSession:
                     headers.version = self.client.version
                     link.establish()
 
-                connection = DirectConnection(self.client, link, self.name, agreed)
+                connection = DirectConnection(self.client, link, self.config, agreed)
                 await self._serve(incarnation, calls, connection, link, headers)
         finally:  # only now: the process has been terminated
             self.pid = None
@@ -164,6 +169,7 @@ class DirectSession:
                 tasks.start_soon(self._keep_calls_that_ask, calls, connection)
                 health = Health(self.config.health, calls, lambda: self._probe(connection), link.give_up)
                 tasks.start_soon(health.watch)
+                tasks.start_soon(self._watch_idleness, connection)
                 if again:
                     tasks.start_soon(self.client.announce_changes, connection.ask)
                 await incarnation.stopping.wait()
@@ -173,7 +179,7 @@ class DirectSession:
                 for standing in self.queue.standing:
                     standing.lost()
                 calls.close()
-                connection.cancel_questions()
+                connection.close()
             tasks.cancel_scope.cancel()
 
     async def _greet(self, connection: DirectConnection, link: Link) -> None:
@@ -203,6 +209,16 @@ class DirectSession:
             if connection.is_asking:
                 for call in calls.running():
                     calls.renew(call)
+
+    async def _watch_idleness(self, connection: DirectConnection) -> None:
+        """Report that nobody uses the session: a probe for 2026-07-28 may be all that it got."""
+        idle_looks = 0
+        while self._on_idle is not None:
+            await anyio.sleep(IDLE_AFTER_S / 2)
+            idle_looks = idle_looks + 1 if connection.is_idle and not self.queue.has_callers else 0
+            if idle_looks > 1:
+                self._on_idle()
+                return
 
     # --- called back
 

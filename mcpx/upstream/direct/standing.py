@@ -8,7 +8,13 @@ from typing import Final
 import msgspec
 
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.direct.messages import SUBSCRIPTION_ID_KEY, members_of, value_of, with_subscription
+from mcpx.upstream.direct.messages import (
+    SUBSCRIPTION_ID_KEY,
+    members_of,
+    subscription_of,
+    value_of,
+    with_subscription,
+)
 from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
 
@@ -55,13 +61,12 @@ class Standing:
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
         """Pass on a notification of its stream, under the client's own id."""
-        if method != ACKNOWLEDGED:
-            self.request.origin.notify(method, with_subscription(params, self._id))
-        elif not self._acknowledged:
-            self._acknowledged = True
-            self.request.origin.notify(method, with_subscription(params, self._id))
-        else:
+        if method == ACKNOWLEDGED and self._acknowledged:
             self._announce_changes()
+            return
+        self._acknowledged = self._acknowledged or method == ACKNOWLEDGED
+        is_own = subscription_of(params) == self.request.id
+        self.request.origin.notify(method, params if is_own else with_subscription(params, self._id))
 
     def _announce_changes(self) -> None:
         """Tell the client what may have changed while the server was away: all that it wants to hear of."""

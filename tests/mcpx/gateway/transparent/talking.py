@@ -1,0 +1,190 @@
+"""Raw conversations with the odd server, directly and through a transparent door, and what came back.
+
+What came is compared member by member, in order, doubled ones too, with numbers as they were written; only
+the ids of the server's own requests are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+
+from mcpx.gateway.transparent.stream import TransparentConnection
+from mcpx.wire.channel import Channel
+from mcpx.wire.dispatcher import WireDispatcher
+from tests.mcpx.scripted import PATIENCE_S
+
+SERVER = Path(__file__).with_name("odd_server.py")
+Message = dict[str, Any]
+
+
+def parsed(line: str | bytes) -> Any:
+    """A message as pairs, with numbers as texts."""
+    return json.loads(
+        line, object_pairs_hook=list, parse_float=lambda n: ("f", n), parse_int=lambda n: ("i", n)
+    )
+
+
+def plain(line: str | bytes) -> Message:
+    message = json.loads(line)
+    assert isinstance(message, dict), line
+    return message
+
+
+class Talk:
+    """One client. `heard` is what came, without the ids of the server's requests."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self.reply = '"result":{"action":"accept","vendor":1e400}'
+        """What the server's questions are answered with."""
+
+    async def write(self, line: str) -> None:
+        raise NotImplementedError
+
+    async def read(self) -> str:
+        raise NotImplementedError
+
+    async def take(self) -> Message:
+        """Read one message; a question is answered."""
+        with anyio.fail_after(PATIENCE_S):
+            line = await self.read()
+        message, pairs = plain(line), parsed(line)
+        asks = "id" in message and "method" in message
+        self.heard.append([pair for pair in pairs if pair[0] != "jsonrpc" and not (asks and pair[0] == "id")])
+        if asks:
+            await self.write(f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},{self.reply}}}')
+        return message
+
+    async def send(self, method: str, params: str | None = None, request_id: Any = None) -> None:
+        members = [f'"method":{json.dumps(method)}']
+        members += [] if request_id is None else [f'"id":{json.dumps(request_id)}']
+        members += [] if params is None else [f'"params":{params}']
+        await self.write('{"jsonrpc":"2.0",' + ",".join(members) + "}")
+
+    async def ask(self, method: str, params: str | None = None, request_id: Any = 1) -> Message:
+        """Send a request and read to its answer."""
+        await self.send(method, params, request_id)
+        while True:
+            message = await self.take()
+            if "method" not in message and message.get("id") == request_id:
+                return message
+
+
+class Fds(Talk):
+    """A client on a pair of descriptors."""
+
+    def __init__(self, fd_in: int, fd_out: int) -> None:
+        super().__init__()
+        self._in, self._out, self._rest = fd_in, fd_out, b""
+
+    async def write(self, line: str) -> None:
+        os.write(self._out, line.encode() + b"\n")
+
+    async def read(self) -> str:
+        while b"\n" not in self._rest:
+            await anyio.wait_readable(self._in)
+            chunk = os.read(self._in, 65536)
+            assert chunk, "the connection has ended"
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode() if line.strip() else await self.read()
+
+
+@asynccontextmanager
+async def directly(*arguments: str):
+    """The odd server as a child of the test."""
+    command = [sys.executable, "-S", "-E", str(SERVER), *arguments]
+    child = subprocess.Popen(  # noqa: ASYNC220 - starts in no time
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        yield Fds(child.stdout.fileno(), child.stdin.fileno())
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@asynccontextmanager
+async def on_stream(hub, server: str = "odd"):
+    """A client of the transparent door on a stream of this process."""
+    fds = [*os.pipe(), *os.pipe()]
+    for fd in fds:
+        os.set_blocking(fd, False)
+    channel = Channel(fds[0], fds[3])
+    wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_: None, refuses=True)
+    connection = TransparentConnection(hub, server, wire)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.run)
+            yield Fds(fds[2], fds[1])
+            wire.end()
+    finally:
+        channel.close()
+        for fd in fds:
+            os.close(fd)
+
+
+class Http(Talk):
+    """A client of `/mcp/servers/NAME`: each request on a stream of its own, and one for the rest."""
+
+    def __init__(
+        self, client: httpx2.AsyncClient, url: str, tasks: anyio.abc.TaskGroup, headers: Message
+    ) -> None:
+        super().__init__()
+        self._client, self._url, self._tasks = client, url, tasks
+        self.headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        self.headers |= headers
+        self._send, self._receive = anyio.create_memory_object_stream[str](1000)
+
+    async def write(self, line: str) -> None:
+        message = plain(line)
+        headers = dict(self.headers)
+        if "method" in message and "mcp-protocol-version" in headers:
+            headers["mcp-method"] = message["method"]
+            if isinstance(name := (message.get("params") or {}).get("name"), str):
+                headers["mcp-name"] = name
+        if "id" in message and "method" in message and message["method"] != "initialize":
+            self._tasks.start_soon(self._post, line, headers)
+        else:
+            await self._post(line, headers)
+
+    async def _post(self, line: str, headers: Message) -> None:
+        async with self._client.stream("POST", self._url, content=line.encode(), headers=headers) as answer:
+            if session := answer.headers.get("mcp-session-id"):
+                self.headers["mcp-session-id"] = session
+            if "event-stream" not in answer.headers.get("content-type", ""):
+                if body := (await answer.aread()).decode():
+                    await self._send.send(body)
+                return
+            async for text in answer.aiter_lines():
+                if text.startswith("data:") and text[5:].strip():
+                    await self._send.send(text[5:])
+
+    async def read(self) -> str:
+        return await self._receive.receive()
+
+    def close(self) -> None:
+        self._send.close()
+        self._receive.close()
+
+
+@asynccontextmanager
+async def over_http(url: str, **headers: str):
+    """A client of the door over HTTP, which has no stream beside those of its requests."""
+    async with httpx2.AsyncClient(timeout=PATIENCE_S) as client, anyio.create_task_group() as tasks:
+        talk = Http(client, url, tasks, headers)
+        with suppress(httpx2.HTTPError):
+            yield talk
+        tasks.cancel_scope.cancel()
+    talk.close()
