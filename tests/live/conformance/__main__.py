@@ -29,7 +29,6 @@ from tests.live.conformance.suite import REVISIONS, Check, Found, check_server, 
 from tests.live.conformance.targets import DIRECT, Reference, Target, opened
 
 CLIENT = Reference(name="MCPX as a client", python="", script="", modern=True)
-COLUMNS = ("reference server", "suite", "way", "passed / failed / warnings", "differences", "unexplained")
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -82,10 +81,10 @@ async def _make(plan: list[Run], scenarios: list[str], clients: bool) -> Report:
 
 
 class Report:
-    """The rows of the table, and what is behind them."""
+    """The counts of each run, and what is behind them."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[str, ...]] = []
+        self._rows: dict[tuple[str, str], dict[str, str]] = {}
         self._notes: list[str] = []
         self.bad = False
 
@@ -93,26 +92,34 @@ class Report:
         """Take in one run, and the checks of it that want an explanation."""
         open_ones = unexplained(run, checks, entries)
         self.bad = self.bad or bool(open_ones) or not found.checks
-        counts = " / ".join(map(str, found.counts()))
-        names = (run.reference.name, run.revision.name, run.target.name)
-        self._rows.append((*names, counts, str(len(checks)), str(len(open_ones))))
+        passed, failed, _ = found.counts()
+        differing = f" ({len(checks)} differ)" if checks and run.target.through != "nothing" else ""
+        row = self._rows.setdefault((run.reference.name, run.revision.name), {})
+        row[run.target.name] = f"{passed}/{failed}{differing}"
         for check in checks:
             mark = "UNEXPLAINED" if check in open_ones else "explained"
             because = found.reasons.get((check.scenario, check.id), "")
             self._notes.append(f"{mark}: {run}: {check.scenario} {check.id} {check.status}: {because[:300]}")
 
     def show(self, *, markdown: bool) -> None:
-        """Print the table, and every difference before it on stderr."""
+        """Print a table for the servers and one for MCPX as a client, and every difference on stderr."""
         for note in self._notes:
             click.echo(note, err=True)
-        if markdown:
-            for row in (COLUMNS, ("---",) * len(COLUMNS), *self._rows):
-                click.echo(f"| {' | '.join(row)} |")
-            return
-        table = Table(*COLUMNS)
-        for row in self._rows:
-            table.add_row(*row)
-        Console(width=160).print(table)
+        servers = {key: row for key, row in self._rows.items() if key[0] != CLIENT.name}
+        clients = {key: row for key, row in self._rows.items() if key[0] == CLIENT.name}
+        for rows in filter(None, (servers, clients)):
+            ways = list(dict.fromkeys(way for row in rows.values() for way in row))
+            head = ("tested", "suite", *ways)
+            lines = [(*key, *(row.get(way, "") for way in ways)) for key, row in rows.items()]
+            if markdown:
+                for line in (head, ("---",) * len(head), *lines):
+                    click.echo(f"| {' | '.join(line)} |")
+                click.echo()
+                continue
+            table = Table(*head, title="checks passed/failed")
+            for line in lines:
+                table.add_row(*line)
+            Console(width=180).print(table)
 
 
 if __name__ == "__main__":

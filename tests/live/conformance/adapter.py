@@ -1,9 +1,9 @@
 """A proxy that shows one server behind MCPX's three tools as if it were there itself, for the suite.
 
 Run as `python adapter.py URL SERVER`; says "listening" on standard error then. It turns `tools/call` into a
-call of `exec` and `tools/list` into calls of `inspect`, takes MCPX's prefixes off URIs and names of prompts, and
-gives a JSON-RPC error of the server, which `exec` puts into its result, as one again. Everything else passes
-as it is.
+call of `exec` and `tools/list` into calls of `inspect`, takes MCPX's prefixes off URIs and names of prompts,
+and gives a JSON-RPC error of the server, which `exec` puts into its result, as one again. Everything else
+passes as it is.
 """
 
 from __future__ import annotations

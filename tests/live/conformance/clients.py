@@ -33,7 +33,7 @@ SCENARIOS: Final = {
 """Those that apply to an upstream connection, by the name of the revision. No authorization."""
 
 
-DOORS: Final = ("exec",)
+DOORS: Final = ("exec", "transparent")
 """How the driver calls the tools of the suite's server."""
 
 

@@ -1,8 +1,9 @@
 """What the suite starts as the client under test: MCPX, and a client of MCPX that asks it for things.
 
 Run as `python -m tests.live.conformance.driver exec URL` with the suite's environment. The server at the URL
-is the one upstream of an `mcpx serve`; every tool of it is called with `exec`, every resource read and every
-prompt got, unless the suite's context names the calls to make. An elicitation is accepted with its defaults.
+is the one upstream of an `mcpx serve`; every tool of it is called, with `exec` or (`transparent` in its
+place) at a transparent door, every resource read and every prompt got, unless the suite's context names the
+calls. An elicitation is accepted with its defaults.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
+from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.live.gateways import Gateway, open_gateway, write_config
@@ -52,37 +54,51 @@ async def main(door: str, url: str) -> None:
     with tempfile.TemporaryDirectory(prefix="conformance-client-") as folder:
         config = write_config(Path(folder), {SERVER: {"type": "http", "url": url}}, startup_wait=READY_S)
         asked = {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
-        async with open_gateway("stdio-auto" if modern else "stdio-legacy", config, **asked) as gateway:
-            await gateway.descriptions()  # waits for the server
-            await use(gateway, context)
+        flags = ("--server", SERVER) if door == "transparent" else ()
+        stdio = "stdio-auto" if modern else "stdio-legacy"
+        async with open_gateway(stdio, config, *flags, **asked) as gateway:
+            await use(gateway, context, transparent=bool(flags))
 
 
-async def use(gateway: Gateway, context: JSON) -> None:
+async def use(gateway: Gateway, context: JSON, *, transparent: bool) -> None:
     """Ask MCPX for all that the server has."""
-    listed = (await gateway.inspect(SERVER)).structured_content or {}
-    whole = {
-        tool["name"]: (await gateway.inspect(SERVER, tool["name"])).structured_content
-        for tool in listed.get("tools", [])
-    }
+    client = gateway.client
+    tools = await (_listed(client) if transparent else _inspected(gateway))
     calls = context.get("toolCalls") or [
-        {"name": name, "arguments": _arguments(name, whole)} for name in whole
+        {"name": name, "arguments": _arguments(name, tools)} for name in tools
     ]
     for call in calls:
-        await gateway.exec(SERVER, call["name"], call["arguments"])
-    client = gateway.client
+        if transparent:
+            await client.call_tool(call["name"], call["arguments"])
+        else:
+            await gateway.exec(SERVER, call["name"], call["arguments"])
     try:
         for resource in (await client.list_resources()).resources:
             await client.read_resource(resource.uri)
         for prompt in (await client.list_prompts()).prompts:
             await client.get_prompt(prompt.name, {each.name: "text" for each in prompt.arguments or []})
-    except MCPError as error:
+    except MCPError as error:  # the server has none
         print(error, file=sys.stderr)
 
 
-def _arguments(name: str, tools: dict[str, Any]) -> JSON:
+async def _listed(client: Client) -> dict[str, JSON]:
+    """The schemas of the tools by their names, as they are listed."""
+    return {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+
+
+async def _inspected(gateway: Gateway) -> dict[str, JSON]:
+    """The schemas of the tools by their names, as inspect shows them."""
+    await gateway.descriptions()  # waits for the server
+    shown = (await gateway.inspect(SERVER)).structured_content or {}
+    names = [tool["name"] for tool in shown.get("tools", [])]
+    whole = [(await gateway.inspect(SERVER, name)).structured_content or {} for name in names]
+    return {name: tool.get("input_schema") or {} for name, tool in zip(names, whole, strict=True)}
+
+
+def _arguments(name: str, tools: dict[str, JSON]) -> JSON:
     if name == ECHO:  # gets the schema that came of the other tool
-        return {"schema": next(tool["input_schema"] for other, tool in tools.items() if other != ECHO)}
-    schema: JSON = tools[name].get("input_schema") or {}
+        return {"schema": next(schema for other, schema in tools.items() if other != ECHO)}
+    schema = tools[name]
     properties: JSON = schema.get("properties", {})
     wanted = schema.get("required", properties)
     return {each: SAMPLES.get(properties[each].get("type"), "text") for each in wanted if each in properties}

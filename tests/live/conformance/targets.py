@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tests.forking.client import command
 from tests.live.gateways import http_door, write_config
 from tests.live.processes import serving
 
@@ -30,7 +31,9 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     modern: bool  # speaks 2026-07-28 too
 
     def command(self, *args: str) -> list[str]:
-        return [self.python, str(HERE / self.script), *args]
+        """The command line for those who can only start one; forked where that is the same."""
+        script = str(HERE / self.script)
+        return command(script, *args) if self.python == sys.executable else [self.python, script, *args]
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +80,8 @@ async def opened(reference: Reference, target: Target, folder: Path) -> AsyncIte
         if target.upstream == "http":
             entry: dict[str, Any] = {"type": "http", "url": await listening(reference.command("0"))}
         else:
-            command, *args = reference.command()
-            entry = {"command": command, "args": args}
+            program, *args = reference.command()
+            entry = {"command": program, "args": args}
         pinned = {} if target.era is None else {"era": target.era}
         config = write_config(folder, {SERVER: entry | pinned}, startup_wait=20)
         door = await stack.enter_async_context(http_door(config, "--no-auth"))
