@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.errors import Code, Outcome, failure_text
-from mcpx.wire.envelope import Bytes, RequestId, answer, decode_message, encode, failure
+from mcpx.wire import malformed
+from mcpx.wire.envelope import Bytes, RequestId, answer, encode, failure
 from mcpx.wire.lines import TooLong
-from mcpx.wire.malformed import NEITHER, NULL_ID, describe, has_null_id, invalid, refusal
 
 CONNECTION_CLOSED: Final = -32000
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -67,18 +67,12 @@ def unavailable(request_id: RequestId, request: PendingRequest, cause: str) -> b
 
 def unreadable(line: bytes) -> list[bytes]:
     """The response to a line that is no message, as the daemon words it; empty for a message."""
-    try:
-        message = decode_message(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return _as_lines(refusal(describe(line, error)))
-    if message.method is None:
-        return [] if message.result or message.error else _as_lines(refusal(invalid(line, NEITHER)))
-    return _as_lines(refusal(invalid(line, NULL_ID))) if message.id is None and has_null_id(line) else []
+    return _as_lines(malformed.unreadable(line))
 
 
 def too_long(line: TooLong) -> list[bytes]:
     """The response to a request that is longer than the daemon accepts."""
-    return _as_lines(refusal(describe(line)))
+    return _as_lines(malformed.refusal(malformed.describe(line)))
 
 
 def _as_lines(pieces: list[Bytes]) -> list[bytes]:

@@ -209,8 +209,7 @@ class Session:
 
     def _ends_with_daemon(self, message: RPCMessage | None) -> bool:
         """Whether a line that was not sent means nothing to the next daemon."""
-        is_own = message is not None and str(message.id).startswith(OWN_ID_PREFIX)
-        return is_own or (message is not None and message.is_response)
+        return message is not None and (message.is_response or str(message.id).startswith(OWN_ID_PREFIX))
 
     def replay(self, unsent: Iterable[bytes]) -> list[bytes]:
         """The lines that the next daemon gets before `unsent`."""

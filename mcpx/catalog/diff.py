@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mcpx.catalog.model import Catalogue
+from mcpx.catalog.model import Catalogue, Entry
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,9 +31,9 @@ def diff(old: Catalogue | None, new: Catalogue) -> Diff:
     )
 
 
-def _unordered(entries: tuple[msgspec.Struct, ...]) -> list[bytes]:
-    """The entries as a value that is independent of their order."""
-    return sorted(msgspec.json.encode(entry) for entry in entries)
+def _unordered(entries: tuple[Entry, ...]) -> list[bytes]:
+    """The entries as a value that is independent of their order, and of that of their members."""
+    return sorted(msgspec.json.encode(entry.to_protocol(), order="deterministic") for entry in entries)
 
 
 def _about(catalogue: Catalogue) -> tuple[str | None, ...]:

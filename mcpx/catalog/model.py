@@ -6,18 +6,19 @@ whole; everybody else only reads. Nothing here does I/O or knows the SDK.
 
 Field names are Python's (`input_schema`, `mime_type`); `Entry.members` maps them to the protocol's, for
 the modules that read and write lists. Values that belong to the protocol (`annotations`, `icons`, `meta`) are
-plain JSON with the protocol's own keys, as the upstream sent them.
+plain JSON with the protocol's own keys, as the upstream sent them; members that have no field are in `more`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 JSON = dict[str, Any]
+_NO_MEMBERS: Final = frozenset({"server_name", "more", "order"})  # fields of an entry
 
 
 class State(StrEnum):
@@ -44,20 +45,33 @@ def _protocol_name(field: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename=_protocol_name):
-    """An entry of a server's lists. Each field but `server_name` is a member of the protocol's entry."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True, eq=False, rename=_protocol_name):
+    """An entry of a server's lists. The other fields of its kinds are members of the protocol's entry."""
 
     server_name: str
+    more: JSON | None = None
+    """The members that the protocol does not have, or MCPX does not know."""
+    order: tuple[str, ...] = ()
+    """The names of the members in the server's order. It does not count when entries are compared."""
 
     @classmethod
     def members(cls) -> Iterator[tuple[str, str]]:
         """Each field with the protocol's name for it."""
         pairs = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
-        return (pair for pair in pairs if pair[0] != "server_name")
+        return (pair for pair in pairs if pair[0] not in _NO_MEMBERS)
 
     def to_protocol(self) -> JSON:
-        """The entry as the protocol has it, without the members that the server did not give."""
-        return present(**{member: getattr(self, field) for field, member in self.members()})
+        """The entry as the server gave it: its members and no others, in its order."""
+        given = present(**{member: getattr(self, field) for field, member in self.members()})
+        given |= self.more or {}
+        return {name: given[name] for name in self.order if name in given} | given
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Entry) or type(other) is not type(self):
+            return NotImplemented
+        return self.server_name == other.server_name and self.to_protocol() == other.to_protocol()
+
+    __hash__ = None  # type: ignore[assignment]  # it holds JSON
 
 
 class ToolInfo(Entry, frozen=True, kw_only=True, dict=True):
@@ -70,18 +84,28 @@ class ToolInfo(Entry, frozen=True, kw_only=True, dict=True):
     output_schema: JSON | None = None
     annotations: JSON | None = None
     icons: list[JSON] | None = None
+    execution: JSON | None = None
     meta: JSON | None = None
 
+    @property
+    def display_title(self) -> str | None:
+        """The name for people: the title, or the one that older revisions have among the annotations."""
+        return self.title or (self.annotations or {}).get("title")
+
     def to_dict(self) -> JSON:
-        """Plain JSON with the original JSON Schemas, without the fields that the server did not give."""
-        return present(
+        """Plain JSON with all that the server gave: the original JSON Schemas, and members of its own."""
+        known = present(
             name=self.name,
             title=self.title,
             description=self.description,
             input_schema=self.input_schema,
             output_schema=self.output_schema,
             annotations=self.annotations,
+            icons=self.icons,
+            execution=self.execution,
+            _meta=self.meta,
         )
+        return known | _others(self, known)
 
 
 class ResourceInfo(Entry, frozen=True, kw_only=True):
@@ -98,7 +122,7 @@ class ResourceInfo(Entry, frozen=True, kw_only=True):
     meta: JSON | None = None
 
     def to_dict(self) -> JSON:
-        """`{uri, name, description, mime_type, size}`, and `{title, annotations, icons, _meta}` if given."""
+        """`{uri, name, description, mime_type, size}`, and what else the server gave."""
         core = {
             "uri": self.uri,
             "name": self.name,
@@ -107,7 +131,8 @@ class ResourceInfo(Entry, frozen=True, kw_only=True):
             "size": self.size,
         }
         extra = present(title=self.title, annotations=self.annotations, icons=self.icons, _meta=self.meta)
-        return core | extra
+        known = core | extra
+        return known | _others(self, known)
 
 
 class TemplateInfo(Entry, frozen=True, kw_only=True):
@@ -132,6 +157,11 @@ class PromptInfo(Entry, frozen=True, kw_only=True):
     arguments: list[JSON] | None = None
     icons: list[JSON] | None = None
     meta: JSON | None = None
+
+
+def _others(entry: Entry, known: JSON) -> JSON:
+    """The members of the server's own, less what would stand in the place of a known one."""
+    return {name: value for name, value in (entry.more or {}).items() if name not in known}
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):

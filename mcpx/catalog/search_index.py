@@ -125,7 +125,8 @@ def _entries_of(catalogue: Catalogue) -> Iterator[Entry]:
 def _fields(entry: Entry) -> Iterator[tuple[float, str]]:
     """The texts of an entry with what a word in them counts: its name, what it says of itself, and more."""
     yield _NAME, entry.name[:MAX_TOPIC_LEN]
-    yield _TEXT, f"{entry.title or ''} {entry.description or ''}"[:MAX_TEXT_LEN]
+    title = entry.display_title if isinstance(entry, ToolInfo) else entry.title
+    yield _TEXT, f"{title or ''} {entry.description or ''}"[:MAX_TEXT_LEN]
     match entry:
         case ToolInfo():
             given = entry.input_schema.get("properties")

@@ -7,6 +7,7 @@
 from mcpx.config.load import load, locate, parse
 from mcpx.config.model import (
     Config,
+    Era,
     HealthCheck,
     Http,
     HttpGateway,
@@ -25,6 +26,7 @@ from mcpx.config.secrets import Redactor, redactor_of
 
 __all__ = [
     "Config",
+    "Era",
     "HealthCheck",
     "Http",
     "HttpGateway",

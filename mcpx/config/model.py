@@ -27,6 +27,8 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 StructuredContent = Literal["auto", "always", "never"]
 Sessions = Literal["shared", "per_client"]
+Era = Literal["handshake", "modern"]
+"""Of the protocol: with `initialize` (up to 2025-11-25), or with `server/discover` (from 2026-07-28 on)."""
 
 FLAT: Final = frozenset({"limits", "health"})
 """Fields whose settings stand in the file beside the others; other structs are objects of their own there."""
@@ -154,6 +156,14 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
             " process or connection at its first call, and it ends when the client leaves."
         ),
     ] = "shared"
+    era: Annotated[
+        Literal["auto", Era],
+        doc(
+            "The era of the protocol in which the server is spoken to. handshake: with initialize, up to"
+            " 2025-11-25. modern: 2026-07-28. auto: what the server speaks; one that speaks both is spoken to"
+            " over stdio by handshake, and over HTTP in the era of each client."
+        ),
+    ] = "auto"
     native: Annotated[
         bool,
         doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),

@@ -151,20 +151,31 @@ class ToolCalls:
             if tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
         elif not (server_name and tool_name) or tool_name in self._upstreams:
-            with anyio.move_on_after(self._results.settings.startup_wait):
-                for each in list(self._upstreams.values()):
-                    if each.catalogue is None and each.info().cause is None:
-                        await each.await_catalogue()
+            await self._await_first_listings()
         servers = [each.info() for each in self._upstreams.values()]
         return resolve_tool(servers, server_name, tool_name)
+
+    async def _await_first_listings(self) -> None:
+        """Wait for the first listings of all servers that have not failed, for a bounded time."""
+        with anyio.move_on_after(self._results.settings.startup_wait):
+            for each in list(self._upstreams.values()):
+                await each.await_first_attempt()
 
     # --- for the command line and programs: each raises CallError where it fails
 
     async def inspect(
         self, server_name: str = "", tool_name: str | Sequence[str] | None = None, *, query: str = ""
     ) -> ToolResult:
-        """All servers, the tools of one, some of them whole, or what fits a query; from the cache."""
+        """All servers, the tools of one, some of them whole, or what fits a query; from the cache.
+
+        Waits for the first listing of the server that is named, or of all that a name or query may concern,
+        while it is on its way.
+        """
         names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
+        if (upstream := self._upstreams.get(server_name)) is not None:
+            await upstream.await_first_attempt()
+        elif server_name or names or query:
+            await self._await_first_listings()
         shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
         return shaped
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import structlog
@@ -21,16 +20,16 @@ from msgspec.structs import replace
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.core.direct_sessions import DirectSessions, OnIdle, input_schema
 from mcpx.core.reload_plan import ReloadPlan
+from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
-from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.session import DirectSession
-from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
@@ -40,7 +39,6 @@ RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 NOT_STARTED: Final = "it is started for clients of its transparent door only"
-MAX_DIRECT_SESSIONS: Final = 256  # with one server: each may be a process
 OLD_ENDING: Final = "its process with the old configuration is ending"
 
 Observer = Callable[[str, Diff], None]
@@ -68,14 +66,14 @@ class Fleet:
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
         )
-        self.sessionless = DirectClient(None)
-        """Stands for all clients of transparent doors that have no session with the server (2026-07-28)."""
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
         self._observers: list[Observer] = []
         self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
+        self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
+        self.direct = DirectSessions(self._make_direct, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self._unsettled: set[str] = set()
         for upstream in self.upstreams.values():
@@ -88,64 +86,43 @@ class Fleet:
 
     # --- one server
 
-    def _make(self, server: ServerConfig) -> Upstream:
+    def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
+        """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
+        if main is None:
+            more["on_catalogue"] = self._notify
+            server_log = ServerLog(server.name, self._state, redact=redactor_of(server))
+        else:
+            server_log = main.server_log
         upstream = Upstream(
             server,
             self.supervisor,
             ledger=self.ledger,
-            server_log=ServerLog(server.name, self._state, redact=redactor_of(server)),
+            server_log=server_log,
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(server.name),
-            on_catalogue=self._notify,
             clients=self._clients,
+            main=main,
+            **more,
         )
-        if server.sessions == "per_client" and server.disabled is None:
-            upstream.private = PerClientSessions(
-                server.name, lambda client: self._open_private(client, upstream)
-            )
+        if main is None:
+            self._side_sessions.allow(upstream)
         return upstream
 
-    def _open_private(self, client: ClientId, shared: Upstream) -> Upstream:
-        """A client's own session with a server. Its catalogue is not announced: the shared one is shown."""
-        own = Upstream(
-            replace(shared.config, auto_describe=False),
-            self.supervisor,
-            ledger=self.ledger,
-            server_log=shared.server_log,
-            max_message_bytes=self._config.max_message_bytes,
-            child=self._child_name(shared.name),
-            counters=shared.counters,
-            client=client,
-            clients=self._clients,
-        )
-        own.greet_like(shared)
-        self._start(own)
-        return own
+    def _dismiss(self, session: Upstream | DirectSession, why: str) -> None:
+        """End a session beside a main one, without waiting for it."""
+        session.retire(why)
+        if session.child in self._children:
+            self.supervisor.dismiss(session.child)
 
     def leave(self, client: ClientId) -> None:
         """End the sessions of a client that has left, without waiting for them."""
         client.connected = False
         for upstream in self.upstreams.values():
             if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
-                own.retire("its client has left")
-                if own.child in self._children:
-                    self.supervisor.dismiss(own.child)
+                self._dismiss(own, "its client has left")
 
-    # --- direct sessions
-
-    def direct_session(self, upstream: Upstream, client: DirectClient) -> DirectSession:
-        """The direct session of a client with that server, opened now if it has none.
-
-        Raises:
-            CallError: `overloaded`: too many clients have one.
-        """
-        own = upstream.direct.get(client)
-        if own is not None:
-            return own
-        if len(upstream.direct) >= MAX_DIRECT_SESSIONS:
-            text = f"{upstream.name} has {MAX_DIRECT_SESSIONS} clients already; nothing was sent"
-            raise CallError(Code.OVERLOADED, text, server=upstream.name)
-        own = upstream.direct[client] = DirectSession(
+    def _make_direct(self, upstream: Upstream, client: DirectClient, on_idle: OnIdle) -> DirectSession:
+        return DirectSession(
             client,
             upstream.config,
             self.supervisor,
@@ -154,22 +131,9 @@ class Fleet:
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(upstream.name),
             counters=upstream.counters,
-            input_schema=upstream.input_schema,
-            on_idle=partial(self._end_direct, upstream, client) if client is self.sessionless else None,
+            input_schema=lambda tool: input_schema(upstream, tool),
+            on_idle=on_idle,
         )
-        self._start(own)
-        return own
-
-    def leave_direct(self, client: DirectClient) -> None:
-        """End the direct sessions of a client that has left, without waiting for them."""
-        for upstream in self.upstreams.values():
-            self._end_direct(upstream, client)
-
-    def _end_direct(self, upstream: Upstream, client: DirectClient) -> None:
-        if (own := upstream.direct.pop(client, None)) is not None:
-            own.retire("its client has left")
-            if own.child in self._children:
-                self.supervisor.dismiss(own.child)
 
     def children(self) -> list[Upstream | DirectSession]:
         """Every session that may have a process: those of the servers, and clients' own."""
@@ -232,8 +196,7 @@ class Fleet:
         await self._retire(old, CHANGED)
         self._start(new)
         if new.config.disabled is None:
-            for client in old.direct:
-                self.direct_session(new, client)
+            self.direct.carry_over(old, new)
 
     async def _retire(self, upstream: Upstream, why: str) -> None:
         """End a server: refuse new calls, let the running ones finish within the grace time."""
@@ -324,6 +287,8 @@ class Fleet:
     def _on_event(self, event: Event) -> None:
         """Log an upstream's lifecycle, and tell the callers who wait for it."""
         upstream = self._children[event.child]
+        if isinstance(upstream, Upstream) and self._side_sessions.take(event, upstream):
+            return
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
             self._unsettled.discard(event.child)
@@ -331,13 +296,17 @@ class Fleet:
                 self._settled.set()
         if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
+            upstream.queue.wake_waiters()
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):
             upstream.queue.refuse_waiting()
-        elif isinstance(event, ChildStopped) and upstream.client is not None:
+        elif isinstance(event, ChildStopped) and not self._is_main(upstream):
             self._children.pop(event.child, None)
         self._wake()
+
+    def _is_main(self, session: Upstream | DirectSession) -> bool:
+        return isinstance(session, Upstream) and session.main is None
 
     def _wake(self) -> None:
         self._news.pulse()

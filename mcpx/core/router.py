@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.config import Era
 from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read
@@ -22,8 +23,7 @@ from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.context import ClientId
-from mcpx.upstream.requests import CallTool, ReadResource
+from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
 from mcpx.validation.arguments import read_raw_arguments
 from mcpx.validation.checker import ArgumentChecker, Encoded
 from supervisors import Actor, ActorRef, Reply
@@ -52,10 +52,10 @@ class RouterActor(Actor[Message]):
                 case Read(server, uri, context):
                     upstream = self._registry.upstream(server)
                     request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
-                    _session_for(upstream, context.client).submit(request, reply)
+                    _session_for(upstream, context).submit(request, reply)
                 case Forward(server, request, context):
                     upstream = self._registry.upstream(server)
-                    _session_for(upstream, context.client).submit(replace(request, context=context), reply)
+                    _session_for(upstream, context).submit(replace(request, context=context), reply)
                 case ListResources(server):
                     reply.resolve(self._inspector.resources(server))
                 case Inspect():
@@ -88,10 +88,10 @@ class RouterActor(Actor[Message]):
         call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
-        elif upstream.private is None:
+        elif upstream.serves_all:
             upstream.submit(call, reply)
         else:
-            _session_for(upstream, message.context.client).submit(call, reply)
+            _session_for(upstream, message.context).submit(call, reply)
 
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
         info = upstream.info()
@@ -117,7 +117,7 @@ class RouterActor(Actor[Message]):
             try:
                 upstream = self._registry.upstream(message.server_name)
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
-                _session_for(upstream, call.context.client).submit(fitting, reply)
+                _session_for(upstream, call.context).submit(fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 
@@ -141,14 +141,21 @@ def _is_safe(tool: ToolInfo) -> bool:
     return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
-def _session_for(upstream: Upstream, client: ClientId | None) -> Upstream:
-    """What serves this client's requests: the server's shared session, or the client's own.
+def _session_for(upstream: Upstream, context: RequestContext) -> Upstream:
+    """What serves this client's requests: its own session, or the server's session for its era.
 
-    A program that uses MCPX as a library is no client (None).
+    A program that uses MCPX as a library is no client, and takes the main session.
 
     Raises:
         CallError: `server_unavailable`: the client can have no session of its own.
     """
-    if upstream.private is None or client is None or upstream.queue.closed:
+    caller = context.caller
+    if upstream.queue.closed:
         return upstream
-    return upstream.private.get_or_open(client)
+    if upstream.private is not None and context.client is not None:
+        era: Era | None = None if caller is None else "modern" if caller.modern else "handshake"
+        return upstream.private.get_or_open(context.client, era)
+    if caller is None:
+        return upstream
+    # input that was asked for in a result goes back to the session that has asked so: a modern one
+    return upstream.in_era(caller.modern or context.answers is not None)

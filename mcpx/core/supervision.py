@@ -53,7 +53,11 @@ def log_event(event: Event, upstream: Upstream | DirectSession) -> None:
 
 
 def _log(event: Event, upstream: Upstream | DirectSession) -> None:
-    server = upstream.name if upstream.client is None else f"{upstream.name} (of one client)"
+    server = upstream.name
+    if isinstance(upstream, DirectSession):
+        server += " (transparent)"
+    elif upstream.main is not None:
+        server += " (of one client)" if upstream.client is not None else " (in its other era)"
     match event:
         case ChildStarting(_, generation):
             log.debug("upstream.starting", server=server, incarnation=generation)

@@ -65,7 +65,7 @@ def line_parts(
     tool: ToolInfo, summary: int, *, typed: bool = False, limit: int | None = None
 ) -> tuple[str, str]:
     """Return a tool's signature, and its first sentence in at most `summary` characters."""
-    text = first_sentence(tool.description or tool.title or "", summary)
+    text = first_sentence(tool.description or tool.display_title or "", summary)
     return signature(tool, typed=typed, limit=limit), text
 
 

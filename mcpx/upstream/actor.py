@@ -13,18 +13,20 @@ from typing import Final
 
 import anyio
 import structlog
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
-from mcpx.catalog.model import JSON, Catalogue, ServerInfo, State
-from mcpx.config import ServerConfig, redactor_of
+from mcpx.catalog.model import Catalogue, ServerInfo
+from mcpx.config import Era, ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
+from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.session import DirectSession
-from mcpx.upstream.errors import NoAnswer
+from mcpx.upstream.errors import EraRefused, NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.subscriptions import Subscriptions
@@ -33,25 +35,17 @@ from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request
-from mcpx.upstream.session.upstream_session import Greeting, UpstreamSession, open_session
+from mcpx.upstream.server_info import server_info
+from mcpx.upstream.session.handshake import Handshake, KnownEras, Said
+from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.upstream.transport.loss import ConnectionLost
-from supervisors import Incarnation, Phase, Signal, Supervisor
+from supervisors import Incarnation, Signal, Supervisor
 
 log = structlog.get_logger()
 
 MAX_MALFORMED_LOGGED: Final = 3  # lines; a server that prints what is no message prints a lot of it
-STATES: Final = {
-    Phase.IDLE: State.STOPPED,
-    Phase.STARTING: State.STARTING,
-    Phase.UP: State.READY,
-    Phase.WAITING: State.WAITING,
-    Phase.PARKED: State.PARKED,
-    Phase.STOPPING: State.STOPPED,
-    Phase.DONE: State.STOPPED,
-}
-
 OnCatalogue = Callable[[str, Diff], None]
 """Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
 
@@ -59,8 +53,9 @@ OnCatalogue = Callable[[str, Diff], None]
 class Upstream:
     """One upstream server, for as long as its configuration is in force.
 
-    `child` is its name at the supervisor and in the ledger, where that is not the server's. `client` is the
-    client that the session belongs to, where each has its own; then `counters` are those of the server.
+    `child` is its name at the supervisor and in the ledger, where that is not the server's. A session beside
+    the server's `main` one shares what is known of the server; it asks in `eras`, if that is given, and
+    belongs to `client`, where each client has its own.
     """
 
     def __init__(
@@ -72,20 +67,27 @@ class Upstream:
         server_log: ServerLog,
         max_message_bytes: int,
         child: str | None = None,
-        counters: Counters | None = None,
+        main: Upstream | None = None,
         client: ClientId | None = None,
+        eras: Callable[[], tuple[Era, ...]] | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
         clients: ConnectedClients | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
         self.child = child or config.name
+        self.main = main
+        """The server's main session; None if this is it."""
         self.client = client
         self.private: PerClientSessions[Upstream] | None = None
         """The sessions that belong to one client each, where the server gives them."""
         self.direct: dict[DirectClient, DirectSession] = {}
         """The sessions of clients of its transparent door."""
-        self.counters = counters or Counters()
+        self.companion: Companion | None = None
+        """The session in the other era; None where there can be none."""
+        self.serves_all = True
+        """Whether the requests of all clients take this session; else there is a choice to make."""
+        self.counters: Counters = main.counters if main is not None else Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self._cache = CatalogueCache(
             config, self.counters, max_message_bytes=max_message_bytes, on_change=self._on_change
@@ -94,13 +96,18 @@ class Upstream:
             config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
         )
         self.pid: int | None = None
+        self.greeting: Said | None = None
+        """What the server said of itself in this session's last handshake, as JSON; None before the first."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
         self._leaving: str | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
-        self._probe = True  # not for a server that was found to be of the handshake era
+        self.known_eras: KnownEras = main.known_eras if main is not None else KnownEras(config)
+        self._eras = eras or (lambda: self.known_eras.in_order(None))
+        self._changes = Signal()
+        self._next_handshake: Handshake | None = None
         self.server_log = server_log
         self._redact = redactor_of(config)
         self._log = log.bind(server=config.name)
@@ -117,38 +124,45 @@ class Upstream:
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""
-        kind = self.config.transport.kind
-        if self.config.disabled is not None:
-            return ServerInfo(
-                name=self.name, state=State.DISABLED, transport=kind, cause=self.config.disabled
-            )
-        if self.queue.closed or self.queue.pending_reason:
-            return ServerInfo(
-                name=self.name,
-                state=State.STOPPED if self.queue.closed else State.STARTING,
-                transport=kind,
-                cause=self._leaving or self.queue.pending_reason,
-                catalogue=self.catalogue,
-            )
-        life = self.queue.lifecycle()
-        at = life.next_attempt_at
-        return ServerInfo(
-            name=self.name,
-            state=STATES[self.queue.lifecycle_phase()],
-            transport=kind,
-            cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
-            retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
-            catalogue=self.catalogue,
-        )
+        return server_info(self.config, self.queue, self.catalogue, self._leaving)
+
+    @property
+    def era(self) -> Era | None:
+        """The era of the session, as last agreed; None before the first listing."""
+        if self.catalogue is None:
+            return None
+        return "modern" if self.catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
 
     def sessions(self) -> list[Upstream | DirectSession]:
-        """This one, and those with the same server that belong to one client each."""
-        return [self, *(self.private or ()), *self.direct.values()]
+        """This one, and those with the same server beside it: the companion, and those of one client each."""
+        companion = self.companion.session if self.companion is not None else None
+        beside = () if companion is None else (companion,)
+        return [self, *(self.private or ()), *beside, *self.direct.values()]
 
-    def input_schema(self, tool: str) -> JSON | None:
-        """The schema of a tool's arguments, if the tool has been listed."""
-        found = self.catalogue.tools.get(tool) if self.catalogue else None
-        return None if found is None else found.input_schema
+    def in_era(self, modern: bool, *, own_process: bool = False) -> Upstream:  # noqa: FBT001 - as a client's handle has it
+        """The session for a client of that era, to `submit` its requests to; may be this one.
+
+        Does not wait: a session that has to be opened first queues requests as any server that starts. If the
+        server turns out not to speak the era, this session serves them, and the era from then on. Over stdio
+        all clients share this one, unless `own_process` allows a process for the other era. A server whose
+        configuration says the era has this one alone. Call it for each request.
+        """
+        era: Era = "modern" if modern else "handshake"
+        return self if self.companion is None else self.companion.session_in(era, own_process=own_process)
+
+    async def speaks(self, modern: bool) -> bool:  # noqa: FBT001 - as above
+        """Whether the server speaks that era, and its configuration allows it; waits as long as a call would.
+
+        Opens a session (over stdio: starts a process) where it is not known, which `in_era` then gives.
+        """
+        if self.companion is not None:
+            return await self.companion.speaks("modern" if modern else "handshake")
+        await self.await_catalogue()
+        return self.era == ("modern" if modern else "handshake")
+
+    def relist(self) -> None:
+        """List again what the server offers: it told another session that it has changed."""
+        self._changes.set()
 
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
@@ -175,10 +189,6 @@ class Upstream:
         if self.config.disabled is None:
             self._cache.inherit_from(old._cache)
 
-    def greet_like(self, other: Upstream) -> None:
-        """Begin the handshake in the way that worked for another session with the same server."""
-        self._probe = other._probe
-
     async def await_descriptions(self) -> None:
         """Wait while descriptions are made for the resources of the first listing."""
         if self.info().ready:
@@ -188,52 +198,64 @@ class Upstream:
         """Wait for the first listing, if it is on its way."""
         await self.queue.wait_for(lambda: self.catalogue is not None)
 
+    async def await_first_attempt(self) -> None:
+        """Wait until it has listed or failed for the first time, if it has not yet."""
+
+        def attempted() -> bool:
+            failed = not self.queue.pending_reason and self.info().cause is not None
+            return failed or self.catalogue is not None
+
+        await self.queue.wait_for(attempted)
+
     # --- one incarnation
 
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
-        greeting = Greeting(self._probe)
+        handshake, self._next_handshake = self._next_handshake or Handshake(self._eras()), None
         try:
-            await self._live(incarnation, greeting)
-        except NoAnswer:
-            self._probe = not greeting.upset  # if it was the question that silenced it, the next is not asked
-            raise
-        except ConnectionLost as error:
-            if not greeting.upset or incarnation.stopping.is_set():
+            await self._live(incarnation, handshake)
+        except (ConnectionLost, NoAnswer) as error:
+            again = handshake.in_another_process()
+            if again is None or incarnation.stopping.is_set():
                 raise
-            # `initialize` must be the first that such a server hears: starting it again is no failure
+            if isinstance(error, NoAnswer):
+                self._next_handshake = again
+                raise
+            # some servers end at a question that they do not know: asking a fresh one is no failure
             self._log.info("upstream.greeted_again", reason=str(error))
-            await self._live(incarnation, Greeting(probe=False))
+            try:
+                await self._live(incarnation, again)
+            except EraRefused:
+                raise error from None
 
-    async def _live(self, incarnation: Incarnation, greeting: Greeting) -> None:
-        self._probe = True  # whatever fails now, the next attempt asks again
-        changes = Signal()
+    async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
+        if self.main is None:
+            self.known_eras.forget()  # whatever fails now, the next attempt asks in the usual order
+        changes = self._changes = Signal()
         calls = Calls(self.config, self.counters, self.queue, incarnation.proven)
+        relay = SessionRelay(
+            self.name, calls, self._clients, self._suspended, self.server_log, client=self.client
+        )
         try:
             async with open_session(
                 self.config,
-                greeting=greeting,
+                handshake=handshake,
                 limit=self._limit,
                 hooks=Hooks(self._on_open, self._on_malformed, self.server_log.write, changes.set),
                 changes=changes,
-                on_updated=self.subscriptions.handle_update,
-                relay=self._relay(calls),
+                on_updated=self._on_updated,
+                relay=relay,
             ) as session:
                 await self._cache.list_all(session.client, incarnation.generation)
                 session.established()
-                self._probe = session.modern
+                self.greeting = handshake.said
+                self.known_eras.learn(handshake, of_main=self.main is None)
                 incarnation.ready()
                 await self._serve(session, incarnation, calls, changes)
         finally:  # only now: the process has been terminated
             self.pid = None
             self._ledger.remove(self.child)
             self.server_log.close()
-
-    def _relay(self, calls: Calls) -> SessionRelay:
-        """What takes the server's requests and log messages during one incarnation."""
-        return SessionRelay(
-            self.name, calls, self._clients, self._suspended, self.server_log, client=self.client
-        )
 
     async def _serve(
         self, session: UpstreamSession, incarnation: Incarnation, calls: Calls, changes: Signal
@@ -263,6 +285,12 @@ class Upstream:
         self.pid = link.pid
         if link.pid is not None:
             self._ledger.add(self.child, link.pid, link.mark)
+
+    def _on_updated(self, uri: str) -> None:
+        if self.main is None:
+            self.subscriptions.handle_update(uri)
+        elif self.client is None:  # whatever the companion hears concerns the subscriptions of all
+            self.main.subscriptions.updated(uri)
 
     def _on_change(self, changed: Diff) -> None:
         self.queue.wake_waiters()

@@ -129,6 +129,10 @@ class CallQueue:
             return False
         return phase not in _DELAYED or self._supervisor.demand(self._child)
 
+    def demand(self) -> None:
+        """Have the supervisor try the server at once, if it waits to be tried again."""
+        self._is_wanted()
+
     @property
     def has_callers(self) -> bool:
         """Whether any caller waits for this server to be ready."""
@@ -151,6 +155,11 @@ class CallQueue:
         self._changed.pulse()
 
     # --- out, unsent
+
+    def take_waiting(self) -> list[tuple[Request, RawReply]]:
+        """Take out all requests that wait, the oldest first, for another session to serve."""
+        envelopes = self.ref.mailbox.drain()
+        return [(each.message, each.reply) for each in envelopes if each.reply is not None]
 
     def refuse_waiting(self) -> None:
         """Fail all waiting requests: the server is parked."""

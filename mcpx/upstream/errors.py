@@ -16,7 +16,7 @@ from mcp_types import CONNECTION_CLOSED
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
+from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
 from mcpx.text import cut, paragraphs
@@ -32,6 +32,15 @@ MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
 
 class NoAnswer(Exception):  # noqa: N818 - a condition
     """The server did not finish its handshake and first listing in time."""
+
+
+class EraRefused(Exception):  # noqa: N818 - a condition
+    """The server does not agree to the only era of the protocol that it was asked in, as `error` says."""
+
+    def __init__(self, era: Era, error: Exception) -> None:
+        super().__init__(f"the server does not speak the {era} era")
+        self.era = era
+        self.error = error
 
 
 class BadListing(Exception):  # noqa: N818 - a condition
@@ -67,12 +76,19 @@ def cause_of(error: Exception, config: ServerConfig) -> Cause:
 
 def _explained(error: Exception, config: ServerConfig) -> Cause:
     found = list(leaves(error))
-    for explain in (_lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
+    for explain in (_of_other_era, _lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
         for leaf in found:
             if (cause := explain(leaf, config)) is not None:
                 return cause
     leaf = found[0]
     return Cause(f"{type(leaf).__name__}: {leaf}", error=error)
+
+
+def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    if not isinstance(leaf, EraRefused):
+        return None
+    pinned = "" if config.era == "auto" else ', and its setting "era" allows no other'
+    return Cause(f"{leaf}{pinned}: {_explained(leaf.error, config).text}", error=leaf)
 
 
 def _lost(leaf: BaseException, _config: ServerConfig) -> Cause | None:

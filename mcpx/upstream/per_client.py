@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from mcpx.config import Era
 from mcpx.errors import CallError, Code
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
@@ -18,15 +19,15 @@ S = TypeVar("S")
 
 
 class PerClientSessions(Generic[S]):
-    """The sessions by client. `open_session` makes one, and has it supervised."""
+    """The sessions by client. `open_session` makes one in the client's era, and has it supervised."""
 
-    def __init__(self, server: str, open_session: Callable[[ClientId], S]) -> None:
+    def __init__(self, server: str, open_session: Callable[[ClientId, Era | None], S]) -> None:
         self._server = server
         self._open = open_session
         self._sessions: dict[ClientId, S] = {}
 
-    def get_or_open(self, client: ClientId) -> S:
-        """The client's own session, opened now if it has none.
+    def get_or_open(self, client: ClientId, era: Era | None = None) -> S:
+        """The client's own session, opened now if it has none: in the client's era, if the server speaks it.
 
         Raises:
             CallError: `server_unavailable`; the client has left, or has no session with MCPX.
@@ -34,7 +35,7 @@ class PerClientSessions(Generic[S]):
         own = self._sessions.get(client)
         if own is None:
             self._require_session(client)
-            own = self._sessions[client] = self._open(client)
+            own = self._sessions[client] = self._open(client, era)
         return own
 
     def _require_session(self, client: ClientId) -> None:

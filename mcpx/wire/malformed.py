@@ -173,3 +173,14 @@ def refusal(problem: MalformedLine) -> list[Bytes]:
     text = f"MCPX cannot read this message: {problem.text}; nothing was done"
     found = None if _is_broken(problem) else find_id(problem.head, problem.tail)
     return envelope.failure(found, envelope.encode({"code": problem.code, "message": text}))
+
+
+def unreadable(line: bytes) -> list[Bytes]:
+    """Encode the error that answers a line if it is no message, in pieces; empty for a message."""
+    try:
+        message = envelope.decode_message(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return refusal(describe(line, error))
+    if message.method is None:
+        return [] if message.is_response else refusal(invalid(line, NEITHER))
+    return refusal(invalid(line, NULL_ID)) if message.id is None and has_null_id(line) else []

@@ -2,8 +2,8 @@
 
 Of servers, what the official clients accept is mended: a lone surrogate, which programs leave behind that cut
 a text in the middle of a character, becomes U+FFFD; `NaN` and the infinities, which Python writes, become
-null; in listings, what is nested too deeply becomes null. Of clients, a request that is nested too deeply is
-read without its depths, so that it can be refused by name.
+null, though not in the result of a call, which fails; in listings, what is nested too deeply becomes null. Of
+clients, a request that is nested too deeply is read without its depths, so that it can be refused by name.
 """
 
 from __future__ import annotations

@@ -61,11 +61,12 @@ class PeerError(MCPError):
 class _Open:
     """A request that awaits its answer."""
 
-    __slots__ = ("on_answer", "on_progress")
+    __slots__ = ("is_call", "on_answer", "on_progress")
 
-    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None) -> None:
+    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, is_call: bool) -> None:
         self.on_answer = on_answer
         self.on_progress = on_progress
+        self.is_call = is_call
 
 
 class Outgoing:
@@ -97,7 +98,7 @@ class Outgoing:
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[request_id] = _Open(on_answer, on_progress)
+        self._open[request_id] = _Open(on_answer, on_progress, is_call=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     def call_as(self, request_id: RequestId, method: str, params: Bytes | None, on_answer: OnAnswer) -> None:
@@ -105,7 +106,7 @@ class Outgoing:
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[coerce_request_id(request_id)] = _Open(on_answer, None)
+        self._open[coerce_request_id(request_id)] = _Open(on_answer, None, is_call=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     async def request(
@@ -133,7 +134,7 @@ class Outgoing:
         if on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-        self._open[key] = _Open(_into(answer), on_progress)
+        self._open[key] = _Open(_into(answer), on_progress, is_call=False)
         self._channel.write(*envelope.request(request_id, method, envelope.encode(body) if body else None))
         timeout = opts.get("timeout")
         try:
@@ -195,6 +196,16 @@ class Outgoing:
         found = find_id(head, tail)
         if found is None or (waiting := self._open.pop(coerce_request_id(found), None)) is None:
             return False
+        waiting.on_answer(None, error)
+        return True
+
+    def fail_call(self, request_id: RequestId | None, error: Exception) -> bool:
+        """Fail a request that takes its result as it came (`call`); false if it is none, or not open."""
+        key = None if request_id is None else coerce_request_id(request_id)
+        waiting = None if key is None else self._open.get(key)
+        if key is None or waiting is None or not waiting.is_call:
+            return False
+        del self._open[key]
         waiting.on_answer(None, error)
         return True
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.model import ServerInfo, ToolInfo
+from mcpx.catalog.model import ServerInfo
 from mcpx.demo.tour.context import Context, Record, shown
 from mcpx.demo.tour.report import Excerpt, Share, Step, StepFailed, Tokens
 from mcpx.gateway.tools import definitions
@@ -59,7 +59,7 @@ async def catalogue(context: Context) -> Step:
     hub = context.hub
     servers, budget = hub.registry.list_servers(), hub.config.catalog_token_budget
     described = describe(servers, budget=budget)
-    listed = [_as_listed(tool) for info in servers for tool in info.tools.values()]
+    listed = [tool.to_protocol() for info in servers for tool in info.tools.values()]
     frames = [
         tool.model_copy(update={"description": ""}).model_dump(by_alias=True, mode="json", exclude_none=True)
         for tool in definitions.tools(described)
@@ -228,14 +228,6 @@ def _row(info: ServerInfo) -> str:
     offers = f"{counted(len(info.tools), 'tool')}, {counted(len(info.resources), 'resource')}"
     protocol = info.catalogue.protocol_version if info.catalogue else None
     return f"{info.name:<10} {info.describe_state()}  {offers}, protocol {protocol}"
-
-
-def _as_listed(tool: ToolInfo) -> dict[str, Any]:
-    """The tool as the server's own tools/list has it."""
-    names = {"input_schema": "inputSchema", "output_schema": "outputSchema"}
-    fields = ("name", "title", "description", *names, "annotations")
-    given = {names.get(field, field): getattr(tool, field) for field in fields}
-    return {key: value for key, value in given.items() if value is not None}
 
 
 def _json(value: Any) -> str:

@@ -29,6 +29,7 @@ BODY_TIMEOUT_S: Final = 60.0  # for the largest message over a slow line
 MIN_COUNTED_BYTES: Final = 65536  # of a body; smaller ones do not count in the sum
 MAX_UNSENT_ALL: Final = 2 * MAX_UNSENT_BYTES  # bytes in the buffers of all connections together
 _LOSSY: Final = re.compile(
+    rb"(?:id: [^\r\n]*\r?\n)?"  # of an event that can be resumed after
     rb'(?:event: message\r?\n)?data: \{(?:"jsonrpc":"2\.0",)?"method":"notifications/(?:message|progress)"'
 )
 

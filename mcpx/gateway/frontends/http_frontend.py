@@ -16,7 +16,7 @@ import structlog
 import uvicorn
 from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
@@ -34,8 +34,10 @@ from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import OneToken, token_file
 from mcpx.gateway.frontends.http_connection import Shared
 from mcpx.gateway.frontends.http_cors import CORS
+from mcpx.gateway.frontends.http_events import KeptEvents
 from mcpx.gateway.frontends.http_results import EncodedResults
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
+from mcpx.gateway.frontends.http_sessions import SessionManager
 from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
 from supervisors import Incarnation
 
@@ -126,11 +128,12 @@ class HttpFrontend:
             log.warning("http.unencrypted", host=host, hint="token and data can be read on the way; use TLS")
 
     def _app(self) -> ASGIApp:
-        managers = {expose: self._manager(self._doors.gateway(expose)) for expose in (None, *EXPOSURES)}
+        kept = KeptEvents()
+        managers = {expose: self._manager(self._doors.gateway(expose), kept) for expose in (None, *EXPOSURES)}
         endpoint: ASGIApp = EncodedResults(
             _ByExposure({expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()})
         )
-        transparent = self._doors.transparent_endpoint(self._manager)
+        transparent = self._doors.transparent_endpoint(lambda server: self._manager(server, kept))
         servers_endpoint: ASGIApp = EncodedResults(transparent)
         middleware: list[Middleware] = []
         if self._token is not None:
@@ -152,11 +155,9 @@ class HttpFrontend:
         origins = self._settings.allowed_origins
         return CORS(app, origins) if origins else app
 
-    def _manager(self, server: Server[Any]) -> StreamableHTTPSessionManager:
+    def _manager(self, server: Server[Any], kept: KeptEvents) -> SessionManager:
         """What keeps the sessions of one server."""
-        return StreamableHTTPSessionManager(
-            server, security_settings=self._security(), max_request_body_size=self._limit
-        )
+        return SessionManager(server, security=self._security(), limit=self._limit, kept=kept)
 
     def _security(self) -> TransportSecuritySettings:
         """Allow requests that name this host and come from no foreign page."""

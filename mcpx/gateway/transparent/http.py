@@ -17,16 +17,18 @@ from mcp import MCPError
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
+from mcpx.core.direct_sessions import input_schema
 from mcpx.core.hub import Hub
 from mcpx.gateway.clients.identity import connection_of, request_outbound
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
 from mcpx.gateway.transparent.sessions import DoorSessions
-from mcpx.upstream.direct.client import DirectClient
-from mcpx.upstream.direct.messages import NOTHING
+from mcpx.upstream.direct.client import INITIALIZE, DirectClient
+from mcpx.upstream.direct.messages import NOTHING, encode_read
 from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
 
@@ -48,7 +50,7 @@ class TransparentServer(Server[Any]):
 
     def _input_schema(self, tool: str) -> JSON | None:
         upstream = self._hub.upstreams.get(self._sessions.server)
-        return None if upstream is None else upstream.input_schema(tool)
+        return None if upstream is None else input_schema(upstream, tool)
 
     async def _serve(self, ctx: Context, call_next: CallNext) -> HandlerResult:  # noqa: ARG002 - as the SDK names it
         """A middleware that calls nothing behind it."""
@@ -58,6 +60,8 @@ class TransparentServer(Server[Any]):
             if client is not None:
                 self._sessions.notify(client, ctx.method, params)
             return None
+        if client is None and ctx.method == INITIALIZE:  # over HTTP that revision does not have it
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
         peer = RequestPeer(request_outbound(ctx.session))
         request = self._sessions.request(ctx.method, bytes(params), ctx.request_id, peer)
         return await self._answer(client, request, peer)
@@ -86,7 +90,7 @@ class TransparentServer(Server[Any]):
         connection: Connection = connection_of(ctx.session)
         known = cast("DirectClient | None", connection.state.get(_CLIENT_KEY))
         if known is None:
-            known = DirectClient(SessionPeer(connection, self._outbox, self._tasks))
+            known = DirectClient(SessionPeer(connection, self._outbox, self._tasks), may_vanish=True)
             connection.state[_CLIENT_KEY] = known
             connection.exit_stack.callback(self._sessions.leave, known)
         return known
@@ -103,4 +107,4 @@ async def _params(ctx: Context) -> msgspec.Raw:
             if message.method == ctx.method and message.id == ctx.request_id:
                 return message.params
     given: Mapping[str, Any] | None = ctx.params
-    return NOTHING if given is None else msgspec.Raw(envelope.encode(dict(given)))
+    return NOTHING if given is None else encode_read(dict(given))

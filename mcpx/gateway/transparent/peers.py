@@ -18,9 +18,8 @@ from mcp_types import INTERNAL_ERROR
 
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.observe.contained import contain
-from mcpx.upstream.direct.messages import error_answer, result_answer
+from mcpx.upstream.direct.messages import encode_read, error_answer, result_answer
 from mcpx.upstream.direct.peer import Cancel, OnAnswer
-from mcpx.wire import envelope
 from mcpx.wire.enclosed import enclose
 from supervisors import Signal
 
@@ -113,7 +112,7 @@ async def ask_client(
             contain(error, "transparent", method=method)
             on_answer(error_answer(MCPError(INTERNAL_ERROR, "MCPX could not ask the client")))
         else:
-            on_answer(result_answer(envelope.encode(result)))
+            on_answer(result_answer(encode_read(result)))
 
 
 def _enclosed(params: msgspec.Raw) -> dict[str, Any] | None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from mcp_types import PROTOCOL_VERSION_META_KEY
+from mcp import MCPError
+from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.hub import Hub
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_mcp_error
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.direct.client import DirectClient
-from mcpx.upstream.direct.messages import members_of, result_of, value_of
+from mcpx.upstream.direct.messages import error_answer, members_of, result_of, value_of
 from mcpx.upstream.direct.peer import Peer
 from mcpx.upstream.requests import Passed
 from mcpx.wire.enclosed import enclose
@@ -62,9 +64,15 @@ class DoorSessions:
         upstream = self._hub.registry.upstream(self.server)
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
-        own = client is not None and (client.greeted or not is_modern(request.method, request.raw))
-        served = client if client is not None and own else self._hub.fleet.sessionless
-        self._hub.fleet.direct_session(upstream, served).submit(request, reply)
+        modern = is_modern(request.method, request.raw)
+        if (refusal := _refusal(request, upstream.config.era, modern=modern)) is not None:
+            reply.resolve(error_answer(refusal))
+            return
+        own = client is not None and (client.greeted or not modern)
+        direct = self._hub.fleet.direct
+        direct.get_or_open(upstream, client if client is not None and own else direct.sessionless).submit(
+            request, reply
+        )
 
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
         """The result of a request, enclosed (`mcpx.wire.enclosed`).
@@ -94,7 +102,7 @@ class DoorSessions:
     def leave(self, client: DirectClient) -> None:
         """End what belongs to a client that has left."""
         client.connected = False
-        self._hub.fleet.leave_direct(client)
+        self._hub.fleet.direct.leave(list(self._hub.upstreams.values()), client)
 
     def request(self, method: str, params: msgspec.Raw | bytes, key: RequestId, origin: Peer) -> Passed:
         """The request for the session."""
@@ -112,6 +120,16 @@ class DoorSessions:
         found = known.tools.get(tool) if known is not None and tool is not None else None
         hints = (found.annotations if found else None) or {}
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+
+def _refusal(request: Passed, era: str, *, modern: bool) -> MCPError | None:
+    """What a server says that speaks only the era that its configuration allows; None where it is asked."""
+    if era == "handshake" and modern:
+        return MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+    if era == "modern" and request.method == "initialize":
+        supported = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+        return MCPError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", supported)
+    return None
 
 
 def is_modern(method: str, params: msgspec.Raw | bytes) -> bool:

@@ -18,7 +18,14 @@ from mcpx.gateway.transparent.sessions import DoorSessions
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.direct.carriers import answer_line, escaped
 from mcpx.upstream.direct.client import DirectClient
-from mcpx.upstream.direct.messages import error_answer, members_of, result_answer, value_of, with_member
+from mcpx.upstream.direct.messages import (
+    encode_read,
+    error_answer,
+    members_of,
+    result_answer,
+    value_of,
+    with_member,
+)
 from mcpx.upstream.direct.peer import Cancel, OnAnswer
 from mcpx.upstream.direct.standing import METHODS as STANDING
 from mcpx.upstream.requests import Passed
@@ -72,7 +79,7 @@ class TransparentConnection:
         self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """Answer a request out of a batch, which is decoded already."""
-        encoded = b"" if params is None else envelope.encode(dict(params))
+        encoded = msgspec.Raw() if params is None else encode_read(dict(params))
         request = self._sessions.request(method, encoded, context.request_id or 0, self)
         return await self._sessions.answer(self._client, request)
 

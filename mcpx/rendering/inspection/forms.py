@@ -29,7 +29,7 @@ _HEAVY_JSON_CHARS: Final = 24_576  # of a schema of which one form alone is made
 _LONG_TEXT_LEN: Final = 4_000  # characters of a description in an answer that is too long otherwise
 _SHORT_TEXT_LEN: Final = 1_000
 _SHORT_WORDS_LEN: Final = 80  # of a parameter's description there
-_SHOWN_OTHERWISE: Final = frozenset({"annotations", "output_schema"})
+_TEXTS: Final = ("name", "title", "description", "shortened")
 _HINTS: Final = {
     "readOnlyHint": "read-only",
     "destructiveHint": "destructive",
@@ -73,11 +73,12 @@ class ToolForms:
         return self._entry(tool, plain, self.settings.max_description_len, output=True)
 
     def _entry(self, tool: ToolInfo, plain: JSON, words: int, *, output: bool) -> JSON:
-        shown = {name: value for name, value in plain.items() if name not in _SHOWN_OTHERWISE}
-        if _letters(plain.get("title", "")) == _letters(tool.name):
-            shown.pop("title", None)
+        annotations = plain.get("annotations") or {}
+        title = plain.get("title") or annotations.get("title") or ""
+        texts = plain | {"title": None if _letters(title) == _letters(tool.name) else title}
+        shown: JSON = {name: texts[name] for name in _TEXTS if texts.get(name)}
         shown |= {"name": visible(tool.name), "input_schema": self._schema(tool.input_schema, words)}
-        shown |= _hints(plain.get("annotations"))
+        shown |= _hints(annotations)
         if output and tool.output_schema is not None:
             shown["output_schema"] = self._schema(tool.output_schema, words)
         return shown
@@ -131,10 +132,9 @@ class ToolForms:
         return too_large(schema) if len(text) > MAX_CONVERTED_CHARS else text
 
 
-def _hints(annotations: Any) -> JSON:
+def _hints(annotations: JSON) -> JSON:
     """What the server says of the tool's effects: `{hints: "read-only"}`, nothing where it says nothing."""
-    given = annotations if isinstance(annotations, dict) else {}
-    hints = [shown for name, shown in _HINTS.items() if given.get(name) is True]
+    hints = [shown for name, shown in _HINTS.items() if annotations.get(name) is True]
     return {"hints": ", ".join(hints)} if hints else {}
 
 

@@ -8,6 +8,7 @@ to a `ServerMessages`, in order.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, Protocol
@@ -21,7 +22,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.upstream.direct.headers import Headers
-from mcpx.upstream.direct.messages import NOTHING, members_of, result_of, value_of
+from mcpx.upstream.direct.messages import NOTHING, encode_read, members_of, result_of, value_of
 from mcpx.upstream.direct.peer import OnAnswer as OnRawAnswer
 from mcpx.upstream.requests import Passed
 from mcpx.upstream.session.sdk_session import REQUEST
@@ -185,7 +186,7 @@ class HttpCarrier:
         sent = _SentOverHttp(bytes(params) or b"{}", answer)
         opts: CallOptions = {
             "request_id": request_id,
-            "headers": self._headers.of(method, _decoded(params)),
+            "headers": self._headers.of(method, params),
             "cancel_on_abandon": method not in NOT_CANCELLABLE,
         }
         self._tasks.start_soon(self._send, method, opts, sent, about)
@@ -206,11 +207,11 @@ class HttpCarrier:
                 if not exchange.over:
                     raw = None if exchange.answer is None else exchange.answer.result
                     # an answer that came astray, on another stream, the SDK has read
-                    answer(msgspec.Raw(envelope.encode(result)) if raw is None else raw, None)
+                    answer(encode_read(result) if raw is None else raw, None)
 
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None:
-        decoded = _decoded(params)
-        opts: CallOptions = {"headers": self._headers.of(method, decoded)}
+        opts: CallOptions = {"headers": self._headers.of(method, params)}
+        decoded = json.loads(bytes(params)) if params else None
         self._tasks.start_soon(partial(self._dispatcher.notify, method, decoded, opts))
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -261,17 +262,8 @@ def _about() -> Passed | None:
     return request if isinstance(request, Passed) else None
 
 
-def _decoded(params: msgspec.Raw | bytes) -> dict[str, Any] | None:
-    """The params as an object.
-
-    Raises:
-        msgspec.DecodeError: They are none.
-    """
-    return msgspec.json.decode(params, type=dict[str, Any]) if params else None
-
-
 def _encoded(params: Mapping[str, Any] | None) -> msgspec.Raw:
-    return NOTHING if params is None else msgspec.Raw(envelope.encode(dict(params)))
+    return NOTHING if params is None else encode_read(dict(params))
 
 
 def open_carrier(link: Link, server: ServerMessages, headers: Headers, tasks: anyio.abc.TaskGroup) -> Carrier:

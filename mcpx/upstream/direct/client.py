@@ -41,11 +41,13 @@ Notify = Callable[[str, msgspec.Raw | bytes], None]
 class DirectClient:
     """One client of direct sessions. `peer` takes the messages that belong to none of its requests.
 
-    Without a peer it stands for all clients that have no session with the server (2026-07-28).
+    Without a peer it stands for all clients that have no session with the server (2026-07-28). One that
+    `may_vanish` need not say that it leaves.
     """
 
-    def __init__(self, peer: Peer | None) -> None:
+    def __init__(self, peer: Peer | None, *, may_vanish: bool = False) -> None:
         self.peer = peer
+        self.may_vanish = may_vanish
         self.connected = True
         self.version: str | None = None
         """The revision that the server answered `initialize` with."""

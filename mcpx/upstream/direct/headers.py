@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -17,6 +18,7 @@ from mcp.shared.inbound import (
 from mcp_types import PROTOCOL_VERSION_META_KEY
 
 from mcpx.catalog.model import JSON
+from mcpx.upstream.direct.messages import NOTHING, members_of, value_of
 
 
 class Headers:
@@ -27,20 +29,19 @@ class Headers:
         """The revision that `initialize` has settled on (before 2026-07-28)."""
         self._input_schema = input_schema
 
-    def of(self, method: str, params: Mapping[str, Any] | None) -> dict[str, str]:
+    def of(self, method: str, params: msgspec.Raw | bytes) -> dict[str, str]:
         """The headers of a message."""
-        params = params or {}
-        meta = params.get("_meta")
-        version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, Mapping) else None
+        members = members_of(params)
+        version = value_of(members_of(members.get("_meta", NOTHING)).get(PROTOCOL_VERSION_META_KEY))
         if not isinstance(version, str):
             is_first = self.version is None or method == "initialize"
             return {} if is_first else {MCP_PROTOCOL_VERSION_HEADER: str(self.version)}
         headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
-        name = params.get(NAME_BEARING_METHODS.get(method, ""))
+        name = value_of(members.get(NAME_BEARING_METHODS.get(method, "")))
         if isinstance(name, str):
             headers[MCP_NAME_HEADER] = encode_header_value(name)
         if method == "tools/call" and isinstance(name, str):
-            headers |= self._of_arguments(name, params.get("arguments"))
+            headers |= self._of_arguments(name, value_of(members.get("arguments")))
         return headers
 
     def _of_arguments(self, tool: str, arguments: Any) -> dict[str, str]:

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 import structlog
 
-from mcpx.catalog.model import JSON, ServerInfo, State
+from mcpx.catalog.model import JSON, ServerInfo
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
@@ -28,6 +28,7 @@ from mcpx.upstream.direct.standing import METHODS, Standing
 from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.requests import Passed
+from mcpx.upstream.server_info import server_info
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link, open_link
 from supervisors import Incarnation, Phase, Supervisor
@@ -35,12 +36,6 @@ from supervisors import Incarnation, Phase, Supervisor
 log = structlog.get_logger()
 MAX_MALFORMED_LOGGED: Final = 3
 IDLE_AFTER_S: Final = 60.0
-STATES: Final = {
-    Phase.STARTING: State.STARTING,
-    Phase.UP: State.READY,
-    Phase.WAITING: State.WAITING,
-    Phase.PARKED: State.PARKED,
-}
 
 
 class DirectSession:
@@ -79,6 +74,8 @@ class DirectSession:
         self._counters = counters
         self._input_schema = input_schema
         self._on_idle = on_idle
+        self.used_at = anyio.current_time()
+        """When the client last asked for something, as far as is known."""
         self._connection: DirectConnection | None = None
         self._leaving: str | None = None
         self._redact = redactor_of(config)
@@ -86,12 +83,21 @@ class DirectSession:
 
     # --- for the gateway and the fleet
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the client is open, and nothing was for `IDLE_AFTER_S`."""
+        is_open = self.queue.has_callers or (self._connection is not None and not self._connection.is_idle)
+        if is_open:
+            self.used_at = anyio.current_time()
+        return anyio.current_time() - self.used_at > IDLE_AFTER_S
+
     def submit(self, request: Passed, reply: RawReply) -> None:
         """Send or queue a request. The reply is its answer (`OnAnswer`).
 
         Raises:
             CallError: `not_sent`; neither is possible.
         """
+        self.used_at = anyio.current_time()
         if request.method not in METHODS:
             self.queue.submit(request, reply)
             return
@@ -112,18 +118,7 @@ class DirectSession:
 
     def info(self) -> ServerInfo:
         """The state of the session, for messages."""
-        kind = self.config.transport.kind
-        life = self.queue.lifecycle_or_none()
-        if life is None:
-            return ServerInfo(name=self.name, state=State.STOPPED, transport=kind, cause=self._leaving)
-        at = life.next_attempt_at
-        return ServerInfo(
-            name=self.name,
-            state=STATES.get(self.queue.lifecycle_phase(), State.STOPPED),
-            transport=kind,
-            cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
-            retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
-        )
+        return server_info(self.config, self.queue, None, self._leaving)
 
     # --- one incarnation
 
@@ -169,7 +164,7 @@ class DirectSession:
                 tasks.start_soon(self._keep_calls_that_ask, calls, connection)
                 health = Health(self.config.health, calls, lambda: self._probe(connection), link.give_up)
                 tasks.start_soon(health.watch)
-                tasks.start_soon(self._watch_idleness, connection)
+                tasks.start_soon(self._watch_idleness)
                 if again:
                     tasks.start_soon(self.client.announce_changes, connection.ask)
                 await incarnation.stopping.wait()
@@ -210,13 +205,11 @@ class DirectSession:
                 for call in calls.running():
                     calls.renew(call)
 
-    async def _watch_idleness(self, connection: DirectConnection) -> None:
+    async def _watch_idleness(self) -> None:
         """Report that nobody uses the session: a probe for 2026-07-28 may be all that it got."""
-        idle_looks = 0
         while self._on_idle is not None:
             await anyio.sleep(IDLE_AFTER_S / 2)
-            idle_looks = idle_looks + 1 if connection.is_idle and not self.queue.has_callers else 0
-            if idle_looks > 1:
+            if self.is_idle:
                 self._on_idle()
                 return
 

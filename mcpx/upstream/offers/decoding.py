@@ -7,7 +7,9 @@ none of the others. Bounds are checked on the bytes where that can be done, befo
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -97,8 +99,8 @@ def _cursor(value: msgspec.Raw | None) -> str | None:
     return cursor if isinstance(cursor, str) and cursor else None
 
 
-def decode_entry(entry: bytes) -> JSON:
-    """The entry as an object.
+def decode_entry(entry: bytes) -> tuple[JSON, list[str]]:
+    """The entry as an object, with a sentence for what was changed in it.
 
     Raises:
         InvalidEntry: It is not a JSON object, or is too large or too deep.
@@ -108,7 +110,7 @@ def decode_entry(entry: bytes) -> JSON:
     if max_values_in(entry) > MAX_ENTRY_VALUES:
         raise InvalidEntry(f"it has over {MAX_ENTRY_VALUES:,} JSON values in it")
     try:
-        value = _loads(entry)
+        value, changes = _loads(entry)
     except RecursionError:
         raise InvalidEntry(f"it is nested over {MAX_ENTRY_DEPTH} levels deep") from None
     except ValueError as error:
@@ -117,7 +119,7 @@ def decode_entry(entry: bytes) -> JSON:
         raise InvalidEntry("it is not an object")
     if _may_be_deep(entry) and _is_deep(value):
         raise InvalidEntry(f"it is nested over {MAX_ENTRY_DEPTH} levels deep")
-    return value
+    return value, changes
 
 
 def max_values_in(entry: bytes) -> int:
@@ -132,11 +134,24 @@ def _punctuation(entry: bytes) -> int:
     return 1 + entry.count(b",") + entry.count(b"[") + entry.count(b"{")
 
 
-def _loads(entry: bytes) -> Any:
+def _loads(entry: bytes) -> tuple[Any, list[str]]:
     try:
-        return msgspec.json.decode(entry)
+        return msgspec.json.decode(entry), []
     except msgspec.DecodeError:  # a number beyond all floats, for one
-        return json.loads(entry)
+        changes: list[str] = []
+
+        def finite(text: str) -> float:
+            number = float(text)
+            if math.isinf(number):
+                changes[:] = ["a number in it that is beyond all floats was made the largest of them"]
+                return math.copysign(sys.float_info.max, number)
+            return number
+
+        return json.loads(entry, parse_float=finite, parse_constant=_refuse_constant), changes
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _may_be_deep(entry: bytes) -> bool:

@@ -2,26 +2,31 @@
 
 What the official clients accept is accepted. A member that the entry needs (its name or URI, its schema, its
 texts) must be as the protocol says, else the entry is invalid; one that only adorns it (icons, annotations, a
-size) is dropped where it is not. Members that are null count as absent, unknown ones are ignored, and texts
-are cut at `MAX_TEXT_CHARS`. The rule for each member is in one table; the names of the fields and members are
-the catalogue's (`Entry.members`).
+size) is dropped where it is not: clients that check would refuse the whole list for it. Members of the
+protocol that are null count as absent, unknown ones are kept as they are, at all levels, and texts are cut at
+`MAX_TEXT_CHARS`. The rule for each member is in one table; the names of the fields and members are the
+catalogue's (`Entry.members`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from mcpx.catalog.model import JSON, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo, present
+from mcpx.catalog.model import JSON, Entry, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 
 MAX_TEXT_CHARS: Final = 64 * 1024  # of a description, a title or the instructions
 MAX_NAME_CHARS: Final = 128  # the protocol advises no more
 MAX_URI_CHARS: Final = 8192
 MAX_SIZE_BYTES: Final = 2**53  # a resource that claims to be larger has no size
+MAX_ORDER_CHARS: Final = 1024  # of the names of an entry's members; an order that is longer is not kept
+MAX_SHARED_ORDERS: Final = 64
 
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _THEMES: Final = frozenset({"light", "dark"})
+_TASK_SUPPORT: Final = frozenset({"forbidden", "optional", "required"})
 _ROLES: Final = frozenset({"user", "assistant"})
 
 E = TypeVar("E", bound=Entry)
@@ -45,9 +50,18 @@ def read_entry(kind: type[E], server: str, entry: JSON) -> tuple[E, list[str]]:
     """
     rules, cuts = _RULES[kind], list[str]()
     fields = {field: rules[member](entry.get(member), member, cuts) for field, member in kind.members()}
-    if kind is ToolInfo and not fields["title"]:
-        fields["title"] = (fields["annotations"] or {}).get("title")
-    return kind(server_name=server, **fields), cuts
+    more = {member: value for member, value in entry.items() if member not in rules}
+    return kind(server_name=server, more=more or None, order=_order_of(entry), **fields), cuts
+
+
+def _order_of(entry: JSON) -> tuple[str, ...]:
+    return _shared(tuple(entry)) if sum(map(len, entry)) <= MAX_ORDER_CHARS else ()
+
+
+@lru_cache(maxsize=MAX_SHARED_ORDERS)
+def _shared(order: tuple[str, ...]) -> tuple[str, ...]:
+    """One tuple for all entries with the same members: most of a server's have."""
+    return order
 
 
 # --- members that must be right
@@ -118,8 +132,11 @@ def _argument(value: Any, cuts: list[str]) -> JSON:
     rules = {"name": _identifier(MAX_TEXT_CHARS), "title": _text, "description": _text}
     texts = {member: rule(value.get(member), member, own_cuts) for member, rule in rules.items()}
     cuts += [cut.replace("its", "an argument's", 1) for cut in own_cuts]
-    required = value.get("required")
-    return present(**{**value, **texts, "required": required if isinstance(required, bool) else None})
+    return _valid(
+        {name: texts.get(name, each) for name, each in value.items()},
+        **dict.fromkeys(rules, _is_given),
+        required=lambda each: isinstance(each, bool),
+    )
 
 
 # --- members that are dropped where they are not right
@@ -130,7 +147,7 @@ def _size(value: Any, _member: str, _cuts: list[str]) -> int | None:
 
 
 def _meta(value: Any, _member: str, _cuts: list[str]) -> JSON | None:
-    return value if isinstance(value, dict) and value else None
+    return value if isinstance(value, dict) else None
 
 
 def _icons(value: Any, _member: str, _cuts: list[str]) -> list[JSON] | None:
@@ -145,7 +162,7 @@ def _icon(value: Any) -> JSON | None:
     if isinstance(sizes, str):  # as in web pages, and in early drafts of the protocol
         sizes = sizes.split()
     return _valid(
-        {**value, "sizes": sizes},
+        {name: sizes if name == "sizes" else each for name, each in value.items()},
         mimeType=_is_text,
         sizes=_is_list_of(lambda each: isinstance(each, str)),
         theme=_is_one_of(_THEMES),
@@ -157,6 +174,10 @@ def _tool_annotations(value: Any, _member: str, _cuts: list[str]) -> JSON | None
     if not isinstance(value, dict):
         return None
     return _valid(value, title=_is_text, **dict.fromkeys(_HINTS, lambda each: isinstance(each, bool)))
+
+
+def _execution(value: Any, _member: str, _cuts: list[str]) -> JSON | None:
+    return _valid(value, taskSupport=_is_one_of(_TASK_SUPPORT)) if isinstance(value, dict) else None
 
 
 def _annotations(value: Any, _member: str, _cuts: list[str]) -> JSON | None:
@@ -171,8 +192,12 @@ def _annotations(value: Any, _member: str, _cuts: list[str]) -> JSON | None:
 
 
 def _valid(members: JSON, **tests: Callable[[Any], bool]) -> JSON:
-    """The members without those that are null or fail their test."""
-    return present(**{key: each for key, each in members.items() if key not in tests or tests[key](each)})
+    """The members without those that fail their test."""
+    return {key: each for key, each in members.items() if key not in tests or tests[key](each)}
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None
 
 
 def _is_text(value: Any) -> bool:
@@ -209,6 +234,7 @@ _RULES: Final[dict[type[Entry], dict[str, Rule]]] = {
         "inputSchema": _required_object,
         "outputSchema": _object,
         "annotations": _tool_annotations,
+        "execution": _execution,
     },
     ResourceInfo: {**_OF_RESOURCES, "uri": _URI, "size": _size},
     TemplateInfo: {**_OF_RESOURCES, "uriTemplate": _URI},

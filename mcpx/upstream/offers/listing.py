@@ -3,8 +3,7 @@
 Requests the lists that the server declares, and the tools in any case: the official clients request them
 without looking at the declaration. A list that is refused, malformed or never answered costs that list, an
 invalid entry costs that entry (`offers.entries`), and a server that offers too much is cut (`offers.pages`);
-the catalogue names what is left out. Values that belong to the protocol (annotations, icons, `_meta`) are
-kept.
+the catalogue names what is left out. Whatever else an entry has is kept as it came.
 """
 
 from __future__ import annotations
@@ -207,7 +206,8 @@ class Lister:
     def _entry(self, kind: _Kind[E], entry: bytes, number: int) -> E | None:
         """One entry; an invalid one is noted and left out."""
         try:
-            info, cuts = read_entry(kind.info, self._server, decode_entry(entry))
+            decoded, changes = decode_entry(entry)
+            info, cuts = read_entry(kind.info, self._server, decoded)
             self._check_headers(info)
         except InvalidEntry as error:
             self._omissions.note(kind.word, str(error), name=name_of(entry, number))
@@ -216,8 +216,8 @@ class Lister:
             contain(error, "entry", server=self._server)
             self._omissions.note(kind.word, "MCPX cannot read it", name=name_of(entry, number))
             return None
-        for cut in cuts:
-            self._omissions.note(kind.word, cut, name=name_of(entry, number))
+        for change in changes + cuts:
+            self._omissions.note(kind.word, change, name=name_of(entry, number))
         return info
 
     def _check_headers(self, info: Entry) -> None:

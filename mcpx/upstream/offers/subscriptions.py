@@ -2,9 +2,10 @@
 
 Belongs to the upstream actor and outlives its incarnations. The first listener of a URI makes MCPX subscribe
 (`resources/subscribe`, or the stream of 2026-07-28 in `update_stream`), the last one to leave ends it.
-`serve` runs beside the calls of one incarnation. After a reconnect it subscribes again, and notifies the
-listeners once if the content differs from what they were last notified of. When in doubt it notifies them: a
-needless update costs one read, a missed one leaves them with old content for good.
+A server is asked even if it does not declare subscriptions: many have them all the same (the Python SDK 1.x
+cannot declare them). `serve` runs beside the calls of one incarnation. After a reconnect it subscribes again,
+and notifies the listeners once if the content differs from what they were last notified of. When in doubt it
+notifies them: a needless update costs one read, a missed one leaves them with old content for good.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import structlog
 from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpx.catalog.model import Catalogue
+from mcpx.catalog.model import JSON, Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.errors import call_error
@@ -55,6 +56,7 @@ class Subscriptions:
         self._patience = patience
         self._topics: dict[str, Topic] = {}
         self._session: UpstreamSession | None = None
+        self._refusal_of_all: JSON | None = None  # the server's error in this session, if it has none
         self._wanted = Signal()  # set when the URIs with listeners have changed
         self._work = Signal()  # set when a digest is to be read
         self._log = log.bind(server=server)
@@ -75,9 +77,9 @@ class Subscriptions:
         """Have `listener` called with changes of `uri` until `unsubscribe`. Waits for the server to agree.
 
         Raises:
-            CallError: The server refuses, offers no subscriptions, or does not answer in time.
+            CallError: The server refuses, has no resources, or does not answer in time.
         """
-        self._require_capability()
+        self._require_resources()
         topic = self._topics.get(uri)
         if topic is None:
             topic = self._topics[uri] = Topic(uri)
@@ -102,13 +104,21 @@ class Subscriptions:
         if (topic := self._topics.get(uri)) is not None:
             self._leave(topic, listener)
 
-    def _require_capability(self) -> None:
-        catalogue = self._catalogue()
-        offered = (catalogue.capabilities if catalogue else {}).get("resources") or {}
-        if catalogue is not None and not offered.get("subscribe"):
-            text = f"{self._server} offers no subscriptions to resources"
-            said = {"code": METHOD_NOT_FOUND, "message": text}  # as it would answer itself
-            raise CallError(Code.UPSTREAM_ERROR, text, server=self._server, details={"upstream": said})
+    def _require_resources(self) -> None:
+        known = self._catalogue()
+        has_none = known is not None and not (
+            "resources" in known.capabilities or known.resources or known.templates
+        )
+        if has_none or self._refusal_of_all is not None:
+            raise self._not_offered()
+
+    def _not_offered(self) -> CallError:
+        """The error where the server has no subscriptions: its own, or what it would answer."""
+        text = f"{self._server} offers no subscriptions to resources"
+        said = self._refusal_of_all or {"code": METHOD_NOT_FOUND, "message": text}
+        return CallError(
+            Code.UPSTREAM_ERROR, said["message"], server=self._server, details={"upstream": said}
+        )
 
     # --- with the server
 
@@ -138,6 +148,9 @@ class Subscriptions:
 
     def _fail(self, topic: Topic, error: CallError) -> None:
         """End a subscription that the server has refused."""
+        said = error.details.get("upstream", {})
+        if said.get("code") == METHOD_NOT_FOUND and self._session is not None:
+            self._refusal_of_all = said
         topic.error = error
         topic.settled.set()
         if self._topics.get(topic.uri) is topic:
@@ -165,9 +178,10 @@ class Subscriptions:
     def handle_update(self, uri: str) -> None:
         """The server announced on its session that a resource changed; a stream has its own events."""
         if self._session is None or not self._session.modern:
-            self._updated(uri)
+            self.updated(uri)
 
-    def _updated(self, uri: str) -> None:
+    def updated(self, uri: str) -> None:
+        """Notify the listeners: the server announced on some session that a resource changed."""
         exact = self._topics.get(uri)
         topics = [exact] if exact else [topic for topic in self._topics.values() if topic.covers(uri)]
         for topic in topics:
@@ -179,17 +193,17 @@ class Subscriptions:
 
     async def serve(self, session: UpstreamSession) -> None:
         """Maintain the subscriptions for as long as the session lives."""
-        self._session = session
+        self._session, self._refusal_of_all = session, None
         try:
             async with anyio.create_task_group() as tasks:
                 if session.modern:
-                    stream = UpdateStream(session.client, self._updated, self._log)
+                    stream = UpdateStream(session.client, self.updated, self._log)
                     tasks.start_soon(stream.keep, self._wanted, lambda: self.uris, self._opened)
                 else:
                     self._renew_all(tasks)
                 await self._read_digests(tasks)
         finally:
-            self._session = None
+            self._session = self._refusal_of_all = None
 
     def _renew_all(self, tasks: anyio.abc.TaskGroup) -> None:
         limiter = anyio.CapacityLimiter(MAX_CONCURRENT)
@@ -228,6 +242,9 @@ class Subscriptions:
     def _refusal(self, error: Exception | None) -> CallError:
         if error is not None:
             return call_error(error, server=self._server, tool=None)
+        known = self._catalogue()
+        if known is not None and not (known.capabilities.get("resources") or {}).get("subscribe"):
+            return self._not_offered()
         text = f"{self._server} does not take the subscription"
         return CallError(Code.PROTOCOL_ERROR, text, server=self._server)
 

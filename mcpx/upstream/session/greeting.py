@@ -1,7 +1,8 @@
-"""Reads the result of `initialize` as tolerantly as the official clients do. Everything here is pure.
+"""What MCPX says of itself when it greets a server, and what the server answers. Everything here is pure.
 
-They differ in what they accept; what any of them accepts is accepted here, and an odd member that nothing
-depends on is dropped. Required are a protocol version, and objects where objects belong.
+The results of `initialize` and of `server/discover` are read as tolerantly as the official clients do. They
+differ in what they accept; what any of them accepts is accepted here, and an odd member that nothing depends
+on is dropped. Required are a protocol version, and objects where objects belong.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 import mcp_types as types
-from pydantic import ValidationError
+import msgspec
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from pydantic import BaseModel, ValidationError
 
 from mcpx.catalog.model import JSON
+from mcpx.wire.outgoing import decode_result
 
 _FEATURES: Final = {
     "tools": ("listChanged",),
@@ -22,26 +27,104 @@ _FEATURES: Final = {
 }
 
 
-def read_initialize(raw: JSON) -> types.InitializeResult:
-    """Parse the result of `initialize`.
+class Greeting(msgspec.Struct, frozen=True):
+    """What a server says of itself: the result as JSON, and as it is read."""
+
+    raw: bytes
+    result: types.InitializeResult | types.DiscoverResult
+
+    @property
+    def modern(self) -> bool:
+        """Whether it is of 2026-07-28."""
+        return isinstance(self.result, types.DiscoverResult)
+
+
+# --- what is said
+
+
+def initialize_params(client: types.Implementation, capabilities: types.ClientCapabilities) -> JSON:
+    """The parameters of `initialize`."""
+    version = LATEST_HANDSHAKE_VERSION
+    params = types.InitializeRequestParams(
+        protocol_version=version, capabilities=capabilities, client_info=client
+    )
+    return _sent(params)
+
+
+def discover_params(client: types.Implementation, capabilities: types.ClientCapabilities) -> JSON:
+    """The parameters of `server/discover`."""
+    meta = {
+        PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION,
+        CLIENT_INFO_META_KEY: _sent(client),
+        CLIENT_CAPABILITIES_META_KEY: _sent(capabilities),
+    }
+    return {"_meta": meta}
+
+
+def _sent(model: BaseModel) -> JSON:
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+# --- what is answered
+
+
+def read_initialize(raw: msgspec.Raw) -> Greeting:
+    """Read the result of `initialize`.
 
     Raises:
-        ValidationError: It is not one.
+        MCPError: It is no JSON, or no object.
+        RuntimeError: It names a revision that is not known.
+        ValidationError: It is not such a result.
     """
+    found = decode_result(raw)
     try:
-        return types.InitializeResult.model_validate(raw, by_name=False)
+        result = types.InitializeResult.model_validate(found, by_name=False)
     except ValidationError:
-        return types.InitializeResult.model_validate(_plain(raw), by_name=False)
+        result = types.InitializeResult.model_validate(_plain_initialize(found), by_name=False)
+    if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        raise RuntimeError(f"the server speaks an unknown revision: {result.protocol_version[:100]}")
+    return Greeting(bytes(raw), result)
 
 
-def _plain(raw: JSON) -> JSON:
+def read_discover(raw: msgspec.Raw) -> Greeting:
+    """Read the result of `server/discover`.
+
+    Raises:
+        MCPError: It is no JSON, or no object.
+        RuntimeError: It names no revision of that era that is known.
+        ValidationError: It is not such a result.
+    """
+    found = decode_result(raw)
+    try:
+        result = types.DiscoverResult.model_validate(found, by_name=False)
+    except ValidationError:
+        result = types.DiscoverResult.model_validate(_plain_discover(found), by_name=False)
+    if LATEST_MODERN_VERSION not in result.supported_versions:
+        shown = ", ".join(result.supported_versions)[:100]
+        raise RuntimeError(f"the server speaks unknown revisions: {shown}")
+    return Greeting(bytes(raw), result)
+
+
+def _plain_initialize(raw: JSON) -> JSON:
     """The result without its odd members; a missing version stays missing."""
-    texts = {key: raw[key] for key in ("protocolVersion", "instructions") if isinstance(raw.get(key), str)}
     return {
-        **texts,
+        **_texts(raw, "protocolVersion", "instructions"),
         "capabilities": _capabilities(raw.get("capabilities")),
         "serverInfo": _server_info(raw.get("serverInfo")),
     }
+
+
+def _plain_discover(raw: JSON) -> JSON:
+    """The result without its odd members; missing versions stay missing."""
+    plain = {**_texts(raw, "instructions"), "capabilities": _capabilities(raw.get("capabilities"))}
+    versions, meta = raw.get("supportedVersions"), raw.get("_meta")
+    if isinstance(versions, list):
+        plain["supportedVersions"] = [each for each in versions if isinstance(each, str)]
+    return plain | ({"_meta": meta} if isinstance(meta, dict) else {})
+
+
+def _texts(raw: JSON, *names: str) -> JSON:
+    return {name: raw[name] for name in names if isinstance(raw.get(name), str)}
 
 
 def _capabilities(value: Any) -> JSON:
@@ -63,5 +146,4 @@ def _flags(value: Any, flags: tuple[str, ...]) -> JSON:
 
 def _server_info(value: Any) -> JSON:
     info = value if isinstance(value, dict) else {}
-    texts = {key: info[key] for key in ("name", "title", "version") if isinstance(info.get(key), str)}
-    return {"name": "", "version": "", **texts}
+    return {"name": "", "version": "", **_texts(info, "name", "title", "version")}

@@ -15,13 +15,20 @@ from typing import Any, Final
 
 import mcp_types as types
 import msgspec
-from mcp import ClientSession
+from mcp import ClientSession, MCPError
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, coerce_request_id
-from mcp.shared.inbound import NAME_BEARING_METHODS, find_invalid_x_mcp_header, x_mcp_header_map
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    find_invalid_x_mcp_header,
+    x_mcp_header_map,
+)
 from mcp.shared.transport_context import TransportContext
+from mcp_types import INTERNAL_ERROR
 from mcp_types.version import (
-    HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
     MODERN_PROTOCOL_VERSIONS,
 )
 
@@ -29,14 +36,22 @@ from mcpx.catalog.model import ToolInfo
 from mcpx.upstream.context import QUESTIONS
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.requests import OnProgress, Request
-from mcpx.upstream.session.greeting import read_initialize
+from mcpx.upstream.session.greeting import (
+    Greeting,
+    discover_params,
+    initialize_params,
+    read_discover,
+    read_initialize,
+)
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId, split_progress
+from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 REQUEST: ContextVar[Request | None] = ContextVar("REQUEST", default=None)
 """The request that a task sends over HTTP. The SDK handles what comes in on that request's stream in the same
 context, which is how a message is known to belong to it."""
 
+DISCOVER_TIMEOUT_S: Final = 10.0  # over HTTP; a process has as long as the connect timeout
 CHANGES: Final = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts"))
 PROGRESS: Final = "notifications/progress"
 UPDATED: Final = "notifications/resources/updated"
@@ -83,26 +98,49 @@ class PassingSession(ClientSession):
 
     # --- the handshake
 
-    async def initialize(self) -> types.InitializeResult:
-        """Shake hands as the SDK does, but accept what the official clients accept from a server.
+    async def request_initialize(self) -> Greeting:
+        """Request a session of the handshake era.
 
         Raises:
             MCPError: The server refused it, or the connection ended.
             RuntimeError: It names a revision that is not known.
             ValidationError: Its answer is not a result of `initialize`.
         """
-        params = types.InitializeRequestParams(
-            protocol_version=LATEST_HANDSHAKE_VERSION,
-            capabilities=self._build_capabilities(LATEST_HANDSHAKE_VERSION),
-            client_info=self._client_info,
-        )
-        raw = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        result = read_initialize(await self.ask_raw("initialize", raw))
-        if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            raise RuntimeError(f"the server speaks an unknown revision: {result.protocol_version[:100]}")
-        self.adopt(result)
-        await self.send_notification(types.InitializedNotification())
-        return result
+        capabilities = self._build_capabilities(LATEST_HANDSHAKE_VERSION)
+        params = initialize_params(self._client_info, capabilities)
+        return read_initialize(await self._request_greeting("initialize", params, {}))
+
+    async def request_discover(self) -> Greeting:
+        """Ask a server of 2026-07-28 what it offers.
+
+        Raises:
+            MCPError: The server refused it, did not answer over HTTP in time, or the connection ended.
+            RuntimeError: It speaks no revision of that era that is known.
+            ValidationError: Its answer is not a result of `server/discover`.
+        """
+        version, method = LATEST_MODERN_VERSION, "server/discover"
+        params = discover_params(self._client_info, self._build_capabilities(version))
+        opts: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}}
+        if not self._is_stream:  # a process may not have begun to read
+            opts["timeout"] = DISCOVER_TIMEOUT_S
+        return read_discover(await self._request_greeting(method, params, opts))
+
+    async def _request_greeting(self, method: str, params: dict[str, Any], opts: CallOptions) -> msgspec.Raw:
+        opts["cancel_on_abandon"] = False  # the protocol forbids it
+        if not isinstance(self._dispatcher, WireDispatcher):
+            return msgspec.Raw(
+                msgspec.json.encode(await self._dispatcher.send_raw_request(method, params, opts))
+            )
+        try:
+            return await self._dispatcher.send_for_bytes(method, params, opts)
+        except (MalformedMessage, ResponseTooLarge) as error:
+            raise MCPError(INTERNAL_ERROR, str(error)) from error
+
+    async def accept(self, greeting: Greeting) -> None:
+        """Adopt what the server said, and end the handshake."""
+        self.adopt(greeting.result)
+        if not greeting.modern:
+            await self.send_notification(types.InitializedNotification())
 
     # --- what it declares
 

@@ -15,16 +15,15 @@ from typing import Final
 import anyio
 import anyio.abc
 import mcp_types
-import msgspec
-from mcp import ClientSession, MCPError
+from mcp import MCPError
 from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, redactor_of
-from mcpx.upstream.errors import NoAnswer, Unhealthy, ends_session
+from mcpx.upstream.errors import EraRefused, NoAnswer, Unhealthy, ends_session, leaves
 from mcpx.upstream.relay.session_relay import SessionRelay
+from mcpx.upstream.session.handshake import Handshake
 from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
@@ -39,16 +38,6 @@ LISTEN_STEADY_S: Final = 10.0  # a stream that is lost sooner doubles the delay
 MAX_LISTEN_RETRY_DELAY_S: Final = 60.0
 PROBE_TIMEOUT_S: Final = 5.0  # for a session in doubt
 PROBE_PAUSE_S: Final = 1.0  # between two such probes, however many reasons there are
-
-
-class Greeting(msgspec.Struct):
-    """How to begin a handshake, and whether the server could not take it."""
-
-    probe: bool
-    """Whether to ask first which revisions it speaks (`server/discover`); else it is of the handshake era."""
-    upset: bool = False
-    """Whether the handshake failed after the server had read that request: some servers accept nothing before
-    `initialize`."""
 
 
 class UpstreamSession:
@@ -151,7 +140,7 @@ class UpstreamSession:
 async def open_session(
     config: ServerConfig,
     *,
-    greeting: Greeting,
+    handshake: Handshake,
     limit: int,
     hooks: Hooks,
     changes: Signal,
@@ -161,9 +150,10 @@ async def open_session(
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
     `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
-    and must not raise. `greeting.upset` is set before this raises.
+    and must not raise.
 
     Raises:
+        EraRefused: The server does not agree to the only era that it is to be asked in.
         NoAnswer: Not established in time.
         ConnectionLost: The connection ended, or was refused, during the handshake.
         Exception: Whatever else the transport or the SDK raise; see `errors.cause_of`.
@@ -183,44 +173,21 @@ async def open_session(
                     on_updated=on_updated,
                 )
                 async with client:
-                    try:
-                        await _shake_hands(client, probe=greeting.probe)
-                    except BaseException:
-                        # only a process can have ended because of the probe: a request over HTTP ends nothing
-                        greeting.upset = greeting.probe and link.pid is not None and link.first_unread() != 0
-                        raise
+                    await handshake.shake(client, link)
                     log_level = LogLevelSync(client, link.wire, relay.clients)
                     yield UpstreamSession(client, link, changes, scope, log_level)
         except Exception as error:
-            raise _explained(error, link) from error
+            raise handshake.explain(_explained(error, link)) from error
     if scope.cancelled_caught:
-        raise NoAnswer(link.stderr_tail() if link else "")
-
-
-async def _shake_hands(session: ClientSession, *, probe: bool) -> None:
-    """Ask which revisions the server speaks, and fall back to the handshake of the older ones.
-
-    Only a server that shares no revision with us is refused; any other error to the probe may mean that the
-    server does not know it.
-    """
-    if not probe:
-        await session.initialize()
-        return
-    try:
-        await session.discover()
-    except MCPError as error:
-        try:
-            await session.initialize()
-        except MCPError:
-            if error.code == UNSUPPORTED_PROTOCOL_VERSION:
-                raise error from None
-            raise
-    except (RuntimeError, ValidationError):  # it answers, but speaks only the older revisions
-        await session.initialize()
+        raise handshake.explain(NoAnswer(link.stderr_tail() if link else ""))
 
 
 def _explained(error: Exception, link: Link | None) -> Exception:
     """The link often knows better than the SDK's exception why a handshake failed."""
     if link is None or link.established:
         return error
-    return link.handshake_failure() or error
+    refused = next((leaf for leaf in leaves(error) if isinstance(leaf, EraRefused)), None)
+    if refused is None:
+        return link.handshake_failure() or error
+    refused.error = link.handshake_failure() or refused.error
+    return refused

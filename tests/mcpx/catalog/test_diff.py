@@ -33,9 +33,9 @@ def test_nothing_changed_whatever_the_incarnation_or_the_order():
     again = replace(
         WHOLE,
         generation=2,
-        tools=dict(reversed(TOOLS.items())),
+        tools=dict(reversed(changed(TOOLS, "a", order=("inputSchema", "name")).items())),
         resources=dict(reversed(RESOURCES.items())),
-        templates=TEMPLATES[::-1],
+        templates=(TEMPLATES[1], replace(TEMPLATES[0], order=("uriTemplate", "name"))),
         prompts=PROMPTS[::-1],
         protocol_version="2025-11-25",
     )
@@ -55,6 +55,10 @@ def test_the_first_catalogue_is_all_new_and_an_empty_one_nothing():
         ({"tools": changed(TOOLS, "a", description="new")}, Diff(tools=True)),
         ({"tools": changed(TOOLS, "a", input_schema={"type": "object", "required": []})}, Diff(tools=True)),
         ({"tools": changed(TOOLS, "a", annotations={"readOnlyHint": True})}, Diff(tools=True)),
+        ({"tools": changed(TOOLS, "a", execution={"taskSupport": "optional"})}, Diff(tools=True)),
+        ({"tools": changed(TOOLS, "a", more={"x": None})}, Diff(tools=True)),
+        ({"resources": changed(RESOURCES, "x:a", more={"x": 1})}, Diff(resources=True)),
+        ({"prompts": (PROMPTS[0], replace(PROMPTS[1], more={"x": 1}))}, Diff(prompts=True)),
         ({"resources": {}}, Diff(resources=True)),
         ({"resources": changed(RESOURCES, "x:a", size=3)}, Diff(resources=True)),
         ({"templates": TEMPLATES[:1]}, Diff(resources=True)),

@@ -13,7 +13,7 @@ RESOURCES = COMMON | {"mimeType", "annotations"}
 @pytest.mark.parametrize(
     ("kind", "members"),
     [
-        (ToolInfo, COMMON | {"inputSchema", "outputSchema", "annotations"}),
+        (ToolInfo, COMMON | {"inputSchema", "outputSchema", "annotations", "execution"}),
         (ResourceInfo, RESOURCES | {"uri", "size"}),
         (TemplateInfo, RESOURCES | {"uriTemplate"}),
         (PromptInfo, COMMON | {"arguments"}),

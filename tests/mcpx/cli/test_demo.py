@@ -37,7 +37,8 @@ SECTIONS = (
     "9. The same with 70 servers",
 )
 SCENES = ["start", "catalogue", "inspect", "exec", "resource", "change", "recovery"]
-needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
+PROC = Path("/proc/self/environ").exists()
+needs_proc = pytest.mark.skipif(not PROC, reason="finds processes in /proc")
 
 
 @pytest.fixture
@@ -51,6 +52,16 @@ def home(tmp_path):
 def environment(home, **more):
     """Nothing but PATH and HOME, and what the test adds."""
     return {"PATH": os.environ["PATH"], "HOME": str(home), **more}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What one whole run tells programs; it left no process and said nothing else."""
+    home = tmp_path_factory.mktemp("home")
+    done = demo(home, "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not PROC or processes_of(home) == []
+    return json.loads(done.stdout)
 
 
 def demo(home, *arguments, command=(CONSOLE_SCRIPT,), **more):
@@ -122,11 +133,7 @@ def test_it_shows_every_section_as_plain_text_and_leaves_no_process(home):
     assert list(home.iterdir()) == []
 
 
-@needs_proc
-def test_what_it_tells_programs_is_true(home):
-    done = demo(home, "--json")
-    assert (done.returncode, done.stderr) == (0, b"")
-    told = json.loads(done.stdout)
+def test_what_it_tells_programs_is_true(told):
     scenes = {scene["name"]: scene for scene in told["scenes"]}
     facts = {name: scene["facts"] for name, scene in scenes.items()}
     assert (told["ok"], told["failed"], told["signal"], told["left"]) == (True, None, None, [])
@@ -143,11 +150,9 @@ def test_what_it_tells_programs_is_true(home):
     assert facts["resource"]["resource"]["description"].startswith('begins: "高血压')
     assert facts["change"]["answer"] == "Hello from greet_the_reader"
     assert told["processes"] == 4
-    assert processes_of(home) == []
 
 
-def test_the_recovery_is_a_kill_noticed_and_a_new_process_that_answers(home):
-    told = json.loads(demo(home, "--json").stdout)
+def test_the_recovery_is_a_kill_noticed_and_a_new_process_that_answers(told):
     facts = {scene["name"]: scene["facts"] for scene in told["scenes"]}["recovery"]
     failed, ready = facts["log"]
     assert facts["killed"] != facts["new"]
@@ -158,10 +163,9 @@ def test_the_recovery_is_a_kill_noticed_and_a_new_process_that_answers(home):
     assert facts["order"]["id"] == 1003
 
 
-def test_the_savings_it_claims_are_what_a_tokenizer_finds(home):
+def test_the_savings_it_claims_are_what_a_tokenizer_finds(told):
     """Estimates may be off, but what is claimed may not be more than 5 points above the truth."""
-    scenes = json.loads(demo(home, "--json").stdout)["scenes"]
-    claims = [scene["tokens"] for scene in scenes if scene["tokens"]]
+    claims = [scene["tokens"] for scene in told["scenes"] if scene["tokens"]]
     texts = [claim[f"{side}_text"] for claim in claims for side in ("before", "after")]
     assert len(claims) == 3
     for counts in tokens.count(texts).values():
@@ -172,29 +176,19 @@ def test_the_savings_it_claims_are_what_a_tokenizer_finds(home):
             assert claim["after"] == pytest.approx(after, rel=0.15)
 
 
-def test_it_is_not_led_astray_by_modules_in_the_current_folder(home):
+def test_a_terminal_gets_colours_and_question_marks_for_letters_that_it_lacks_whatever_the_folder(home):
+    """Modules in the current folder lead nobody astray."""
     for name in ("mcp", "mcpx", "click", "json"):
         (home / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
-    done = demo(home)
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
-
-
-def test_a_terminal_without_the_letters_gets_question_marks_and_no_failure(home):
-    done = demo(home, PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr.decode()
-    assert b"?" * 10 in done.stdout
-
-
-def test_a_terminal_gets_colours(home):
     ours, theirs = pty.openpty()
-    with Python(
-        [CONSOLE_SCRIPT, "demo"], cwd=home, env=environment(home, TERM="xterm"), stdin=theirs, stdout=theirs
-    ) as process:
+    terminal = environment(home, TERM="xterm", PYTHONIOENCODING="ascii")
+    with Python([CONSOLE_SCRIPT, "demo"], cwd=home, env=terminal, stdin=theirs, stdout=theirs) as process:
         os.close(theirs)
         out = read_terminal(ours, deadline=time.monotonic() + TIMEOUT_S)
         assert process.wait(timeout=10) == 0, out
     os.close(ours)
     assert b"\x1b[1;36m8. The tokens of this session" in out
+    assert b"?" * 10 in out
 
 
 def read_terminal(fd, deadline):
@@ -211,8 +205,14 @@ def read_terminal(fd, deadline):
 
 
 @needs_proc
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("heading", [SECTIONS[0], SECTIONS[5]], ids=["early", "before the kill"])
+@pytest.mark.parametrize(
+    ("number", "heading"),
+    [
+        pytest.param(signal.SIGINT, SECTIONS[0], id="SIGINT early"),
+        pytest.param(signal.SIGHUP, SECTIONS[0], id="SIGHUP early"),
+        pytest.param(signal.SIGTERM, SECTIONS[5], id="SIGTERM before the kill"),
+    ],
+)
 def test_a_signal_in_the_middle_ends_it_in_order_and_leaves_nothing(home, number, heading):
     with demo_at_work(home) as process:
         read_until(process, heading)

@@ -44,7 +44,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert msgspec.structs.astuple(server.limits) == (60.0, 300.0, 15.0, 256, 64)
     assert msgspec.structs.astuple(server.health) == (True, 30.0, 5.0, 2)
     assert msgspec.structs.astuple(server.restart) == (0.5, 60.0, 30.0, 8, 300.0)
-    assert (server.auto_describe, server.sessions) == (True, "shared")
+    assert (server.auto_describe, server.sessions, server.era) == (True, "shared", "auto")
     assert server.result_token_budget == 8000
     assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), ())
 
@@ -67,6 +67,7 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
         health_check_interval=10,
         auto_describe=False,
         native=False,
+        era="modern",
         restart={"initial": 2, "cap": 20},
         mcpServers={
             "own": {
@@ -75,6 +76,7 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
                 "health_check_enabled": False,
                 "auto_describe": True,
                 "native": True,
+                "era": "auto",
                 "restart": {"cap": 9, "park_after": 2.0},
             },
             "plain": {"command": "x"},
@@ -91,6 +93,7 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
     assert own.restart == RestartPolicy(initial=2.0, cap=9.0, park_after=2)
     assert own.auto_describe is True
     assert own.native is True
+    assert (plain.era, own.era) == ("modern", "auto")
     assert config.notices == ()
 
 
@@ -121,8 +124,9 @@ def effective(config: Config) -> dict[str, Any]:
     http = {f"http.{key}": value for key, value in plain["http"].items()}
     ours = {"source", "servers", "notices", "http", "http_served"}
     rest = {key: plain[key] for key in plain if key not in ours}
-    flags = {key: server[key] for key in ("auto_describe", "sessions", "native", "result_token_budget")}
-    return {**rest, **server["limits"], **server["health"]} | restart | http | flags
+    flags = ("auto_describe", "sessions", "era", "native", "result_token_budget")
+    rest |= {key: server[key] for key in flags}
+    return {**rest, **server["limits"], **server["health"]} | restart | http
 
 
 def test_the_schema_documents_every_setting_with_its_real_default() -> None:

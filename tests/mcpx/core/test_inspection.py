@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import anyio
 import pytest
 
+from mcpx.core.hub import open_hub
 from mcpx.errors import CallError, Code
-from tests.mcpx.scripted import config_of, entry, one_server, open_watched
+from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +63,52 @@ async def test_one_tool_is_shown_whole(listed):
     assert plain["input_schema"] == SCHEMA
     assert plain["output_schema"] == TOOL["outputSchema"]
     assert plain["annotations"] == {"readOnlyHint": True}
+
+
+ADDED = {
+    "title": "Look",
+    "icons": [{"src": "data:image/png;base64,abcd"}],
+    "execution": {"taskSupport": "optional"},
+    "_meta": {"ui": {"resourceUri": "ui://x"}},
+    "com.acme/vendor": ["of its own"],
+}
+
+
+async def test_what_a_server_adds_to_a_tool_is_for_programs_and_costs_the_model_nothing(tmp_path):
+    hints = {"annotations": {"readOnlyHint": True, "title": "Look", "category": "vendor"}}
+    bare, full = TOOL, {**TOOL, **ADDED, **hints, "server": "spoofed", "shortened": "spoofed"}
+    said = []
+    for number, tool in enumerate((bare, full)):
+        file = tmp_path / f"{number}.json"
+        file.write_text(json.dumps([tool]))
+        async with one_server(tools=str(file)) as watch:
+            said.append([await watch.hub.calls.inspect("s", *names) for names in ((), ("look",))])
+    for without, whole in zip(*said, strict=True):
+        assert text(whole) == text(without)
+    listing, alone = (shaped.structured_content for shaped in said[1])
+    for plain in (listing["tools"][0], alone):
+        assert {name: plain[name] for name in ADDED} == ADDED
+        assert plain["annotations"] == hints["annotations"]
+        assert plain.get("server") != "spoofed"
+        assert "shortened" not in plain
+
+
+async def test_what_is_inspected_in_the_first_second_waits_for_the_servers_listing(listed):
+    async with open_hub(config_of({"s": entry(tools=listed)})) as hub, anyio.create_task_group() as tasks:
+
+        async def inspect(names, query) -> None:
+            assert "look" in text(await hub.calls.inspect(*names, query=query))
+
+        for names, query in ((("s",), ""), (("s", "look"), ""), (("", "look"), ""), ((), "looks")):
+            tasks.start_soon(inspect, names, query)  # all before the server can have listed
+
+
+async def test_a_server_that_fails_is_waited_for_until_it_has_failed_once():
+    patient = config_of({"s": {"command": "false"}}, queue_timeout=600)
+    async with open_hub(patient) as hub:
+        with anyio.fail_after(PATIENCE_S):
+            shaped = await hub.calls.inspect("s")
+    assert "exited with code 1" in shaped.structured_content["state"]
 
 
 async def test_it_asks_the_server_for_nothing(ears, listed):

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from mcp import Client
 
+from mcpx.wire.batch import BATCH_REVISION
 from tests.mcpx.daemon.daemons import parameters, until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN
@@ -94,6 +95,22 @@ async def test_calls_in_flight_end_as_unknown_and_the_next_ones_succeed(house, e
             await client.request("tools/list", framed(version))  # behind whatever the shim has asked
             assert [told["method"] for told in client.notifications if told["method"] == CHANGED] == []
             assert all(line.startswith("mcpx: ") for line in client.other_stderr)
+
+
+@pytest.mark.parametrize("end", [restart, kill])
+async def test_a_batch_in_flight_ends_in_one_array_and_the_next_one_succeeds(house, ears, end):
+    house.write({"s": entry(ears)}, startup_wait=20)
+    async with house.attached() as client:
+        await open_session(client, BATCH_REVISION)
+        call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "exec", "arguments": HANG}}
+        await client.send_bytes(json.dumps([call | {"id": "a"}, call | {"id": "b"}]).encode() + b"\n")
+        await ears.hear("call", tool="hang", count=2)
+        await anyio.to_thread.run_sync(end, house)
+        answers = {each["id"]: each["result"]["structuredContent"] for each in await client.array()}
+        assert {key: each["outcome"] for key, each in answers.items()} == {"a": "unknown", "b": "unknown"}
+        call["params"]["arguments"] = ECHO
+        await client.send_bytes(json.dumps([call | {"id": "a"}, call | {"id": "b"}]).encode() + b"\n")
+        assert [text(each["result"]) for each in await client.array()] == ["hi", "hi"]
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])

@@ -6,7 +6,9 @@ Run as `python -S -E raw_server.py SCRIPT`, where SCRIPT is a JSON object in a f
   its own; or `exit`, or `silent`.
 * `first`: the only method that may come first; the server exits with code 1 at any other.
 * `spoilt_by`: a method after which it exits at the next request. `silenced_by`: it is answered no more.
-* `ears`: a file; each start and each request is a line in it.
+* `slow_at`: a method that is answered after `slow_s` seconds, while others are read at once.
+* `ears`: a file; each start and each request is a line in it. `lines`: another, with whole messages.
+* `before`: by method, lines that are written before its answer.
 * `storm`: how many list_changed a second are sent once a tool was called; `storms`: another method.
 
 What is not in `answers` is answered as a server of the older revisions with the tool `echo` does.
@@ -47,6 +49,15 @@ def write(line: str) -> None:
         data = data[os.write(1, data) :]
 
 
+def write_when_due(line: str, method: str) -> None:
+    if method != SCRIPT.get("slow_at"):
+        write(line)
+        return
+    timer = threading.Timer(SCRIPT["slow_s"], write, [line])
+    timer.daemon = True
+    timer.start()
+
+
 def storm(a_second: int) -> None:
     method = SCRIPT.get("storms", "notifications/tools/list_changed")
     lines = f'{{"jsonrpc":"2.0","method":"{method}","params":{{"uri":"a:b"}}}}\n' * (a_second // 100)
@@ -73,6 +84,9 @@ def main() -> None:
     first = SCRIPT.get("first")
     spoilt = silenced = False
     for line in sys.stdin:
+        if path := SCRIPT.get("lines"):
+            with open(path, "a") as lines:  # noqa: PTH123
+                lines.write(line)
         message = json.loads(line)
         method = message.get("method", "")
         if first is not None and method != first:
@@ -90,9 +104,11 @@ def main() -> None:
         spoilt = method == SCRIPT.get("spoilt_by")
         if method == "tools/call" and (a_second := SCRIPT.get("storm")):
             threading.Thread(target=storm, args=(a_second,), daemon=True).start()
+        for each in SCRIPT.get("before", {}).get(method, []):
+            write(each.replace("@ID@", json.dumps(message["id"])))
         said = answer(method, json.dumps(message["id"]))
         if said is not None:
-            write(said)
+            write_when_due(said, method)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from mcpx.catalog.model import State
+from mcpx.errors import Code, Outcome
 from tests.mcpx.upstream.raw import (
     ABOUT,
     ECHO,
@@ -268,7 +269,6 @@ async def test_a_server_that_says_nothing_of_itself_is_asked_for_all_lists_once(
         assert [each.name for each in watch.hub.upstreams["s"].catalogue.prompts] == ["p"]
         assert heard(tmp_path) == [
             "started",
-            "server/discover",
             "initialize",
             "tools/list",
             "resources/list",
@@ -281,7 +281,7 @@ async def test_a_server_that_declares_something_else_is_asked_for_tools_and_noth
     answers = {"initialize": initialize(capabilities={"prompts": {}}), "tools/list": refusal(-32601)}
     async with raw_server(tmp_path, answers=answers) as watch:
         assert watch.state() is State.READY
-        assert heard(tmp_path)[3:] == ["tools/list", "prompts/list"]
+        assert heard(tmp_path)[2:] == ["tools/list", "prompts/list"]
 
 
 # --- framing
@@ -338,7 +338,7 @@ async def test_half_a_surrogate_pair_is_replaced_wherever_it_stands(half, filler
         assert watch.hub.upstreams["s"].info().instructions == HALVES[half]
 
 
-async def test_numbers_that_are_no_json_cost_nothing_else(tmp_path):
+async def test_numbers_that_are_no_json_cost_a_list_nothing_and_a_call_its_result(tmp_path):
     schema = '{"type":"object","properties":{"NaN":{"maximum":Infinity,"default":NaN,"minimum":1e400}}}'
     answers = {
         "tools/list": tools('{"name":"odd","description":"NaN","inputSchema":%s}'.replace("%s", schema)),
@@ -347,7 +347,9 @@ async def test_numbers_that_are_no_json_cost_nothing_else(tmp_path):
         ),
     }
     async with raw_server(tmp_path, answers=answers) as watch:
-        assert await watch.text("echo", {}) == "NaN"
+        error = await watch.failure("echo", {})
+        assert (error.code, error.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
+        assert "NaN or an infinity" in str(error)
         tool = watch.hub.registry.get_tool("s", "odd")
         assert tool.description == "NaN"
         assert list(tool.input_schema["properties"]) == ["NaN"]

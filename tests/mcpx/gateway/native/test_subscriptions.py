@@ -237,7 +237,6 @@ async def test_a_server_without_subscriptions_says_so(mode):
             with pytest.raises(MCPError) as caught:
                 await subscribe(client, "mcpx://a/doc:///x")
             assert caught.value.error.code == -32601
-            assert "offers no subscriptions" in caught.value.error.message
             assert caught.value.error.data == {"uri": "mcpx://a/doc:///x"}
         else:
             wanted = ["mcpx://a/doc:///x", "mcpx://nobody/x"]

@@ -10,16 +10,21 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+from mcp_types import PROTOCOL_VERSION_META_KEY
 
 from mcpx.gateway.transparent.stream import TransparentConnection
 from mcpx.wire.channel import Channel
 from mcpx.wire.dispatcher import WireDispatcher
+from tests.mcpx.gateway.transparent.odd_server import OddServer
 from tests.mcpx.scripted import PATIENCE_S
 
 SERVER = Path(__file__).with_name("odd_server.py")
@@ -184,7 +189,75 @@ async def over_http(url: str, **headers: str):
     """A client of the door over HTTP, which has no stream beside those of its requests."""
     async with httpx2.AsyncClient(timeout=PATIENCE_S) as client, anyio.create_task_group() as tasks:
         talk = Http(client, url, tasks, headers)
-        with suppress(httpx2.HTTPError):
+        try:
             yield talk
-        tasks.cancel_scope.cancel()
-    talk.close()
+        finally:
+            talk.close()
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def odd_http() -> Iterator[str]:  # noqa: C901 - a handler of the standard library in it
+    """The URL of the odd server over Streamable HTTP, in a thread; every answer is a stream of events."""
+    odd = OddServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            line = self.rfile.read(int(self.headers["content-length"])).decode()
+            message = json.loads(line)
+            self.check_headers(message)
+            if "id" not in message or "method" not in message:
+                odd.take(line, lambda _line: None)
+                self.respond(202)
+                return
+            self.respond(200, {"content-type": "text/event-stream", "mcp-session-id": "one"})
+            over = threading.Event()
+
+            def say(said: str) -> None:
+                data = f"event: message\ndata: {said}\n\n".encode()
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+                if "method" not in json.loads(said):
+                    self.wfile.write(b"0\r\n\r\n")
+                    over.set()
+
+            if odd.take(line, say):
+                over.wait(PATIENCE_S)
+
+        def check_headers(self, message: Message) -> None:
+            """A modern request has its headers, and a later one its session and revision."""
+            version = (message.get("params") or {}).get("_meta", {}).get(PROTOCOL_VERSION_META_KEY)
+            if version:
+                assert self.headers["mcp-protocol-version"] == version
+                assert self.headers["mcp-method"] == message["method"]
+            elif message.get("method") != "initialize":
+                assert self.headers["mcp-session-id"] == "one"
+                assert self.headers["mcp-protocol-version"]
+
+        def do_GET(self) -> None:
+            self.respond(405)
+
+        do_DELETE = do_GET  # noqa: N815 - the standard library's
+
+        def respond(self, status: int, headers: dict[str, str] | None = None) -> None:
+            self.send_response(status)
+            for name, value in (headers or {"content-length": "0"}).items():
+                self.send_header(name, value)
+            if headers:
+                self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import pytest
 
-from tests.mcpx.gateway.transparent.talking import SERVER, directly, on_stream, over_http
+from tests.mcpx.gateway.transparent.talking import SERVER, directly, odd_http, on_stream, over_http
 from tests.mcpx.scripted import config_of, open_watched
 from tests.mcpx.serving import serving, write_config
 
 pytestmark = pytest.mark.anyio
 
+KINDS = ["stream to stdio", "http to stdio", "stream to http", "http to http"]
 HELLO = (
     '{"protocolVersion":"%s","capabilities":{"roots":{},"odd":{}},"clientInfo":{"name":"t","version":"1"}}'
 )
@@ -30,17 +31,19 @@ def entry(*arguments):
 
 @asynccontextmanager
 async def door(kind, folder):
-    """A client of that door to the odd server."""
-    if kind == "stream":
-        async with open_watched(config_of({"odd": entry()})) as watch, on_stream(watch.hub) as talk:
-            yield talk
-    else:
-        config = write_config(folder, {"odd": entry()})
-        options = ["--transport", "http", "--port", "0", "--no-auth"]
-        async with serving(folder, "serve", config, *options) as mcpx:
-            url = (await mcpx.logged("http.listening"))["url"]
-            async with over_http(f"{url}/servers/odd") as talk:
+    """A client of that kind of door, to the odd server over stdio or HTTP."""
+    way, _, upstream = kind.partition(" to ")
+    with odd_http() if upstream == "http" else nullcontext() as url:
+        servers = {"odd": {"url": url} if url else entry()}
+        if way == "stream":
+            async with open_watched(config_of(servers)) as watch, on_stream(watch.hub) as talk:
                 yield talk
+        else:
+            options = ["--transport", "http", "--port", "0", "--no-auth"]
+            async with serving(folder, "serve", write_config(folder, servers), *options) as mcpx:
+                listening = await mcpx.logged("http.listening")
+                async with over_http(f"{listening['url']}/servers/odd") as talk:
+                    yield talk
 
 
 async def handshake(talk, version="2025-11-25"):
@@ -80,21 +83,21 @@ async def older(talk, *, vendor):
     await talk.ask("tools/call", '{"name":"ask","arguments":{"method":"sampling/createMessage"}}', "a string")
 
 
-@pytest.mark.parametrize("kind", ["stream", "http"])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_all_that_an_older_client_sees(kind, tmp_path):
     async with directly() as direct, door(kind, tmp_path) as through:
-        if kind == "http":
+        if kind != "stream to stdio":
             direct.reply = through.reply = '"result":{"action":"accept","vendor":1}'
         for talk in (direct, through):
-            await older(talk, vendor=kind == "stream")
+            await older(talk, vendor=kind == "stream to stdio")
         equal(direct, through)
 
 
-@pytest.mark.parametrize("kind", ["stream", "http"])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_all_that_a_client_of_2026_07_28_sees(kind, tmp_path):
     async with directly() as direct, door(kind, tmp_path) as through:
         for talk in (direct, through):
-            if kind == "http":
+            if kind.startswith("http"):
                 talk.headers = getattr(talk, "headers", {}) | {"mcp-protocol-version": "2026-07-28"}
             await talk.ask("server/discover", "{" + ENVELOPE + "}", 1)
             await talk.ask("tools/list", "{" + ENVELOPE + "}", 2)

@@ -27,16 +27,19 @@ class Session:
 class Server:
     """Takes requests; a test answers them, or has subscriptions confirmed at once."""
 
-    def __init__(self, *, subscribe: bool = True, size: int = 1) -> None:
+    def __init__(self, *, subscribe: bool | None = True, size: int = 1) -> None:
         self.open: list[tuple[object, object]] = []
         self.sent: list[object] = []
         self.text = "one"
         self.failing: list[CallError] = []
         self.confirms = True
         listed = ResourceInfo(server_name="s", uri=URI, name="a", size=size)
-        can = {"resources": {"subscribe": True} if subscribe else {}}
+        can = {} if subscribe is None else {"resources": {"subscribe": subscribe}}
         self.catalogue = Catalogue(
-            generation=1, resources={URI: listed}, capabilities=can, protocol_version="2025-11-25"
+            generation=1,
+            resources={} if subscribe is None else {URI: listed},
+            capabilities=can,
+            protocol_version="2025-11-25",
         )
         self.subscriptions = Subscriptions("s", self.submit, lambda: self.catalogue, patience=0.2)
         self.told: list[str] = []
@@ -121,12 +124,34 @@ async def test_a_server_that_never_confirms_is_waited_for_no_longer_than_a_call(
     assert server.subscriptions.uris == []
 
 
-async def test_where_the_server_offers_none_nothing_is_sent():
-    server = Server(subscribe=False)
+async def test_where_the_server_has_no_resources_nothing_is_sent():
+    server = Server(subscribe=None)
     with pytest.raises(CallError) as caught:
         await server.subscriptions.subscribe(URI, server.told.append)
     assert caught.value.details["upstream"]["code"] == -32601
     assert server.sent == []
+
+
+async def test_a_server_that_declares_no_subscriptions_may_have_them():
+    server = Server(subscribe=False)
+    await server.subscriptions.subscribe(URI, server.told.append)
+    assert server.of(Subscribe) == [URI]
+
+
+async def test_that_a_server_does_not_know_the_method_is_remembered_for_the_session():
+    server, said = Server(subscribe=False), {"code": -32601, "message": "Method not found"}
+    for sessions in (1, 2):
+        async with anyio.create_task_group() as tasks:
+            scope = await tasks.start(serving, server)
+            for uri in (URI, "doc:///b"):
+                server.failing = [
+                    CallError(Code.UPSTREAM_ERROR, "no", server="s", details={"upstream": said})
+                ]
+                with pytest.raises(CallError) as caught:
+                    await server.subscriptions.subscribe(uri, server.told.append)
+                assert caught.value.details == {"upstream": said}
+            scope.cancel()
+        assert server.of(Subscribe) == [URI] * sessions
 
 
 async def test_a_full_queue_after_a_reconnect_is_tried_again(monkeypatch):

@@ -1,8 +1,8 @@
 """Clients that can be asked, and the servers that ask: what the tests of this folder share.
 
 `AnsweringClient` is the callbacks of one SDK client and all that they were given; `asking_server` is one of
-the four servers (both eras, stdio and HTTP) as an entry for a config, started and ended here where MCPX does
-not.
+the servers (either era or both, stdio and HTTP) as an entry for a config, started and ended here where MCPX
+does not.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ ROOTS = {"method": "roots/list"}
 EVERY = (SAMPLE, FORM, URL, ROOTS)
 PATIENCE_S = 20.0
 SERVERS = ("stdio-handshake", "stdio-modern", "http-handshake", "http-modern")
+"""Those of one era: what the SDK makes of today speaks both, and is pinned to the modern one."""
+OF_BOTH_ERAS = ("stdio-both", "http-both")
 
 
 def entry(era: str, *, real: bool = False) -> dict[str, Any]:
@@ -59,13 +61,14 @@ def entry(era: str, *, real: bool = False) -> dict[str, Any]:
 
 @asynccontextmanager
 async def asking_server(kind: str, *, real: bool = False) -> AsyncIterator[dict[str, Any]]:
-    """One of SERVERS, as an entry for a config; it runs already where MCPX does not start it."""
+    """One of SERVERS or OF_BOTH_ERAS, as an entry for a config; it runs already if MCPX does not start it."""
     transport, _, era = kind.partition("-")
+    pin = {"era": "modern"} if era == "modern" else {}
     if transport == "stdio":
-        yield entry(era, real=real)
+        yield entry(era, real=real) | pin
     else:
         async with http_server(era) as running:
-            yield running
+            yield running | pin
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """A server built on the SDK that asks its client things, in either era, over stdio or HTTP; for tests.
 
-Run as `python asking_server.py ERA [PORT]`: ERA is `handshake` or `modern`; with a port (0: any free one) it
-serves HTTP at `/mcp`, and prints the port on standard output.
+Run as `python asking_server.py ERA [PORT]`: ERA is `handshake`, anything else means both; with a port (0: any
+free one) it serves HTTP at `/mcp`, and prints the port on standard output.
 
 * `ask(questions)`: puts each `{method, params}` to the client, one after another, and answers with what it
   said, as JSON. At 2026-07-28 all of them stand in one result.

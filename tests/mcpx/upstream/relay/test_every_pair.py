@@ -16,6 +16,7 @@ from tests.live import gateways
 from tests.mcpx.upstream.relay.answering import (
     EVERY,
     FORM,
+    OF_BOTH_ERAS,
     ROOTS,
     SAMPLE,
     SERVERS,
@@ -35,7 +36,7 @@ def door(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=SERVERS + OF_BOTH_ERAS)
 async def config(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
     async with asking_server(request.param) as server:
         yield gateways.write_config(tmp_path, {"s": server}, startup_wait=20)

@@ -17,6 +17,7 @@ from mcp import Client
 from tests.live import gateways
 from tests.mcpx.upstream.relay.answering import (
     MESSAGES,
+    OF_BOTH_ERAS,
     SCHEMA,
     SERVERS,
     AnsweringClient,
@@ -29,6 +30,8 @@ from tests.mcpx.upstream.relay.answering import (
 pytestmark = pytest.mark.anyio
 ROUNDS = 12
 ERAS = ("legacy", "auto")
+ASK_IN_CALLS = ("stdio-handshake", "stdio-both")
+"""Those whose questions do not say to which call they belong."""
 
 
 class Talker:
@@ -55,7 +58,7 @@ class Talker:
         if "code" in answer:
             self.refused += 1
             assert size == 2
-            assert self.server == "stdio-handshake"
+            assert self.server in ASK_IN_CALLS
             assert answer["code"] == -32601
             assert '"sessions": "per_client" for the server s' in answer["message"]
         else:
@@ -74,7 +77,7 @@ def _question(kind: int, mine: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("eras", [(one, two) for one in ERAS for two in ERAS], ids="-".join)
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", SERVERS + OF_BOTH_ERAS)
 async def test_each_is_asked_and_told_its_own_or_nothing(tmp_path, server, eras):
     seed = random.randrange(1_000_000)
     die = random.Random(seed)
@@ -97,7 +100,7 @@ async def test_each_is_asked_and_told_its_own_or_nothing(tmp_path, server, eras)
                     await _last_words(talkers)
     for talker, other in (talkers, reversed(talkers)):
         _assert_own(talker, other)
-        assert (talker.refused > 0) == (server == "stdio-handshake")
+        assert (talker.refused > 0) == (server in ASK_IN_CALLS)
         if server.startswith("http"):  # then nothing has to be withheld, ever
             assert len(talker.person.logged) > talker.got
             assert len(talker.progress) >= talker.got

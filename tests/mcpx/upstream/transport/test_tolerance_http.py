@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
 from mcpx.catalog.model import State
 from mcpx.core.calls import ExecutionResult
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import config_of, open_watched
-from tests.mcpx.upstream.raw import ECHO, OBJECT, initialize, refusal, result, tools
+from tests.mcpx.upstream.raw import ECHO, OBJECT, initialize, result, tools
+from tests.mcpx.upstream.raw_http import raw_http
 
 pytestmark = pytest.mark.anyio
-
-DEFAULTS = {
-    "initialize": initialize(capabilities={"tools": {}}),
-    "tools/list": tools(),
-    "tools/call": result('{"content":[{"type":"text","text":"pong"}]}'),
-}
-
-
-@contextmanager
-def raw_http(answers: dict[str, str]) -> Iterator[str]:
-    """The URL of a server that answers with these lines."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            said = (answers | {}).get(asked["method"]) or DEFAULTS.get(asked["method"]) or refusal(-32601)
-            body = said.replace("@ID@", json.dumps(asked.get("id"))).encode() if "id" in asked else b""
-            self.answer(200 if body else 202, body)
-
-        def do_GET(self) -> None:
-            self.answer(405, b"")
-
-        def answer(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
-    finally:
-        server.shutdown()
-        server.server_close()
-
 
 ODD = [
     {"name": "typeless", "inputSchema": {}},
@@ -84,8 +35,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 async def test_an_odd_server_over_http_is_taken(case):
     answers, left_out = CASES[case]
-    with raw_http(answers) as url:
-        async with open_watched(config_of({"s": {"url": url}}, auto_describe=False)) as watch:
+    with raw_http(answers) as server:
+        async with open_watched(config_of({"s": {"url": server.url}}, auto_describe=False)) as watch:
             assert watch.state() is State.READY, watch.hub.upstreams["s"].info().cause
             assert await watch.text(ECHO["name"], {}) == "pong"
             assert [each.kind for each in watch.hub.upstreams["s"].info().left_out] == left_out
@@ -93,8 +44,8 @@ async def test_an_odd_server_over_http_is_taken(case):
 
 async def result_of(text: str) -> ExecutionResult:
     """The result of a call that is answered with that JSON."""
-    with raw_http({"tools/call": result(text)}) as url:
-        async with open_watched(config_of({"s": {"url": url}}, auto_describe=False)) as watch:
+    with raw_http({"tools/call": result(text)}) as server:
+        async with open_watched(config_of({"s": {"url": server.url}}, auto_describe=False)) as watch:
             await watch.becomes(State.READY)
             return await watch.hub.calls.exec("s", ECHO["name"], {})
 

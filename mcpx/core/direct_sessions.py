@@ -1,0 +1,85 @@
+"""The direct sessions of all servers: opened when a client of a transparent door first needs one, and ended.
+
+Owned by the fleet. A session lives until its client leaves, but for two bounds, because each may be a
+process: the one that the clients of 2026-07-28 share ends when nobody has used it for a while, and of the
+sessions of clients that may have left without a word (over HTTP) only the latest are kept. Either is opened
+again at its client's next request, with what the client had put in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from mcpx.catalog.model import JSON
+from mcpx.errors import CallError, Code
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.session import DirectSession
+
+MAX_SESSIONS: Final = 256  # with one server
+MAX_IDLE: Final = 16  # of them, of clients that may have left without a word
+OnIdle = Callable[[], None] | None
+_LEFT: Final = "its client has left"
+_IDLE: Final = "its client says nothing"
+
+
+class DirectSessions:
+    """Opens and ends them. `make` makes one, `start` has it supervised, `dismiss` ends it with a reason."""
+
+    def __init__(
+        self,
+        make: Callable[[Upstream, DirectClient, OnIdle], DirectSession],
+        start: Callable[[DirectSession], None],
+        dismiss: Callable[[DirectSession, str], None],
+    ) -> None:
+        self.sessionless = DirectClient(None)
+        """Stands for all clients that have no session with their server (2026-07-28)."""
+        self._make = make
+        self._start = start
+        self._dismiss = dismiss
+
+    def get_or_open(self, upstream: Upstream, client: DirectClient) -> DirectSession:
+        """The session of a client with that server, opened now if it has none.
+
+        Raises:
+            CallError: `overloaded`: too many clients have one.
+        """
+        own = upstream.direct.get(client)
+        if own is not None:
+            return own
+        self._end_idle(upstream)
+        if len(upstream.direct) >= MAX_SESSIONS:
+            text = f"{upstream.name} has {MAX_SESSIONS} clients already; nothing was sent"
+            raise CallError(Code.OVERLOADED, text, server=upstream.name)
+        on_idle = partial(self._end, upstream, client, _IDLE) if client is self.sessionless else None
+        own = upstream.direct[client] = self._make(upstream, client, on_idle)
+        self._start(own)
+        return own
+
+    def _end_idle(self, upstream: Upstream) -> None:
+        """End the sessions that have been idle for longest, where there are too many."""
+        idle = [each for each in upstream.direct.values() if each.client.may_vanish and each.is_idle]
+        for session in sorted(idle, key=lambda each: each.used_at)[: max(0, len(idle) - MAX_IDLE)]:
+            self._end(upstream, session.client, _IDLE)
+
+    def leave(self, upstreams: list[Upstream], client: DirectClient) -> None:
+        """End the sessions of a client that has left, without waiting for them."""
+        for upstream in upstreams:
+            self._end(upstream, client, _LEFT)
+
+    def _end(self, upstream: Upstream, client: DirectClient, why: str) -> None:
+        if (own := upstream.direct.pop(client, None)) is not None:
+            self._dismiss(own, why)
+
+    def carry_over(self, old: Upstream, new: Upstream) -> None:
+        """Open the sessions of a server with the next one in its place, whose configuration has changed."""
+        for client in old.direct:
+            self.get_or_open(new, client)
+
+
+def input_schema(upstream: Upstream, tool: str) -> JSON | None:
+    """The schema of a tool's arguments, if the tool has been listed."""
+    found = upstream.catalogue.tools.get(tool) if upstream.catalogue else None
+    return None if found is None else found.input_schema

@@ -1,0 +1,77 @@
+"""The sessions beside the main one of a server: the companion in the other era, and those of one client each.
+
+Part of the fleet, which supervises them like any other. Their catalogues are not announced: that of the main
+session is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+from msgspec.structs import replace
+
+from mcpx.config import Era
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.companion import Companion
+from mcpx.upstream.context import ClientId
+from mcpx.upstream.per_client import PerClientSessions
+from supervisors import ChildFailed, ChildParked, ChildReady, Event
+
+log = structlog.get_logger()
+
+Make = Callable[..., Upstream]
+"""Makes an upstream of a configuration; the keywords are those of `Upstream`."""
+
+
+class SideSessions:
+    """Opens them. `start` has a session supervised; `dismiss` ends one, and does not wait for that."""
+
+    def __init__(
+        self, make: Make, start: Callable[[Upstream], None], dismiss: Callable[[Upstream, str], None]
+    ) -> None:
+        self._make = make
+        self._start = start
+        self._dismiss = dismiss
+
+    def allow(self, main: Upstream) -> None:
+        """Let a server have sessions beside its main one, as its configuration says."""
+        config = main.config
+        if config.disabled is not None:
+            return
+        if config.sessions == "per_client":
+            main.private = PerClientSessions(
+                config.name, lambda client, era: self._open_private(main, client, era)
+            )
+        if config.era == "auto":
+            main.companion = Companion(main, lambda era: self._open_companion(main, era), self._dismiss)
+        main.serves_all = main.private is None and (config.era != "auto" or config.transport.kind != "http")
+
+    def _open_private(self, main: Upstream, client: ClientId, era: Era | None) -> Upstream:
+        """A client's own session, in its era if the server speaks it."""
+        config = replace(main.config, auto_describe=False)
+        own = self._make(config, main=main, client=client, eras=lambda: main.known_eras.in_order(era))
+        self._start(own)
+        return own
+
+    def _open_companion(self, main: Upstream, era: Era) -> Upstream:
+        """The session in the other era. A connection must be open before calls that wait for it give up."""
+        limits = main.config.limits
+        if main.config.transport.kind == "http":
+            limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
+        config = replace(main.config, auto_describe=False, limits=limits)
+        own = self._make(config, main=main, eras=lambda: (era,), on_catalogue=lambda *_: main.relist())
+        self._start(own)
+        return own
+
+    def take(self, event: Event, upstream: Upstream) -> bool:
+        """Tell a companion of an event; return whether it only says that the server speaks one era."""
+        if isinstance(event, ChildReady) and upstream.companion is not None:
+            upstream.companion.main_is_ready()
+        companion = upstream.main.companion if upstream.main is not None else None
+        if companion is None or not isinstance(event, ChildFailed | ChildParked):
+            return False
+        refused = companion.is_refused(upstream, event.cause)
+        if refused:
+            log.info("upstream.one_era", server=upstream.name, cause=event.cause.text)
+        return refused

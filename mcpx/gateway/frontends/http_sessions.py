@@ -1,0 +1,125 @@
+"""The sessions of one door over HTTP: the SDK's, with kept events, and with batches in one revision."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Final
+
+import msgspec
+from mcp.server import Server
+from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from mcpx.gateway.frontends.http_batches import BatchExchange
+from mcpx.gateway.frontends.http_events import RETRY_MS, KeptEvents, SessionEvents
+from mcpx.wire import malformed
+from mcpx.wire.batch import BATCH_REVISION, NOT_IN_REVISION, split, split_if_any, why_refused
+
+_REVISION: Final = re.compile(rb'protocolVersion\\?":\s*\\?"([0-9-]+)')  # of a result, which may be a text
+
+
+class SessionManager(StreamableHTTPSessionManager):
+    """Serves any number of sessions; what they keep counts in `kept`, with that of other managers."""
+
+    def __init__(
+        self, server: Server, *, security: TransportSecuritySettings, limit: int, kept: KeptEvents
+    ) -> None:
+        """`limit` is the most bytes of a request's body."""
+        super().__init__(
+            server, security_settings=security, max_request_body_size=limit, retry_interval=RETRY_MS
+        )
+        self._kept = kept
+        self._events: dict[str, SessionEvents] = {}
+        self._batching: set[str] = set()  # the sessions of the revision that has batches
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        """Open a session, which gets a store of its own: the SDK's would be one for all."""
+        transport = super()._admit_session(requestor)
+        if transport is not None and transport.mcp_session_id is not None:
+            store = SessionEvents(self._kept, transport.close_sse_stream)
+            transport._event_store = self._events[transport.mcp_session_id] = store  # noqa: SLF001 - no other way
+        return transport
+
+    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
+        """End a session, and what it keeps."""
+        self._batching.discard(session_id)
+        if (store := self._events.pop(session_id, None)) is not None:
+            store.close()
+        await super()._discard_session(session_id, transport)
+
+    # --- batches
+
+    async def _serve_opening_request(
+        self, http_transport: StreamableHTTPServerTransport, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve `initialize`, and note the revision that was agreed on."""
+
+        async def watched(message: Message) -> None:
+            found = _REVISION.search(message.get("body", b""))
+            if found and found[1].decode() == BATCH_REVISION and http_transport.mcp_session_id:
+                self._batching.add(http_transport.mcp_session_id)
+            await send(message)
+
+        await super()._serve_opening_request(http_transport, scope, receive, watched)
+
+    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request; a batch message by message."""
+        headers = Headers(scope=scope)
+        version = headers.get(MCP_PROTOCOL_VERSION_HEADER, BATCH_REVISION)
+        if scope["method"] != "POST" or version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await super()._handle_request(scope, receive, send)
+            return
+        begun = [await receive()]
+        if begun[0].get("body", b"").lstrip()[:1] != b"[":
+            await super()._handle_request(scope, _resumed(begun, receive), send)
+            return
+        while begun[-1].get("more_body"):
+            begun.append(await receive())
+        body = b"".join(message.get("body", b"") for message in begun)
+        response = await self._refusal_of_batch(Request(scope), body)
+        if response is not None:
+            await response(scope, receive, send)
+            return
+        lines = split_if_any(body.strip())
+        if lines and headers.get(MCP_SESSION_ID_HEADER) in self._server_instances:
+            exchange = BatchExchange(super()._handle_request, scope, lines, self.max_request_body_size)
+            await exchange.serve(receive, send)
+            return
+        await super()._handle_request(scope, _resumed(begun, receive), send)  # it says what is wrong
+
+    async def _refusal_of_batch(self, request: Request, body: bytes) -> Response | None:
+        """The error that answers a batch as a whole; None if it is taken, or the SDK says what is wrong."""
+        security = TransportSecurityMiddleware(self.security_settings)
+        if (refused := await security.validate_request(request, is_post=True)) is not None:
+            return refused
+        session_id = request.headers.get(MCP_SESSION_ID_HEADER)
+        if session_id is not None and session_id not in self._server_instances:
+            return None
+        try:
+            lines = split(body)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        problem = why_refused(lines) if session_id in self._batching else NOT_IN_REVISION
+        if problem is None:
+            return None
+        refusal = b"".join(malformed.refusal(malformed.invalid(b"[]", problem)))
+        return Response(refusal, status_code=400, media_type="application/json")
+
+
+def _resumed(begun: list[Message], receive: Receive) -> Receive:
+    """A `receive` that gives these messages first."""
+    waiting = deque(begun)
+
+    async def receive_resumed() -> Message:
+        return waiting.popleft() if waiting else await receive()
+
+    return receive_resumed

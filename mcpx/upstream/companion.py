@@ -1,0 +1,122 @@
+"""The companion of a server's main session: one more session with the same server, in the other era.
+
+A server that speaks both eras gives each client what a client of that era gets from it directly, so over HTTP
+it has a session of each. The companion is opened when a client first needs it, is supervised like any other,
+and shares the counters; its catalogue is not announced. A server that does not speak the other era is
+remembered as such, and requests that waited for the companion go to the main session; so they do while the
+companion alone cannot be opened. Owned by the server's main `Upstream`; opened and ended by the fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mcpx.config import Era
+from mcpx.errors import CallError
+from mcpx.upstream.errors import EraRefused, NoAnswer
+from supervisors import Cause, Phase
+
+if TYPE_CHECKING:
+    from mcpx.upstream.actor import Upstream
+
+
+class Companion:
+    """The other session of `main`, if there is one.
+
+    `open_session` makes it, and has it supervised; `end_session` ends it, and does not wait for that.
+    """
+
+    def __init__(
+        self,
+        main: Upstream,
+        open_session: Callable[[Era], Upstream],
+        end_session: Callable[[Upstream, str], None],
+    ) -> None:
+        self.session: Upstream | None = None
+        self._era: Era | None = None
+        self._main = main
+        self._open = open_session
+        self._end = end_session
+
+    def session_in(self, era: Era, *, own_process: bool) -> Upstream:
+        """The session for a client of that era: the companion if there is or may be one, else the main one.
+
+        A process of its own is started for it only if `own_process`.
+        """
+        if not self._may_open(era, own_process=own_process):
+            return self._main
+        session = self._get_or_open(era)
+        if self._fails_alone(session):
+            return self._main
+        self._main.queue.demand()
+        return session
+
+    async def speaks(self, era: Era) -> bool:
+        """Whether the server speaks that era; opens the companion to find out.
+
+        Waits as long as a call would. A server that has not answered by then counts as one that does not.
+        """
+        await self._main.await_catalogue()
+        if self._main.era == era:
+            return True
+        if not self._may_open(era, own_process=True):
+            return False
+        session = self._get_or_open(era)
+        await session.await_catalogue()
+        return session.catalogue is not None and session is self.session
+
+    def _may_open(self, era: Era, *, own_process: bool) -> bool:
+        main = self._main
+        if main.queue.closed or main.era in {None, era} or era in main.known_eras.refused:
+            return False
+        return main.config.era == "auto" and (own_process or main.config.transport.kind == "http")
+
+    def _get_or_open(self, era: Era) -> Upstream:
+        if self.session is None or self._era != era:
+            self._drop("the server speaks another era now")
+            self._era, self.session = era, self._open(era)
+        return self.session
+
+    def _fails_alone(self, session: Upstream) -> bool:
+        """Whether it has failed twice in a row, while the main session is there."""
+        life = session.queue.lifecycle()
+        fails = life.failures > 1 and life.phase is not Phase.UP
+        return fails and self._main.queue.lifecycle_phase() is Phase.UP
+
+    # --- what becomes of the sessions
+
+    def is_refused(self, session: Upstream, cause: Cause) -> bool:
+        """Take in that the companion has failed; return whether the server does not speak its era.
+
+        Then the companion is over. Requests that wait for it go to the main session, if that is there.
+        """
+        if session is not self.session or self._era is None:
+            return False
+        never_ready = session.catalogue is None
+        if isinstance(cause.error, EraRefused) or (never_ready and isinstance(cause.error, NoAnswer)):
+            self._main.known_eras.refused.add(self._era)
+            self._drop(cause.text)
+            return True
+        if self._fails_alone(session):
+            self._pass_on(session)
+        return False
+
+    def main_is_ready(self) -> None:
+        """Take in that the main session has been opened again; it may be of the companion's era now."""
+        if self.session is not None and self._main.era == self._era:
+            self._drop("the main session is of its era now")
+
+    def _drop(self, why: str) -> None:
+        session, self.session, self._era = self.session, None, None
+        if session is not None:
+            self._pass_on(session)
+            self._end(session, why)
+
+    def _pass_on(self, session: Upstream) -> None:
+        """Have the main session serve what waits for the companion."""
+        for request, reply in session.queue.take_waiting():
+            try:
+                self._main.submit(request, reply)
+            except CallError as error:
+                reply.reject(error)

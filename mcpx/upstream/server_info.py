@@ -1,0 +1,44 @@
+"""The frozen view of a server that others read: its state as it is shown, why, and what it offers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from msgspec.structs import replace
+
+from mcpx.catalog.model import Catalogue, ServerInfo, State
+from mcpx.config import ServerConfig
+from mcpx.upstream.call_queue import CallQueue
+from supervisors import Phase
+
+STATES: Final = {
+    Phase.IDLE: State.STOPPED,
+    Phase.STARTING: State.STARTING,
+    Phase.UP: State.READY,
+    Phase.WAITING: State.WAITING,
+    Phase.PARKED: State.PARKED,
+    Phase.STOPPING: State.STOPPED,
+    Phase.DONE: State.STOPPED,
+}
+
+
+def server_info(
+    config: ServerConfig, queue: CallQueue, catalogue: Catalogue | None, leaving: str | None
+) -> ServerInfo:
+    """The view now. `leaving` is why the server takes no more requests, if it was told to leave."""
+    info = ServerInfo(name=config.name, state=State.DISABLED, transport=config.transport.kind)
+    if config.disabled is not None:
+        return replace(info, cause=config.disabled)
+    if queue.closed or queue.pending_reason:
+        state = State.STOPPED if queue.closed else State.STARTING
+        return replace(info, state=state, cause=leaving or queue.pending_reason, catalogue=catalogue)
+    life = queue.lifecycle()
+    at = life.next_attempt_at
+    return replace(
+        info,
+        state=STATES[queue.lifecycle_phase()],
+        cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
+        retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
+        catalogue=catalogue,
+    )

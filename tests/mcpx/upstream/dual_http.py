@@ -1,0 +1,149 @@
+"""A server over HTTP that speaks both eras, or refuses one in some way; in this process. For tests.
+
+It knows which era a request is of by its session and its `_meta`, as a server of both does. Its tool `era`
+answers with the era in which it was called.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+ABOUT = {"name": "dual", "version": "1"}
+CAPABILITIES = {"tools": {"listChanged": True}}
+TOOL = {"name": "era", "inputSchema": {"type": "object"}}
+INITIALIZE, DISCOVER = "initialize", "server/discover"
+PATIENCE_S = 20.0
+
+
+class DualHttp:
+    """The server, at `url`. `answers` holds an HTTP status or an error in place of the answer, by method."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        self.heard: list[str] = []
+        """The method of each request, without lists and what comes later."""
+        self.calls: list[str] = []
+        """The era of each call."""
+        self.sessions: set[str] = set()
+        """The sessions of the handshake era that are open."""
+        self.tools = [TOOL]
+        self.release = threading.Event()
+        """Lets the requests go on that have to wait."""
+        self.url = ""
+        self._streams: list[Any] = []
+
+    def result(self, method: str, era: str) -> dict[str, Any]:
+        match method:
+            case "initialize":
+                return {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": ABOUT}
+            case "server/discover":
+                return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": {"a": 1}}
+            case "tools/list":
+                return {"tools": self.tools}
+            case "tools/call":
+                self.calls.append(era)
+                return {"content": [{"type": "text", "text": era}]}
+        return {}
+
+    def notify(self, method: str) -> None:
+        """Send a notification on the streams of the handshake era."""
+        event = f'data: {{"jsonrpc":"2.0","method":"{method}"}}\n\n'.encode()
+        for stream in self._streams:
+            stream.write(b"%x\r\n%s\r\n" % (len(event), event))
+            stream.flush()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    dual: DualHttp
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method, dual = asked["method"], self.dual
+        if "id" not in asked:
+            self._answer(202)
+            return
+        if method in {INITIALIZE, DISCOVER}:
+            dual.heard.append(method)
+        era = "modern" if "_meta" in asked.get("params", {}) and self._is_modern(asked) else "handshake"
+        if era == "handshake" and method != INITIALIZE and self._session not in dual.sessions:
+            self._answer(404)
+            return
+        said = dual.answers.get(method)
+        if said == "silent":
+            dual.release.wait(PATIENCE_S)
+            said = None
+        if isinstance(said, int):
+            self._answer(said)
+        elif said is not None:
+            self._answer(200, {"jsonrpc": "2.0", "id": asked["id"], "error": said})
+        else:
+            result = dual.result(method, era)
+            if era == "modern":
+                result |= {"resultType": "complete"}
+            session = uuid.uuid4().hex if method == INITIALIZE else None
+            if session is not None:
+                dual.sessions.add(session)
+            self._answer(200, {"jsonrpc": "2.0", "id": asked["id"], "result": result}, session=session)
+
+    @property
+    def _session(self) -> str:
+        return self.headers.get("mcp-session-id") or ""
+
+    @staticmethod
+    def _is_modern(asked: Any) -> bool:
+        return "io.modelcontextprotocol/protocolVersion" in asked["params"]["_meta"]
+
+    def do_GET(self) -> None:
+        if self._session not in self.dual.sessions:
+            self._answer(405)
+            return
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self.dual._streams.append(self.wfile)
+        self.dual.release.wait(PATIENCE_S)
+        self.close_connection = True
+
+    def do_DELETE(self) -> None:
+        self.dual.sessions.discard(self._session)
+        self._answer(200)
+
+    def _answer(self, status: int, body: Any = None, *, session: str | None = None) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        if session is not None:
+            self.send_header("mcp-session-id", session)
+        with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has left
+            self.end_headers()
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def dual_http(**answers: Any) -> Iterator[DualHttp]:
+    """A running server; `initialize` and `discover` may be an HTTP status, an error, or `silent`."""
+    named = {"initialize": INITIALIZE, "discover": DISCOVER, "call": "tools/call"}
+    dual = DualHttp({named[key]: answer for key, answer in answers.items()})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"dual": dual}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    dual.url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+    try:
+        yield dual
+    finally:
+        dual.release.set()
+        server.shutdown()
+        server.server_close()

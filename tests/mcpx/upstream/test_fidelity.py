@@ -1,0 +1,134 @@
+"""Results, requests and progress over stdio and HTTP, in JSON and in events: byte for byte what was sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpx.core.messages import Exec
+from mcpx.errors import CallError, Code, Outcome
+from mcpx.upstream.requests import RequestContext
+from tests.mcpx.scripted import config_of, open_watched
+from tests.mcpx.upstream.raw import entry, result
+from tests.mcpx.upstream.raw_http import MODERN_ONLY, raw_http
+
+pytestmark = pytest.mark.anyio
+
+TEXT = '"content":[{"type":"text","text":"pong"}]'
+RESULTS = {
+    "numbers": '{@,"structuredContent":{"a":1e400,"b":-0.0,"c":1e2,"d":18446744073709551616,"e":1.0}}',
+    "digits": '{@,"structuredContent":{"a":0.1234567890123456789012345678901234567}}',
+    "order and doubled keys": '{"z":1,@,"a":{"b":2,"a":1,"b":3}}',
+    "nulls": '{@,"_meta":{"a":null},"x":null}',
+    "blocks": '{"content":[{"type":"hologram","x":[1]},{"text":"x"},{"type":"text","text":5}]}',
+    "escapes": '{"content":[{"type":"text","text":"\\u0000\\u2028\\u00e9\\ud83d\\ude00\\/"}],"é":"\u2028"}',
+    "deep": '{@,"_meta":{"deep":' + "[" * 600 + "]" * 600 + "}}",
+    "large": '{@,"rows":[' + ",".join(['{"x":1e400}'] * 10_000) + "]}",
+    "no content": '{"structuredContent":[1]}',
+    "result type": '{"resultType":"com.acme/odd",@}',
+}
+BAD = {"a NaN": '{@,"structuredContent":{"a":NaN}}', "an infinity": '{@,"a":-Infinity}'}
+STEPS = [
+    '{"progressToken":@ID@,"progress":1,"total":10}',
+    '{"progress":1.50,"progressToken":@ID@,"message":"x","_meta":{"a":null},"com.acme/x":[1e2]}',
+]
+NO_STEPS = [
+    '{"progressToken":@ID@}',
+    '{"progressToken":@ID@,"progress":"1"}',
+    '{"progressToken":7000,"progress":1}',
+]
+
+
+def notification(params: str) -> str:
+    return f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}'
+
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture(params=["handshake", "modern"], ids=["old-server", "new-server"])
+def answers(request: Any) -> dict[str, str]:
+    return MODERN_ONLY if request.param == "modern" else {}
+
+
+@pytest.fixture(params=["stdio", "http", "events"])
+def serve(request: Any, answers: dict[str, str], tmp_path: Path) -> Serve:
+    """What starts a server that answers a call in this way, with these notifications before it."""
+
+    @contextmanager
+    def over_http(before: dict[str, list[str]], said: dict[str, str]) -> Iterator[dict[str, Any]]:
+        with raw_http(said, events=request.param == "events", before=before) as server:
+            yield {"url": server.url}
+
+    @contextmanager
+    def start(call: str, steps: list[str] | None = None) -> Iterator[dict[str, Any]]:
+        said = answers | {"tools/call": call}
+        before = {"tools/call": [notification(each) for each in steps or []]}
+        if request.param == "stdio":
+            yield entry(tmp_path, answers=said, before=before)
+        else:
+            with over_http(before, said) as server:
+                yield server
+
+    start.has_steps = request.param != "http"  # type: ignore[attr-defined]
+    return start
+
+
+async def call(server: dict[str, Any], **context: Any) -> bytes:
+    """The result of a call, as the upstream layer gives it."""
+    async with open_watched(config_of({"s": server}, auto_describe=False)) as watch:
+        request = Exec("s", "echo", b"{}", RequestContext(**context))
+        raw: bytes = await watch.hub.calls.run(request, bytes)  # type: ignore[assignment]
+        return raw
+
+
+@pytest.mark.parametrize("name", RESULTS)
+async def test_a_result_is_what_was_sent(name, serve):
+    text = RESULTS[name].replace("@", TEXT)
+    with serve(result(text)) as server:
+        assert await call(server) == text.encode()
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_a_number_that_is_no_json_is_an_error_of_an_unknown_outcome(name, serve):
+    text = result(BAD[name].replace("@", TEXT))
+    with serve(text) as server, pytest.raises(CallError, match="NaN or an infinity") as caught:
+        await call(server)
+    assert (caught.value.code, caught.value.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
+
+
+async def test_in_a_large_result_it_is_found_when_the_result_is_read(serve):
+    text = result(f'{{{TEXT},"rows":[{"1," * 20_000}NaN]}}')
+    with serve(text) as server:
+        async with open_watched(config_of({"s": server}, auto_describe=False)) as watch:
+            error = await watch.failure("echo", {})
+    assert "not JSON" in str(error)
+    assert (error.code, error.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
+
+
+async def test_an_error_of_the_servers_keeps_its_code_message_and_data(serve):
+    error = {"code": -32042, "message": "no", "data": {"a": None, "b": 2**70, "c": 1.0}}
+    said = f'{{"jsonrpc":"2.0","id":@ID@,"error":{json.dumps(error)}}}'
+    with serve(said) as server, pytest.raises(CallError) as caught:
+        await call(server)
+    assert caught.value.details["upstream"] == error
+
+
+async def test_progress_is_what_was_sent_but_for_its_token(serve):
+    steps: list[bytes] = []
+    with serve(result(f"{{{TEXT}}}"), [*NO_STEPS, *STEPS]) as server:
+        await call(server, on_progress=steps.append)
+    first, second = (
+        b'"progress":1,"total":10',
+        b'"progress":1.50,"message":"x","_meta":{"a":null},"com.acme/x":[1e2]',
+    )
+    if not serve.has_steps:
+        assert steps == []
+        return
+    assert steps[0] == first
+    assert json.loads(b"{%s}" % steps[1]) == json.loads(b"{%s}" % second)
