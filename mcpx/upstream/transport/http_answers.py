@@ -112,7 +112,8 @@ def read_raw_answer(data: bytes) -> Answer | None:
         message = envelope.split_large_answer(data) or envelope.decode_message(data)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
         if (mended := mend_numbers(data)) == data:
-            raise malformed.describe(data, error).error from None
+            problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise MalformedMessage(f"the answer is not a JSON-RPC message: {problem}") from None
         message = _decode_or_nothing(mended)
         if message.method is None:
             raise MalformedMessage(malformed.NONFINITE) from None
