@@ -64,8 +64,8 @@ def lost_response(request_id: RequestId, request: PendingRequest) -> bytes:
 
 
 def unavailable(request_id: RequestId, request: PendingRequest, cause: str) -> bytes:
-    """The response to a request that was not sent, because no daemon can be reached."""
-    text = f"There is no MCPX daemon, and none can be had: {cause}. Nothing was sent; trying again is safe."
+    """The response to a request that was not sent, because of `cause`, a sentence without its full stop."""
+    text = f"{cause}. Nothing was sent; trying again is safe."
     return _refuse(request_id, request, text, Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
 
 
