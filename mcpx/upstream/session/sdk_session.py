@@ -90,7 +90,7 @@ class PassingSession(ClientSession):
         self._on_updated = on_updated
         self._is_stream = isinstance(dispatcher, WireDispatcher)
         self.progress_of: dict[RequestId, OnProgress] = {}
-        """Called with the progress on the requests that `send_in_place_of` has open, by their tokens."""
+        """Called with the progress on the requests that `send_without_params` has open, by their tokens."""
         if isinstance(dispatcher, WireDispatcher):
             relay.requests.watch(dispatcher)
 
@@ -164,7 +164,7 @@ class PassingSession(ClientSession):
         return await self._dispatcher.send_raw_request(method, data["params"], opts)
 
     def options_for(self, request: Request) -> CallOptions:
-        """The options of a request for `send_in_place_of`: its HTTP headers, for which it is looked into."""
+        """The options of a request for `send_without_params`: HTTP headers that repeat parts of it."""
         params: dict[str, Any] = {}
         if self._modern and (name_key := NAME_BEARING_METHODS.get(request.method)) is not None:
             given = _decode_members(b"".join((b"{", *request.params(), b"}")))
@@ -175,7 +175,7 @@ class PassingSession(ClientSession):
         self._stamp({"method": request.method, "params": params}, opts)
         return opts
 
-    async def send_in_place_of(self, request: Request, opts: CallOptions) -> dict[str, Any]:
+    async def send_without_params(self, request: Request, opts: CallOptions) -> dict[str, Any]:
         """Send a request over HTTP without its params, which its `Exchange` has, and wait for its result.
 
         The result is empty where the exchange took it as it came.
