@@ -188,9 +188,9 @@ class Fleet:
 
     def _inherit(self, new: Upstream, old: Upstream) -> None:
         """Show `new` as starting, with what `old` offered, until it has listed for itself."""
-        new.inherit_from(old)
         if new.config.disabled is None:
             new.queue.pending_reason = OLD_ENDING
+        new.inherit_from(old)
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         await self._retire(old, CHANGED)
