@@ -8,7 +8,8 @@ the requests that await a response. When the daemon is gone, `daemon_lost` says 
 Requests of the daemon to the client get ids of the shim's own, because each daemon counts from the same
 start. The client hears that the tools changed only if they differ from those it was given: after a replay,
 and when the daemon announces a change, the shim lists them itself. After a replay that list waits until all
-servers of the new daemon are up or have failed (`SETTLED_KEY`).
+servers of the new daemon are up or have failed (`SETTLED_KEY`). The daemon gives a shim that asks so all
+tools in one page.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mcpx.attach import refusals
+from mcpx.attach.given_tools import GivenTools
 from mcpx.attach.pending import LISTEN, PendingRequests
 from mcpx.attach.refusals import PendingRequest, decode_object
 from mcpx.daemon.protocol import SETTLED_KEY
@@ -33,10 +35,6 @@ TOOLS_LIST: Final = "tools/list"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
 """In the error with which a daemon that is ending drops a request; it counts as no response."""
-
-
-class _Listed(msgspec.Struct, gc=False):
-    tools: msgspec.Raw = msgspec.Raw()
 
 
 class Lost(NamedTuple):
@@ -63,8 +61,7 @@ class Session:
         self._initialized: bytes | None = None
         self._log_level: PendingRequest | None = None
         self._subscriptions: dict[str, PendingRequest] = {}
-        self._tools_request: PendingRequest | None = None  # as the client sent it
-        self._tools_digest = 0  # of the tools that the client was given
+        self._tools = GivenTools()
         self._comparing = False
         self._compare_again = False  # the tools changed during a comparison
         self._acknowledged: set[RequestId] = set()  # streams whose acknowledgement the client has
@@ -171,11 +168,11 @@ class Session:
             case "resources/unsubscribe":
                 self._subscriptions.pop(_uri(request), None)
             case "tools/list":
-                self._tools_request, self._tools_digest = request.copied(), _digest(result)
+                self._tools.give(request.copied(), result)
 
     def _notification_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
         match message.method:
-            case "notifications/tools/list_changed" if self._tools_request and not self._transparent:
+            case "notifications/tools/list_changed" if self._tools.request and not self._transparent:
                 self._compare()
                 return []
             case "notifications/subscriptions/acknowledged":
@@ -231,11 +228,11 @@ class Session:
 
     def _compare(self, *, settled: bool = False) -> None:
         """List the tools, to compare them with those that the client was given."""
-        if self._comparing or self._tools_request is None:
+        if self._comparing or self._tools.request is None:
             self._compare_again = self._comparing
             return
         self._comparing = True
-        params = decode_object(self._tools_request.params)
+        params = decode_object(self._tools.request.params)
         params["_meta"] = {**(params.get("_meta") or {}), SETTLED_KEY: settled}
         request = PendingRequest(TOOLS_LIST, msgspec.Raw(envelope.encode(params)))
         self.to_daemon.append(self._own_request(request))
@@ -257,9 +254,8 @@ class Session:
             self._compare_again = False
             self._compare()
             return []
-        if message.error or (now := _digest(message.result)) == self._tools_digest:
+        if message.error or not self._tools.differs(message.result):
             return []
-        self._tools_digest = now
         if self._initialize:
             return [_notification(TOOLS_CHANGED, None)]
         return [
@@ -288,14 +284,6 @@ def _cancelled(params: msgspec.Raw) -> RequestId:
 
 def _uri(request: PendingRequest) -> str:
     return str(decode_object(request.params).get("uri"))
-
-
-def _digest(result: msgspec.Raw) -> int:
-    """A hash of the tools in a list, never 0; valid within this process."""
-    try:
-        return hash(bytes(msgspec.json.decode(result, type=_Listed).tools)) or 1
-    except msgspec.DecodeError:
-        return 1
 
 
 def _notification(method: str, params: dict[str, Any] | None) -> bytes:

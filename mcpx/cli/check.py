@@ -31,6 +31,10 @@ def check(config: str | None, as_json: bool) -> None:  # noqa: FBT001 - click pa
     echo(f"{loaded.source}: {len(loaded.servers)} server{'s' if len(loaded.servers) != 1 else ''}")
     for server in loaded.servers.values():
         state = f"disabled: {server.disabled}" if server.disabled else "ok"
+        if not server.disabled and server.expose != "three":
+            state += f", expose: {server.expose}"
+        if not server.disabled and server.pinned:
+            state += f", pinned: {', '.join(server.pinned)}"
         echo(f"  {server.name} ({server.transport.kind}): {state}", fg="yellow" if server.disabled else None)
     for notice in loaded.notices:
         echo(f"  note: {notice}", fg="yellow")

@@ -15,6 +15,8 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mcpx.door import Expose
+
 YEAR_S: Final = 31_536_000
 """The longest duration: a longer one is a slip, and timers need a bound."""
 GIB: Final = 1 << 30
@@ -168,6 +170,20 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),
     ] = True
+    expose: Annotated[
+        Expose,
+        doc(
+            "How tools are shown. three: by the three tools of MCPX. all: each under its own name,"
+            " server__tool. both: either way. A client may choose for itself (mcpx attach --expose)."
+        ),
+    ] = "three"
+    pinned: Annotated[
+        tuple[NonEmpty, ...],
+        doc(
+            "Tools shown under their own names beside the three: patterns of server.tool, as git.git_status"
+            " or search.*; in a server's own entry its name may be left out."
+        ),
+    ] = ()
     result_token_budget: Annotated[
         int,
         Meta(ge=0, le=MAX_RESULT_TOKENS),

@@ -7,10 +7,12 @@ one `ServerConfig`.
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.config.document import JSONObject, Location, as_object, quote
 from mcpx.config.model import PerServer, ServerConfig, Settings
@@ -68,6 +70,8 @@ def read_server(
     notices.unused(entry.given, entry.at, known=known, elsewhere=keys(Settings))
     transport, reasons, variables = read_transport(entry.given, entry.at, context, notices)
     own = read_settings(entry.given, base, entry.at, notices)
+    if "pinned" in entry.given:
+        own = replace(own, pinned=tuple(_own_pattern(entry.name, pattern) for pattern in own.pinned))
     off = "disabled" in entry.given and read_key(entry.given, "disabled", entry.at)
     on = "enabled" not in entry.given or read_key(entry.given, "enabled", entry.at)
     return ServerConfig(
@@ -77,6 +81,12 @@ def read_server(
         disabled=DISABLED if off or not on else ("; ".join(reasons) or None),
         **msgspec.structs.asdict(own),
     )
+
+
+def _own_pattern(server: str, pattern: str) -> str:
+    """A pattern of tools from a server's own entry, as one of `server.tool`."""
+    names_server = pattern.startswith((f"{server}.", "*."))
+    return pattern if names_server else f"{glob.escape(server)}.{pattern}"
 
 
 def _all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:

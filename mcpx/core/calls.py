@@ -24,7 +24,8 @@ from mcpx.core.results import ResultRenderer
 from mcpx.core.tool_names import not_listed, resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import InputRequired, ToolResult
+from mcpx.rendering.result_reading import InputRequired
+from mcpx.rendering.results import ToolResult
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
@@ -37,6 +38,7 @@ ReportProgress = Callable[[float, float | None, str | None], None]
 """Called with what is done, the total where it is known, and a text. Must not raise."""
 
 MAX_INPUT_ROUNDS: Final = 10  # as in the SDKs
+INSPECT_WAIT_S: Final = 5.0  # for a first listing; the state of a server that takes longer is an answer, too
 
 
 def as_call_error(
@@ -151,15 +153,16 @@ class ToolCalls:
             if tool_name in upstream.catalogue.tools:
                 return server_name, tool_name
         elif not (server_name and tool_name) or tool_name in self._upstreams:
-            await self._await_first_listings()
+            await self._await_first_listings(self._results.settings.startup_wait)
         servers = [each.info() for each in self._upstreams.values()]
         return resolve_tool(servers, server_name, tool_name)
 
-    async def _await_first_listings(self) -> None:
-        """Wait for the first listings of all servers that have not failed, for a bounded time."""
-        with anyio.move_on_after(self._results.settings.startup_wait):
+    async def _await_first_listings(self, within_s: float, server: str | None = None) -> None:
+        """Wait for the first listing of one server, or of all, as long as it has not failed."""
+        with anyio.move_on_after(within_s):
             for each in list(self._upstreams.values()):
-                await each.await_first_attempt()
+                if server in (None, each.name):
+                    await each.await_first_attempt()
 
     # --- for the command line and programs: each raises CallError where it fails
 
@@ -168,14 +171,13 @@ class ToolCalls:
     ) -> ToolResult:
         """All servers, the tools of one, some of them whole, or what fits a query; from the cache.
 
-        Waits for the first listing of the server that is named, or of all that a name or query may concern,
-        while it is on its way.
+        Waits, for a bounded time, for the first listing of the server that is named, or of all that a name
+        or query may concern, while it is on its way.
         """
         names = (tool_name,) if isinstance(tool_name, str) else tuple(tool_name or ())
-        if (upstream := self._upstreams.get(server_name)) is not None:
-            await upstream.await_first_attempt()
-        elif server_name or names or query:
-            await self._await_first_listings()
+        if server_name or names or query:
+            only = server_name if server_name in self._upstreams else None
+            await self._await_first_listings(INSPECT_WAIT_S, only)
         shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
         return shaped
 

@@ -15,7 +15,7 @@ from mcp import MCPError
 
 from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, Code
-from mcpx.rendering.results import InputRequired
+from mcpx.rendering.result_reading import InputRequired
 from mcpx.text import kind_of
 from mcpx.upstream.context import QUESTIONS, CallerHandle, InputAnswers
 from mcpx.upstream.relay.server_requests import MAX_OPEN_REQUESTS

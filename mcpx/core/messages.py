@@ -33,7 +33,8 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
 
     `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `select` is the JMESPath
     expression that the result is projected with ("" or None: none), `max_tokens` the budget of what is shown
-    of it (None: the configured one, 0: none).
+    of it (None: the configured one, 0: none). `rest_as_resource` is for clients that are not shown the
+    resources tool, which reads the rest of a result for the others.
     """
 
     server_name: str
@@ -42,6 +43,7 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     context: RequestContext = NO_CONTEXT
     select: str | None = None
     max_tokens: int | None = None
+    rest_as_resource: bool = False
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):

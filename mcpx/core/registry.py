@@ -19,7 +19,8 @@ from mcpx.catalog.uris import uri_rejection
 from mcpx.core.calls import ToolCalls
 from mcpx.core.messages import Read
 from mcpx.rendering.descriptions import describe_resources, describe_tools
-from mcpx.rendering.results import read_resource_result, resource_value
+from mcpx.rendering.result_reading import read_resource_result
+from mcpx.rendering.results import resource_value
 from mcpx.rendering.suggest import unknown_resource, unknown_server
 from mcpx.upstream.actor import Upstream
 

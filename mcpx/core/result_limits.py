@@ -39,11 +39,14 @@ class ResultLimits:
 
     def of_pages(self, request: Exec | Read) -> Limit:
         """The limit for further pages of a result, whatever its call asked for."""
-        claim = self._claim(request) if isinstance(request, Exec) else None
+        claim, as_resource = None, False
+        if isinstance(request, Exec):
+            claim, as_resource = self._claim(request), request.rest_as_resource
         if claim is not None:
-            return Limit(0, claim)
+            return Limit(0, claim, as_resource)
         config = self._results.settings.servers.get(request.server_name)
-        return Limit(_DEFAULT if config is None else config.result_token_budget)
+        budget = _DEFAULT if config is None else config.result_token_budget
+        return Limit(budget, as_resource=as_resource)
 
     def _claim(self, request: Exec) -> int | None:
         """The characters that a tool claims for its results."""

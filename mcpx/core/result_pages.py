@@ -30,10 +30,14 @@ _ATTEMPTS: Final = 4  # to stay within a limit in characters
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """How much of a result is shown: `tokens` as they are estimated (0: all), or `chars` where given."""
+    """How much of a result is shown: `tokens` as they are estimated (0: all), or `chars` where given.
+
+    The rest is read with the resources tool, or `as_resource` of the protocol.
+    """
 
     tokens: int
     chars: int | None = None
+    as_resource: bool = False
 
     def holds(self, texts: Sequence[str]) -> bool:
         """Whether texts are within it."""

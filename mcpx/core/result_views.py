@@ -121,7 +121,9 @@ class ResultViews:
         texts = tuple(texts_of(blocks))
         page = self._page_of(texts, limit)
         kept = None if page.is_last else self.kept.keep(texts, client, further)
-        return replace(shaped, content=with_texts(blocks, _shown(page, kept)))
+        return replace(
+            shaped, content=with_texts(blocks, _shown(page, kept, as_resource=further.as_resource))
+        )
 
     # --- projections
 
@@ -225,15 +227,18 @@ def _may_fit(limit: Limit, size: int) -> bool:
     return size <= _BYTES_PER_TOKEN * (limit.tokens if limit.chars is None else limit.chars)
 
 
-def _shown(page: Page, kept: KeptResult | None) -> list[str]:
+def _shown(page: Page, kept: KeptResult | None, *, as_resource: bool = False) -> list[str]:
     """The texts of a page; the last one ends with the line that says where it goes on."""
     *texts, last = page.texts
     if page.is_last:
         return list(page.texts)
     if kept is not None:
-        return [*texts, f"{last}\n{page.rest}: {page.address(kept.id).call}"]
+        address = page.address(kept.id)
+        how = f"read the resource {address}" if kept.limit.as_resource else address.call
+        return [*texts, f"{last}\n{page.rest}: {how}"]
     size = MAX_KEPT_BYTES >> 20
-    return [*texts, f"{last}\n{page.rest}, not kept (over {size} MB): call again with select or max_tokens"]
+    how = "ask for less of it" if as_resource else "call again with select or max_tokens"
+    return [*texts, f"{last}\n{page.rest}, not kept (over {size} MB): {how}"]
 
 
 def _not_kept(address: ResultAddress) -> CallError:

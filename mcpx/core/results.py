@@ -2,7 +2,7 @@
 
 Every path to a model or a program renders with the hub's one `ResultRenderer`, so a reload replaces its
 `settings` once, and all of them follow. What an upstream's result becomes is in `mcpx.rendering.results`;
-its bytes for a stream are made by `mcpx.gateway.tools.encoding`.
+its bytes for clients are made by `mcpx.gateway.tools.encoding`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ import msgspec
 from mcpx.catalog.model import JSON
 from mcpx.config import Config
 from mcpx.rendering.large_results import is_large
-from mcpx.rendering.results import (
-    ToolResult,
-    read_resource_result,
-    read_tool_result,
-    shape_resource,
-    shape_tool_result,
-)
+from mcpx.rendering.result_reading import read_resource_result, read_tool_result
+from mcpx.rendering.results import ToolResult, shape_resource, shape_tool_result
 from mcpx.rendering.toon import TextForm, encode
 
 _NEVER_TOON: Final = 1.0

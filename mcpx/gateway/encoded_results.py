@@ -32,6 +32,7 @@ Context = ServerRequestContext[Any, Any]
 METHODS: Final = frozenset(
     {
         "tools/call",
+        "tools/list",
         "resources/list",
         "resources/templates/list",
         "resources/read",

@@ -1,6 +1,6 @@
 """What the SDK's server notes in the meter: whose call it was, of which tool, and what was answered.
 
-Only the three tools and their listing are counted. A native read or prompt costs the same with MCPX and
+Only tools and their listing are counted. A native read or prompt costs the same with MCPX and
 without. Nothing here raises: a fault of the meter costs no answer.
 """
 
@@ -14,6 +14,7 @@ import msgspec
 from mcp.server.context import ServerRequestContext
 
 from mcpx.core.costs import definitions_cost
+from mcpx.core.exposure import Exposure
 from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Request
 from mcpx.core.stats import INSPECT, RESOURCES
@@ -33,10 +34,11 @@ def tool_label(request: Request) -> str:
     return request.tool_name if isinstance(request, Exec) else RESOURCES
 
 
-def note_listing(hub: Hub, ctx: Context, listed: Iterable[mcp_types.Tool]) -> None:
-    """Note a listing of MCPX's own tools."""
+def note_listing(hub: Hub, ctx: Context, three: Iterable[mcp_types.Tool], exposure: Exposure) -> None:
+    """Note a listing: of the three tools, where they are shown, and of all that are native."""
     try:
-        cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in listed)
+        cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in three)
+        cost += exposure.cost_of_native()
         hub.meter.note_listing(
             session_client(connection_of(ctx.session), hub), client_name(ctx.session), cost
         )
@@ -45,7 +47,7 @@ def note_listing(hub: Hub, ctx: Context, listed: Iterable[mcp_types.Tool]) -> No
 
 
 class MeteredCall:
-    """A call of one of the three tools, until its answer is noted."""
+    """A call of a tool, until its answer is noted."""
 
     def __init__(self, hub: Hub, ctx: Context) -> None:
         self._meter = hub.meter
@@ -54,6 +56,7 @@ class MeteredCall:
 
     def rendering(self, request: Request, render: Callable[[msgspec.Raw], R]) -> Callable[[msgspec.Raw], R]:
         """`render`, which also remembers what a server has answered to this request."""
+        self._served = (request, msgspec.Raw())  # nothing, where it fails
 
         def rendered(raw: msgspec.Raw) -> R:
             self._served = (request, raw)

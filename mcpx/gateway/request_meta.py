@@ -16,6 +16,16 @@ _RESERVED: Final = ("io.modelcontextprotocol/", "mcpx/")
 _TOKEN: Final = "progressToken"  # noqa: S105 - MCPX chooses its own for the server
 
 
+def meta_for_server(params: Mapping[str, Any] | None) -> bytes:
+    """The members of `_meta` in the params of a request that are to be passed on (`RequestContext.meta`).
+
+    Raises:
+        MCPError: A number is beyond what JSON can say.
+    """
+    given = (params or {}).get("_meta")
+    return members_for_server(given) if isinstance(given, Mapping) else b""
+
+
 def members_for_server(meta: Mapping[str, Any]) -> bytes:
     """The members to pass on, as JSON without the braces; values may be JSON already (`msgspec.Raw`).
 

@@ -6,7 +6,7 @@ rest to `mcpx.core.calls`, so they give the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
 from mcpx.gateway.clients.identity import request_outbound
 from mcpx.gateway.clients.outbox import Backlog
-from mcpx.gateway.request_meta import members_for_server
+from mcpx.gateway.request_meta import meta_for_server
 from mcpx.text import kind_of
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -78,13 +78,12 @@ def _context(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> Reque
             params = msgspec.json.decode(envelope.progress(token, step))
             notifications.put(partial(outbound.notify, "notifications/progress", params), len(step))
 
-    given = (ctx.params or {}).get("_meta")
     return RequestContext(
         client=caller.session_client,
         caller=caller,
         answers=_answers(ctx),
         on_progress=None if token is None else progressed,
-        meta=members_for_server(given) if isinstance(given, Mapping) else b"",
+        meta=meta_for_server(ctx.params),
     )
 
 

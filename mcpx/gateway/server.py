@@ -1,4 +1,4 @@
-"""The MCP server that clients see: the SDK's server with the three tools of MCPX on it.
+"""The MCP server that clients see: the SDK's server with the tools that are shown on it.
 
 One instance serves every connection of a frontend, in both protocol eras. `initialize` is answered at once;
 the first `tools/list` waits for the servers, up to `startup_wait` from the start of MCPX.
@@ -19,15 +19,19 @@ from mcpx.core.hub import Hub
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.door import Expose
 from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.gateway.encoded_results import is_modern, stamp_of, unsieved
 from mcpx.gateway.metering import note_listing
-from mcpx.gateway.native.requests import ResourcesAndPrompts
+from mcpx.gateway.native.requests import UNCACHED, ResourcesAndPrompts
+from mcpx.gateway.native.tools import tools_page
 from mcpx.gateway.tools import definitions as tools
-from mcpx.gateway.tools.handler import call_tool
-from mcpx.rendering.descriptions import instructions
+from mcpx.gateway.tools.handler import ToolCall
+from mcpx.rendering.descriptions import instructions, native_instructions
+from mcpx.rendering.result_members import enveloped
 from mcpx.upstream.context import ClientId
 from mcpx.version import __version__
+from mcpx.wire.enclosed import enclose
 
 Context = ServerRequestContext[Any, Any]
 SETTLED_TIMEOUT_S: Final = 60.0  # of a list that is to wait for all servers
@@ -35,37 +39,42 @@ DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of re
 
 
 class GatewayServer(Server[Any]):
-    """Serves the three tools over a hub. `expose` is what its clients have chosen, None for as configured."""
+    """Serves tools over a hub. `expose` is what its clients have chosen, None for as configured."""
 
     def __init__(self, hub: Hub, clients: ClientSessions, expose: Expose | None = None) -> None:
         super().__init__(
             "mcpx",
             version=__version__,
             title="MCPX",
-            on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
+            on_list_tools=self._list_tools,  # type: ignore[arg-type]  # plain JSON is a HandlerResult too
+            on_call_tool=self._call_tool,  # type: ignore[arg-type]  # likewise
             # without it the SDK lists our tools, and waits as the list does, before a call over modern HTTP
-            get_tool_input_schema=tools.SCHEMAS.get,
+            get_tool_input_schema=self._input_schema,
         )
         # not by name: the SDK calls these parts of the protocol deprecated, and warns
         self.add_request_handler("logging/setLevel", mcp_types.SetLevelRequestParams, self._set_level)
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.middleware = [clients.track, unsieved(self)]
+        self.tool_list = clients.tool_list(expose)
+        self.exposure = self.tool_list.exposure
+        self.middleware = [clients.tracking(self.tool_list), unsieved(self)]
         self.stamp = stamp_of(self)
         """The `_meta` of results for clients of 2026-07-28."""
         self._hub = hub
-        self._expose = expose
-        self._clients = clients
         self._wait_until = anyio.current_time() + hub.config.startup_wait
-        self._native = ResourcesAndPrompts(hub, clients.subscribers, self._wait_for_servers, self.stamp_for)
+        self._native = ResourcesAndPrompts(
+            hub, clients.subscribers, self.tool_list.bus, self._wait_for_servers, self.stamp_for
+        )
         self._native.register(self)
 
     @property
     def instructions(self) -> str | None:
-        """How to use the three tools, and the servers as they are now; asked for at each greeting."""
-        return instructions(self._hub.registry.list_servers())
+        """How to use the tools, and the servers as they are now; asked for at each greeting."""
+        servers = self._hub.registry.list_servers()
+        if not self.exposure.shown.three:
+            return native_instructions(servers)
+        return instructions(self.exposure.described(servers))
 
     @instructions.setter
     def instructions(self, value: str | None) -> None:
@@ -96,20 +105,37 @@ class GatewayServer(Server[Any]):
         await self._hub.settled(self._wait_until - anyio.current_time())
         await self._hub.described(self._wait_until - anyio.current_time())
 
-    async def _list_tools(
-        self, ctx: Context, _params: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListToolsResult:
+    async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
         if ctx.meta and ctx.meta.get(SETTLED_KEY):
             await self._hub.settled(SETTLED_TIMEOUT_S)
             await self._hub.described(DESCRIBED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
-        listed = tools.tools(self._clients.describe(client_name(ctx.session)))
-        note_listing(self._hub, ctx, listed)
-        return mcp_types.ListToolsResult(tools=listed)
+        paged = not (ctx.meta and SETTLED_KEY in ctx.meta)  # a shim holds all tools against all
+        name, cursor = client_name(ctx.session), params.cursor if params is not None else None
+        descriptions, native = self.tool_list.give(name)
+        three = [] if descriptions is None else tools.tools(descriptions)
+        own = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in three]
+        whole = gets_structured_content_whole(self._hub.config.include_structured_content, name)
+        page = tools_page(own, native, cursor, with_output_schema=whole, paged=paged)
+        if cursor is None:
+            note_listing(self._hub, ctx, three, self.exposure)
+        return enclose([enveloped(UNCACHED | page, self.stamp_for(ctx))])
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
-        return await call_tool(self._hub, ctx, params, self.stamp_for(ctx))
+        call = ToolCall(self._hub, ctx, self.stamp_for(ctx))
+        if params.name in tools.NAMES:
+            return await call.of_three(params.name, params.arguments or {})
+        if params.name not in self.exposure.shown.native:
+            await self._wait_for_servers()
+        return await call.of_native(params.name, params.arguments, self.exposure)
+
+    def _input_schema(self, name: str) -> JSON | None:
+        """What the headers of a call over HTTP are held against."""
+        if name in tools.SCHEMAS:
+            return tools.SCHEMAS[name]
+        tool = self.exposure.shown.native.get(name)
+        return None if tool is None else tool.input_schema
 
     def stamp_for(self, ctx: Context) -> bytes | None:
         """The `_meta` of results for a client of 2026-07-28, None for one of an older revision."""

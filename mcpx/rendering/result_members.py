@@ -17,60 +17,102 @@ Bytes = bytes | memoryview
 Members = dict[str, Any]
 """An object by its members: `msgspec.Raw` as they came, or Python values."""
 
+Readers = Mapping[str, Callable[[msgspec.Raw], Any]]
+"""Functions that read members, by their names."""
+
 COMPLETE: Final = "complete"
-OF_ENVELOPE: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+OF_ENVELOPE: Final = ("resultType", "ttlMs", "cacheScope")
 """Members of a result that revisions before 2026-07-28 do not have."""
 KNOWN: Final = frozenset({"content", "structuredContent", "isError", "_meta", "contents", "resultType"})
 """Members of the results of tools and of reads that have a meaning to MCPX."""
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 _SERVER_INFO_KEY: Final = _SERVER_INFO.encode()
+_NOTHING: Final = msgspec.Raw()
 _MAX_META_BYTES: Final = 65_536  # of a `_meta` that is read
 _BRACE: Final = ord("{")
-_BRACKET: Final = ord("[")
-_QUOTE: Final = ord('"')
 
-decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+decode_members: Final[Callable[[msgspec.Raw], Members]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_decode: Final = msgspec.json.Decoder().decode
+_decode_string: Final = msgspec.json.Decoder(str).decode
 _encode: Final = msgspec.json.Encoder().encode
+
+
+class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    type: str
+    text: str
+
+
+class _Texts(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """What most results are. To read them as any other takes three times as long."""
+
+    content: list[_Text]
+    structured: msgspec.Raw = msgspec.field(name="structuredContent", default=_NOTHING)
+    is_error: bool = msgspec.field(name="isError", default=False)
+
+
+_decode_texts: Final = msgspec.json.Decoder(_Texts).decode
 
 
 # --- read
 
 
+def read_texts(raw: msgspec.Raw) -> Members | None:
+    """The members of a result of a tool that holds texts and structured content alone; None of any other."""
+    try:
+        read = _decode_texts(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    content = [{"type": block.type, "text": block.text} for block in read.content]
+    members: Members = {"content": content, "isError": read.is_error}
+    if is_given(read.structured):
+        members["structuredContent"] = read.structured
+    return members
+
+
 def read_array(raw: msgspec.Raw, read: Callable[[msgspec.Raw], Any]) -> list[Any] | msgspec.Raw:
     """An array with `read` applied to its elements; anything else as it came."""
-    if memoryview(raw)[0] != _BRACKET:
+    try:
+        return [read(element) for element in _decode_array(raw)]
+    except msgspec.ValidationError:
         return raw
-    return [read(element) for element in _decode_array(raw)]
 
 
 def read_block(raw: msgspec.Raw) -> Members | msgspec.Raw:
     """A content block: its texts and names decoded, the other members as they came."""
-    return read_object(raw, type=_read_string, **_OF_ITEM, resource=read_item)
+    return read_object(raw, _BLOCK)
 
 
 def read_item(raw: msgspec.Raw) -> Members | msgspec.Raw:
     """A part of a resource: its texts and names decoded, the other members as they came."""
-    return read_object(raw, **_OF_ITEM)
+    return read_object(raw, _ITEM)
 
 
-def read_object(raw: msgspec.Raw, **read: Callable[[msgspec.Raw], Any]) -> Members | msgspec.Raw:
-    """An object with the members that `read` names as it reads them, the others as they came; or `raw`."""
-    if memoryview(raw)[0] != _BRACE:
+def read_object(raw: msgspec.Raw, readers: Readers) -> Members | msgspec.Raw:
+    """An object with the members that have readers as these read them; anything else as it came."""
+    try:
+        return read_each(decode_members(raw), readers)
+    except msgspec.ValidationError:
         return raw
-    members: Members = dict(decode_members(raw))
-    for name in members.keys() & read.keys():
-        members[name] = read[name](members[name])
+
+
+def read_each(members: Members, readers: Readers) -> Members:
+    """The same members, in place, with those that have readers as these read them."""
+    for name, read in readers.items():
+        if name in members:
+            members[name] = read(members[name])
     return members
 
 
-def _read_string(raw: msgspec.Raw) -> str | msgspec.Raw:
+def _read_string(raw: msgspec.Raw) -> Any:
     """A string decoded; anything else as it came."""
-    return str(_decode(raw)) if memoryview(raw)[0] == _QUOTE else raw
+    try:
+        return _decode_string(raw)
+    except msgspec.ValidationError:
+        return raw
 
 
-_OF_ITEM: Final = dict.fromkeys(("uri", "mimeType", "text", "blob"), _read_string)
+_ITEM: Final[Readers] = dict.fromkeys(("text", "uri", "mimeType", "blob"), _read_string)
+_BLOCK: Final[Readers] = {"type": _read_string, **_ITEM, "resource": read_item}
 
 
 def others(members: Mapping[str, Any]) -> Members:
@@ -93,29 +135,29 @@ def structured_content(value: memoryview) -> list[Bytes]:
     return [b',"structuredContent":{"result":', value, b"}"]
 
 
-def closing(
-    meta: msgspec.Raw, stamp: bytes | None, others: Mapping[str, msgspec.Raw] | None = None
-) -> list[Bytes]:
+def closing(meta: msgspec.Raw, stamp: bytes | None, others: Members | None = None) -> list[Bytes]:
     """What follows on the content of a result: its other members, the envelope, the brace."""
     made: list[Bytes] = []
-    for name, value in (others or {}).items():
-        made += [b",", _encode(name), b":", memoryview(value)]
+    if others:
+        for name, value in others.items():
+            made += [b",", _encode(name), b":", memoryview(value)]
     if stamp is not None:
         made.append(b',"resultType":"complete"')
-    own = _own_meta(meta, stamp)
+    own = _own_meta(meta, stamp) if meta else stamp
     return [*made, b',"_meta":', own, b"}"] if own else [*made, b"}"]
 
 
-def enveloped(members: Mapping[str, Any], stamp: bytes | None) -> bytes:
+def enveloped(members: Members, stamp: bytes | None) -> bytes:
     """A whole result of these members, `complete` where they do not say what it is."""
-    given = {
-        name: value
-        for name, value in members.items()
-        if name != "_meta" and (stamp is not None or name not in OF_ENVELOPE)
-    }
-    if stamp is not None:
+    given = members.copy()
+    if stamp is None:
+        for name in OF_ENVELOPE:
+            given.pop(name, None)
+    else:
         given.setdefault("resultType", COMPLETE)
-    if own := _own_meta(msgspec.Raw(_encode(members.get("_meta"))), stamp):
+    meta = given.pop("_meta", None)
+    own = stamp if meta is None else _own_meta(msgspec.Raw(_encode(meta)), stamp)
+    if own:
         given["_meta"] = msgspec.Raw(own)
     return _encode(given)
 

@@ -1,8 +1,8 @@
 """Results of servers, made ready for a model (`content`) and for a program (`structured_content`).
 
 Owns the rules for which block of a result is shown in another form, what `structuredContent` holds where the
-upstream gave none, and how a resource is shown. Called by the executor and the router with the raw protocol
-JSON of an upstream's result; the blocks in and out are plain dicts with the protocol's own key names.
+upstream gave none, and how a resource is shown. Called with an upstream's result as
+`mcpx.rendering.result_reading` reads it; the blocks in and out are dicts with the protocol's own key names.
 Whether a client is given `structured_content` at all is decided elsewhere.
 
 Promises: a block that is not changed is the same object that came, in its place; no argument is mutated; a
@@ -13,30 +13,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.errors import CallError, Code
-from mcpx.rendering.large_results import essential_contents, essentials, is_dense
-from mcpx.rendering.result_members import (
-    COMPLETE,
-    decode_members,
-    is_given,
-    others,
-    read_array,
-    read_block,
-    read_item,
-)
+from mcpx.rendering.result_members import others
+from mcpx.rendering.result_reading import not_protocol
 from mcpx.rendering.toon import DEFAULT_FORM, JSONText, TextForm, read_json
-from mcpx.text import cut, kind_of
 
-INPUT_REQUIRED: Final = "input_required"
-_NULLABLE: Final = frozenset({"structuredContent", "_meta"})  # where null is the same as nothing
-_MAX_METHOD_CHARS: Final = 64  # of a method in an error; the protocol's own have half of that
-_MAX_METHODS: Final = 8  # named in an error
 _OF_ITEM: Final = frozenset({"uri", "mimeType", "text", "blob"})
 _MEDIA: Final = {"image": "image", "audio": "audio"}  # major MIME type -> content block type
 
@@ -53,132 +38,6 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
     meta: Any = None
     others: JSON = {}
-
-
-class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condition
-    """The server wants input from its client before it goes on: an error for callers that cannot give any.
-
-    `result` is `{resultType, inputRequests?, requestState?}`, the one an object and the other a text.
-    """
-
-    def __init__(self, result: JSON, server: str) -> None:
-        asked = result.get("inputRequests") or {}
-        methods = sorted(
-            {str(each.get("method"))[:_MAX_METHOD_CHARS] for each in asked.values() if isinstance(each, dict)}
-        )
-        wanted = ", ".join(methods[:_MAX_METHODS]) or "another try"
-        text = f"{server} wants input before it goes on ({wanted}), and this caller cannot be asked for any"
-        super().__init__(Code.UPSTREAM_ERROR, text, server=server)
-        self.result = result
-
-
-class UnknownResultType(CallError):  # noqa: N818 - a condition
-    """A result of a type that MCPX does not know (2026-07-28); `result` are its members, as they came.
-
-    To a client of that revision it is passed on as it is, and the client refuses what it does not know.
-    """
-
-    def __init__(self, result: JSON, server: str) -> None:
-        kind = cut(str(result["resultType"]), _MAX_METHOD_CHARS)
-        text = f"{server} answered with a result of the type {kind!r}, which this client does not know"
-        super().__init__(Code.PROTOCOL_ERROR, f"{text}; it may have taken effect", server=server)
-        self.result = result
-
-
-def read_result(raw: bytes | msgspec.Raw, *, server: str = "") -> JSON:
-    """The JSON of a result, decoded.
-
-    Raises:
-        CallError: `protocol_error`: it is no object.
-        InputRequired: It is no result but questions (2026-07-28).
-        UnknownResultType: It is something else.
-    """
-    try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _not_json(error, server) from None
-    if not isinstance(value, dict):
-        raise _not_protocol("the result is no object", server)
-    _check_type(value.get("resultType"), value, server)
-    return value
-
-
-def read_members(raw: msgspec.Raw, *, server: str = "", **read: Callable[[msgspec.Raw], Any]) -> JSON:
-    """The members of a result: those that `read` names as it reads them, the others as they came.
-
-    Raises:
-        CallError: As in `read_result`.
-    """
-    try:
-        members: JSON = dict(decode_members(raw))
-        kind = msgspec.json.decode(members.get("resultType", b"null"))
-        if kind == INPUT_REQUIRED:
-            return read_result(raw, server=server)  # which raises it
-        _check_type(kind, members, server)
-        for name in members.keys() & read.keys():
-            members[name] = read[name](members[name])
-    except msgspec.ValidationError:
-        return read_result(raw, server=server)  # which says what is wrong
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _not_json(error, server) from None
-    return {name: value for name, value in members.items() if name not in _NULLABLE or is_given(value)}
-
-
-def read_tool_result(raw: msgspec.Raw, *, server: str = "", large: bool = True, whole: bool = False) -> JSON:
-    """The result of a `tools/call`, read as far as it is shown, or whole; of a dense one the essentials.
-
-    One that is not `large` is not dense.
-
-    Raises:
-        CallError: As in `read_result`; `response_too_large`: it is dense, and has too many blocks.
-    """
-    if large and is_dense(raw) and (read := essentials(raw, server)) is not None:
-        return read
-    if whole:
-        return read_result(raw, server=server)
-    return read_members(raw, server=server, content=_read_blocks, isError=msgspec.json.decode)
-
-
-def read_resource_result(raw: msgspec.Raw, *, server: str = "", whole: bool = False) -> JSON:
-    """The result of a `resources/read`, read as far as it is shown, or whole; of a dense one the essentials.
-
-    Raises:
-        CallError: As in `read_result`; `response_too_large`: it is dense, and has too many blocks.
-    """
-    if is_dense(raw) and (read := essential_contents(raw, server)) is not None:
-        return read
-    if whole:
-        return read_result(raw, server=server)
-    return read_members(raw, server=server, contents=_read_items)
-
-
-def _read_blocks(content: msgspec.Raw) -> Any:
-    return read_array(content, read_block)
-
-
-def _read_items(contents: msgspec.Raw) -> Any:
-    return read_array(contents, read_item)
-
-
-def _check_type(kind: Any, result: JSON, server: str) -> None:
-    """Raise what is to be raised for a result that is not `complete`."""
-    if kind is None or kind == COMPLETE:
-        return
-    if kind == INPUT_REQUIRED:
-        raise _questions(result, server)
-    if not isinstance(kind, str):
-        raise _not_protocol(f"`resultType` must be a string, got {kind_of(kind)}", server)
-    raise UnknownResultType({**result, "resultType": kind}, server)
-
-
-def _questions(result: JSON, server: str) -> CallError:
-    """What to raise for a result that asks: InputRequired, unless it does not ask as the protocol has it."""
-    asked, state = result.get("inputRequests"), result.get("requestState")
-    if asked is not None and not isinstance(asked, dict):
-        return _not_protocol(f"`inputRequests` must be an object, got {kind_of(asked)}", server)
-    if state is not None and not isinstance(state, str):
-        return _not_protocol(f"`requestState` must be a string, got {kind_of(state)}", server)
-    return InputRequired(result, server)
 
 
 def shape_tool_result(
@@ -256,16 +115,7 @@ def resource_value(raw: JSON, *, uri: str = "", server: str = "") -> str | JSON 
 def _list_of_objects(value: Any, field: str, server: str) -> list[JSON]:
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return value
-    raise _not_protocol(f"its result has no proper `{field}`: a list of objects is expected", server)
-
-
-def _not_json(error: Exception, server: str) -> CallError:
-    return _not_protocol(f"the result is not JSON ({error})", server)
-
-
-def _not_protocol(problem: str, server: str) -> CallError:
-    named = f"The server {server!r}" if server else "The server"
-    return CallError(Code.PROTOCOL_ERROR, f"{named} does not keep to the protocol: {problem}.", server=server)
+    raise not_protocol(f"its result has no proper `{field}`: a list of objects is expected", server)
 
 
 def _json_of(block: JSON) -> JSONText | None:
@@ -301,12 +151,13 @@ def _item_value(item: JSON, uri: str, server: str) -> str | JSON:
         return text
     named = item.get("uri", uri)
     if not isinstance(blob, str):
-        raise _not_protocol(f"the resource {named} came with neither text nor a blob", server)
+        raise not_protocol(f"the resource {named} came with neither text nor a blob", server)
     try:
         base64.b64decode(blob, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _not_protocol(f"the blob of the resource {named} is not base64 ({error})", server) from error
-    return {"uri": named, "mime_type": item.get("mimeType"), "blob": blob}
+        raise not_protocol(f"the blob of the resource {named} is not base64 ({error})", server) from error
+    mime_type = item.get("mimeType")
+    return {"uri": named, "mime_type": mime_type if isinstance(mime_type, str) else None, "blob": blob}
 
 
 def _resource_block(item: JSON, uri: str) -> JSON:

@@ -23,7 +23,7 @@ from mcp_types import INTERNAL_ERROR
 
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel
-from mcpx.wire.envelope import Bytes
+from mcpx.wire.envelope import Bytes, RequestId
 from mcpx.wire.outgoing import MalformedMessage, Outgoing, ResponseTooLarge, decode_result
 from mcpx.wire.receiver import OnMalformed, Receiver
 from supervisors import Signal
@@ -146,6 +146,10 @@ class WireDispatcher(Dispatcher[TransportContext]):
             self.on_dropped()
         else:
             self.channel.write(*envelope.notification(method, params))
+
+    def notify_progress(self, token: RequestId, members: bytes) -> None:
+        """Send progress on a request of the peer, under the token that it chose (`OnProgress`)."""
+        self.notify_lossy("notifications/progress", envelope.progress(token, members))
 
     def _drained(self) -> None:
         self._writable.pulse()

@@ -26,7 +26,7 @@ from payloads import json_text, log_text
 from process import Unmeasured
 from report import show
 from rich.console import Console
-from targets import DIRECT, HERE, PEERS, targets
+from targets import DIRECT, HERE, PEERS, child_with, native, targets
 
 LARGE = 10_000_000
 JSON = 1_000_000
@@ -103,7 +103,9 @@ def _measure(
     gateways = [target for target in there if target.name != DIRECT]
     few = min(rounds, 3)  # where a round is dear
     parts: dict[str, Callable[[], dict]] = {
-        "calls": lambda: measure_calls(there, rounds=rounds, seconds=seconds),
+        "calls": lambda: measure_calls(
+            [*there, native(work / "native", child_with(payloads))], rounds=rounds, seconds=seconds
+        ),
         "idle": lambda: measure_idle(gateways),
         "large": lambda: measure_large(there, large, rounds=min(rounds, 5)),
         "toon": lambda: measure_toon(there, as_json, rounds=min(rounds, 5)),

@@ -17,6 +17,7 @@ PEERS = HERE / ".venv-peers" / "bin"
 PYTHON = getattr(sys, "_base_executable", sys.executable)  # the children need no virtual environment
 CHILD = [PYTHON, str(HERE / "child.py")]
 DIRECT, MCPX, COMPRESSOR, FASTMCP = "direct", "mcpx", "mcp-compressor", "fastmcp proxy"
+NATIVE = "mcpx, native"
 SERVER = "echo"
 
 Call = Callable[[str, dict], dict]
@@ -40,7 +41,7 @@ class Target:
 
 def targets(work: Path, payloads: dict[str, Path]) -> list[Target]:
     """All four, before a child that offers these payloads; a peer may not be installed."""
-    child = [*CHILD, *(word for name, path in payloads.items() for word in ("--payload", f"{name}={path}"))]
+    child = child_with(payloads)
     invoke = f"{SERVER}_invoke_tool"
     return [
         Target(DIRECT, child, _plainly, {"echo", "payload"}),
@@ -58,6 +59,23 @@ def targets(work: Path, payloads: dict[str, Path]) -> list[Target]:
             {"echo", "payload"},
         ),
     ]
+
+
+def child_with(payloads: dict[str, Path]) -> list[str]:
+    """The command of the child that offers these payloads."""
+    return [*CHILD, *(word for name, path in payloads.items() for word in ("--payload", f"{name}={path}"))]
+
+
+def native(state: Path, child: list[str]) -> Target:
+    """MCPX before the same child, whose tools are called by their own names."""
+    target = mcpx(state, {SERVER: child})
+    return Target(
+        NATIVE,
+        [*target.command, "--expose", "all"],
+        lambda tool, given: {"name": f"{SERVER}__{tool}", "arguments": given},
+        {f"{SERVER}__echo", f"{SERVER}__payload"},
+        target.env,
+    )
 
 
 def mcpx(state: Path, servers: dict[str, list[str]]) -> Target:

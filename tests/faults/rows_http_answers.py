@@ -148,7 +148,7 @@ async def no_json_event(seen: Seen) -> None:
 async def deep_json(seen: Seen) -> None:
     body = '{"jsonrpc": "2.0", "id": 1, "result": ' + "[" * 1000 + "]" * 1000 + "}"
     rule = {"status": 200, "body": body, "headers": {"content_type": "application/json"}}
-    await no_mcp(seen, "status", "recursion limit", **rule)
+    await no_mcp(seen, "status", "nested too deeply", **rule)
 
 
 @faults.row("HTTP: the answer to another request")

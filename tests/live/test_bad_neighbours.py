@@ -21,7 +21,7 @@ LEAVES_S = 8.0  # far less than the grace time of calls that run
 MISSING_COMMAND = "no-such-command-anywhere"
 UNSET = "MCPX_LIVE_TEST_UNSET"
 SILENT = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
-NEVER = {"command": SILENT[0], "args": SILENT[1:]}
+NEVER = {"command": SILENT[0], "args": SILENT[1:], "queue_timeout": 0.2}
 BAD = {
     "lost": {"command": MISSING_COMMAND},
     "silent": NEVER,
@@ -111,8 +111,9 @@ async def test_initialize_is_answered_while_no_server_is_ready(tmp_path):
     watch = Stopwatch()
     async with open_gateway("stdio-legacy", config) as gateway:
         assert gateway.client.server_info.name == "mcpx"
-        answer = await gateway.at_once("inspect", server_name="silent")
+        assert (await gateway.at_once("inspect")).structured_content["servers"][0]["state"] == "starting"
         assert watch.seconds < 10  # most of it is the start of a Python process
+        answer = await gateway.at_once("inspect", server_name="silent")  # waits a little
         assert answer.structured_content == {"server": "silent", "state": "starting", "tools": []}
 
 

@@ -41,9 +41,10 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 class Visitor(AnsweringClient):
     """A person who answers an elicitation as it is told: accept, decline or cancel."""
 
-    def __init__(self, action: str) -> None:
+    action = "accept"
+
+    def __init__(self) -> None:
         super().__init__("visitor")
-        self.action = action
 
     async def elicit(self, _ctx: Any, params: ElicitRequestParams) -> ElicitResult:
         self._note(params)
@@ -51,14 +52,20 @@ class Visitor(AnsweringClient):
         return ElicitResult(action=self.action, content=None if params.mode == "url" else content)
 
 
-@pytest.fixture(params=gateways.DOORS)
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """For fixtures of the module, too."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", params=gateways.DOORS)
 def door(request: pytest.FixtureRequest) -> str:
-    return request.param
+    return str(request.param)
 
 
-@pytest.fixture
-def everything(tmp_path: Path) -> servers.LiveServer:
-    return servers.require(servers.live_server("everything", tmp_path))
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> servers.LiveServer:
+    return servers.require(servers.live_server("everything", tmp_path_factory.mktemp("everything")))
 
 
 @asynccontextmanager
@@ -83,15 +90,33 @@ async def through(
 
 
 @pytest.fixture(scope="module")
+async def theirs(everything: servers.LiveServer) -> AsyncIterator[tuple[Visitor, Client]]:
+    """A person who is connected to the server directly."""
+    person = Visitor()
+    async with directly(everything, **person.options()) as client:
+        yield person, client
+
+
+@pytest.fixture(scope="module")
+async def mine(
+    door: str, everything: servers.LiveServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Visitor, gateways.Gateway]]:
+    """A person who is connected to it through MCPX, and has set no log level."""
+    person = Visitor()
+    async with through(door, everything, tmp_path_factory.mktemp(door), person) as gateway:
+        yield person, gateway
+
+
+@pytest.fixture(scope="module")
 def known() -> dict[str, Any]:
     """What the server did directly, by what was asked of it: the same at every door, so it is asked once."""
     return {}
 
 
-def questions(person: AnsweringClient, *, modern: bool) -> list[Any]:
-    """What it was asked, without what its era does not have."""
+def questions(asked: list[Any], *, modern: bool) -> list[Any]:
+    """Those with parameters, without what an era does not have."""
     left_out = {"elicitationId"} if modern else set()
-    return [{key: value for key, value in each.items() if key not in left_out} for each in person.asked]
+    return [{key: value for key, value in each.items() if key not in left_out} for each in asked if each]
 
 
 async def simulated(person: AnsweringClient) -> dict[str, Any]:
@@ -105,43 +130,43 @@ async def simulated(person: AnsweringClient) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
-async def test_questions_and_what_becomes_of_the_answers(door, action, everything, tmp_path, known):
-    two = Visitor(action)
+async def test_questions_and_what_becomes_of_the_answers(door, action, theirs, mine, known):
+    one, direct = theirs
+    two, gateway = mine
+    one.action = two.action = action
     with anyio.fail_after(55):
         if action not in known:
-            one = Visitor(action)
-            async with directly(everything, **one.options()) as direct:
-                known[action] = one, [await direct.call_tool(tool, arguments) for tool, arguments in CALLS]
-        one, theirs = known[action]
-        async with through(door, everything, tmp_path, two) as gateway:
-            mine = [await gateway.exec("everything", tool, arguments) for tool, arguments in CALLS]
+            one.asked.clear()
+            results = [await direct.call_tool(tool, arguments) for tool, arguments in CALLS]
+            known[action] = results, list(one.asked)
+        results, direct_asked = known[action]
+        two.asked.clear()
+        through_mcpx = [await gateway.exec("everything", tool, arguments) for tool, arguments in CALLS]
     modern = door.endswith("auto")
-    for through_mcpx, direct_ in zip(mine, theirs, strict=True):
-        assert not direct_.is_error
-        assert_carried(through_mcpx, direct_)
-    asked = [each for each in questions(one, modern=modern) if each]
-    assert [each for each in questions(two, modern=modern) if each] == asked
+    for result, expected in zip(through_mcpx, results, strict=True):
+        assert not expected.is_error
+        assert_carried(result, expected)
+    asked = questions(direct_asked, modern=modern)
+    assert questions(two.asked, modern=modern) == asked
     assert len(asked) == 3  # roots/list has no parameters, and the server keeps what it brought
 
 
-async def test_an_elicitation_that_is_needed_first(door, everything, tmp_path, known):
+async def test_an_elicitation_that_is_needed_first(theirs, mine, known):
     call = {**URL, "errorPath": True}
     with anyio.fail_after(55):
         if "refusal" not in known:
-            async with directly(everything, **Visitor("accept").options()) as direct:
-                with pytest.raises(MCPError) as caught:
-                    await direct.call_tool("trigger-url-elicitation", call)
+            with pytest.raises(MCPError) as caught:
+                await theirs[1].call_tool("trigger-url-elicitation", call)
             known["refusal"] = caught.value.error
-        async with through(door, everything, tmp_path, Visitor("accept")) as gateway:
-            mine = await gateway.exec("everything", "trigger-url-elicitation", call)
-    assert mine.is_error
-    said, direct_said = mine.structured_content["upstream"], known["refusal"]
+        result = await mine[1].exec("everything", "trigger-url-elicitation", call)
+    assert result.is_error
+    said, direct_said = result.structured_content["upstream"], known["refusal"]
     assert (said["code"], said["message"]) == (-32042, direct_said.message)
     drop = lambda data: [{**each, "elicitationId": None} for each in data["elicitations"]]  # noqa: E731 - random
     assert drop(said["data"]) == drop(direct_said.data)
 
 
-async def test_each_step_of_a_long_operation(door, everything, tmp_path, known):
+async def test_each_step_of_a_long_operation(theirs, mine, known):
     call = {"duration": 0.5, "steps": 5}
     told: list[Any] = []
 
@@ -154,18 +179,16 @@ async def test_each_step_of_a_long_operation(door, everything, tmp_path, known):
     with anyio.fail_after(55):
         if "steps" not in known:
             steps: list[Any] = []
-            async with directly(everything) as direct:
-                result = await direct.call_tool(
-                    "trigger-long-running-operation", call, progress_callback=listener(steps)
-                )
-            known["steps"] = result, steps
-        theirs, their_steps = known["steps"]
-        async with through(door, everything, tmp_path, AnsweringClient("p")) as gateway:
-            named = {"server_name": "everything", "tool_name": "trigger-long-running-operation"}
-            mine = await gateway.client.call_tool(
-                "exec", {**named, "arguments": call}, progress_callback=listener(told)
+            result = await theirs[1].call_tool(
+                "trigger-long-running-operation", call, progress_callback=listener(steps)
             )
-    assert_carried(mine, theirs)
+            known["steps"] = result, steps
+        expected, their_steps = known["steps"]
+        named = {"server_name": "everything", "tool_name": "trigger-long-running-operation"}
+        result = await mine[1].client.call_tool(
+            "exec", {**named, "arguments": call}, progress_callback=listener(told)
+        )
+    assert_carried(result, expected)
     assert told == their_steps
     assert len(told) == 5
 
@@ -180,20 +203,19 @@ async def test_log_messages_from_the_level_on_that_was_set(door, everything, tmp
                 await set_level(direct, "debug")
                 await direct.call_tool("toggle-simulated-logging", {})
                 known["logged"] = await simulated(one)
-        theirs = known["logged"]
+        expected = known["logged"]
         async with through(door, everything, tmp_path, two, "debug") as gateway:
             await gateway.exec("everything", "toggle-simulated-logging", {})
-            mine = await simulated(two)
-    assert mine.keys() == theirs.keys() | {"logger"}
-    assert mine["logger"] == "everything"
-    for message in (mine, theirs):
+            heard = await simulated(two)
+    assert heard.keys() == expected.keys() | {"logger"}
+    assert heard["logger"] == "everything"
+    for message in (heard, expected):
         assert str(message["data"]).lower().startswith(message["level"])
 
 
-async def test_no_log_messages_where_no_level_was_set(door, everything, tmp_path):
-    person = AnsweringClient("p")
+async def test_no_log_messages_where_no_level_was_set(mine):
+    person, gateway = mine
     with anyio.fail_after(55):
-        async with through(door, everything, tmp_path, person) as gateway:
-            await gateway.exec("everything", "toggle-simulated-logging", {})  # it logs before it answers
-            await gateway.exec("everything", "echo", {"message": "after it"})
+        await gateway.exec("everything", "toggle-simulated-logging", {})  # it logs before it answers
+        await gateway.exec("everything", "echo", {"message": "after it"})
     assert person.logged == []

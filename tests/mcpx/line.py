@@ -24,6 +24,7 @@ class Line:
         self.slow = False
         self.fast = 0  # requests that the fast path took
         self.notifications = []
+        self.error = None  # of the last answer
         self._last = 0
         self._rest = b""
 
@@ -58,7 +59,8 @@ class Line:
         os.write(self._out, json.dumps(message).encode() + b"\n")
         while (answer := await self._next()).get("id") != self._last:
             self.notifications.append(answer["method"])
-        return answer["result"]
+        self.error = answer.get("error")
+        return answer.get("result")
 
     async def hear(self, method):
         """Wait for a notification."""
@@ -72,6 +74,10 @@ class Line:
                 await anyio.wait_readable(self._in)
                 self._rest += os.read(self._in, 65536)
         line, _, self._rest = self._rest.partition(b"\n")
+        return self.decode(line)
+
+    def decode(self, line):
+        """A message; for tests that look at its bytes."""
         return json.loads(line)
 
     async def initialize(self, client=None):

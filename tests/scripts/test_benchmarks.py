@@ -9,6 +9,7 @@ from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
 PEERS = BENCH / ".venv-peers"
+NAMES = ("direct", "mcpx", "mcpx, native", "mcp-compressor", "fastmcp proxy")
 MISSING = (
     set()
     if (PEERS / ".installed").exists()
@@ -25,11 +26,11 @@ def test_measures_small_calls_of_every_target_and_names_those_that_are_not_insta
     done = bench("--only", "calls", "--json")
     assert done.returncode == bool(MISSING), done.stderr
     figures = json.loads(done.stdout)
-    assert set(figures["calls"]) == {"direct", "mcpx", "mcp-compressor", "fastmcp proxy"} - MISSING
+    assert set(figures["calls"]) == {*NAMES} - MISSING
     for name in MISSING:
         assert f"not measured: {name}: not installed, run scripts/bench" in done.stderr
     assert all(rounds["p50_ms"][0] > 0 and rounds["per_s"][0] > 0 for rounds in figures["calls"].values())
-    assert len(figures["goals"]) == 4 - 2 * len(MISSING)
+    assert len(figures["goals"]) == 6 - 2 * len(MISSING)
 
 
 def test_shows_tables_and_the_targets() -> None:

@@ -87,6 +87,11 @@ def shows_structured_content(name: str | None) -> bool:
     return client is not None and client.shows_structured_content
 
 
+def gets_structured_content_whole(policy: StructuredContent, name: str | None) -> bool:
+    """Whether a client of that name is given `structuredContent`, and all of it, however long it is."""
+    return wants_structured_content(policy, name) and not shows_structured_content(name)
+
+
 def wants_structured_content(policy: StructuredContent, name: str | None) -> bool:
     """Whether a client of that name (None: unknown) is given `structuredContent`."""
     if policy != "auto":

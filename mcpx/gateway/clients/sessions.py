@@ -1,4 +1,4 @@
-"""The clients that are connected now, what they were shown, and the notifications that the lists changed.
+"""The clients that are connected now, and the notifications that the lists changed.
 
 Before 2026-07-28 that is a notification on each client's session; since then an event on the
 `subscriptions/listen` streams that clients opened. A burst of changes becomes one notification. Runs
@@ -7,26 +7,27 @@ Before 2026-07-28 that is a notification on each client's session; since then an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import anyio
 import structlog
 from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
+from mcpx.core.exposure import unused_pins
 from mcpx.core.hub import Hub
+from mcpx.door import Expose
 from mcpx.gateway.clients.handles import ConnectionHandle
 from mcpx.gateway.clients.identity import client_of, connection_of
-from mcpx.gateway.clients.known_clients import known_client
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.clients.subscribers import Subscribers
+from mcpx.gateway.clients.tool_lists import ToolList
 from mcpx.observe.contained import contain
-from mcpx.rendering.descriptions import Descriptions, describe
 from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()
@@ -45,52 +46,38 @@ class ClientSessions:
     """The sessions of connected clients."""
 
     def __init__(self, hub: Hub) -> None:
-        self.bus = InMemorySubscriptionBus()
-        self.subscribers = Subscribers(self.bus)
-        self._hub = hub
+        self.subscribers = Subscribers()
         self.outbox = NotificationOutbox(hub.clients)
-        self._sessions: dict[Connection, ServerSession] = {}
+        self._hub = hub
+        self._lists: dict[Expose | None, ToolList] = {}
+        self._sessions: dict[Connection, tuple[ServerSession, ToolList]] = {}
         self._changed = Signal()
         self._due: dict[ServerEvent, None] = {}
-        self._shown: set[tuple[int | None, Descriptions]] = set()  # by limit, since the last announcement
-        self._limits_logged: set[str] = set()
+        self._pins_logged: set[str] = set()
 
-    # --- what the three tools say of themselves
-
-    def describe(self, name: str | None) -> Descriptions:
-        """The descriptions for a client of that name (None: unknown), which counts as shown to it."""
-        client = known_client(name)
-        limit = client.description_chars if client else None
-        shown = self._describe(limit)
-        self._shown.add((limit, shown))
-        if client and (shown.server_name or shown.uri) and client.prefix not in self._limits_logged:
-            self._limits_logged.add(client.prefix)
-            log.info("client.description_limit", client=name, shows_chars=limit, lists="in parameters")
-        return shown
-
-    def _describe(self, limit: int | None) -> Descriptions:
-        config = self._hub.config
-        return describe(
-            self._hub.registry.list_servers(),
-            budget=config.catalog_token_budget,
-            max_description_len=config.max_description_len,
-            limit=limit,
-        )
-
-    def _tools_changed(self) -> bool:
-        """Whether a client that lists the tools now gets another list than one before it was given."""
-        return not self._shown or any(shown != self._describe(limit) for limit, shown in self._shown)
+    def tool_list(self, choice: Expose | None) -> ToolList:
+        """What clients of that choice get as the list of tools."""
+        if choice not in self._lists:
+            self._lists[choice] = ToolList(self._hub, choice)
+        return self._lists[choice]
 
     # --- the sessions
 
-    async def track(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware for the SDK's server: remembers each session until it ends."""
-        connection = connection_of(ctx.session)
-        if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS and connection not in self._sessions:
-            self._sessions[connection] = ctx.session
-            self._hub.clients.join(ConnectionHandle(connection, self._hub, self.outbox))
-            connection.exit_stack.callback(self._forget, connection)
-        return await call_next(ctx)
+    def tracking(self, tools: ToolList) -> ServerMiddleware[Any]:
+        """A middleware for the SDK's server: remembers each session, with its list, until it ends."""
+
+        async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+            connection = connection_of(ctx.session)
+            if (
+                connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
+                and connection not in self._sessions
+            ):
+                self._sessions[connection] = ctx.session, tools
+                self._hub.clients.join(ConnectionHandle(connection, self._hub, self.outbox))
+                connection.exit_stack.callback(self._forget, connection)
+            return await call_next(ctx)
+
+        return track
 
     def _forget(self, connection: Connection) -> None:
         self._sessions.pop(connection, None)
@@ -109,7 +96,7 @@ class ClientSessions:
             unobserve()
 
     def _note(self, server: str, changed: Diff) -> None:
-        """Tools, resources and what servers say about themselves all appear in our tools' descriptions."""
+        """Tools, resources and what servers say about themselves all appear in the list of tools."""
         upstream = self._hub.upstreams.get(server)
         native = upstream is None or upstream.config.native
         if changed.tools or changed.resources or changed.about:
@@ -133,19 +120,31 @@ class ClientSessions:
             await anyio.sleep(DEBOUNCE_S)
             self._changed.clear()
             due, self._due = self._due, {}
-            if ToolsListChanged() in due and not self._tools_changed():
-                del due[ToolsListChanged()]
-            elif ToolsListChanged() in due:
-                self._shown.clear()
-            for event in due:
-                try:
-                    await self.bus.publish(event)
-                except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
-                    contain(error, "list changed")
-            async with anyio.create_task_group() as tasks:
-                for connection, session in list(self._sessions.items()):
-                    if connection.initialized.is_set():
-                        tasks.start_soon(self._notify, session, list(due))
+            self._log_unused_pins()
+            due_of = {tools: self._due_of(tools, due) for tools in self._lists.values()}
+            for tools, events in due_of.items():
+                for event in events:
+                    try:
+                        await tools.bus.publish(event)
+                    except Exception as error:  # noqa: BLE001 - one stream must not end the announcements
+                        contain(error, "list changed")
+            async with anyio.create_task_group() as notifying:
+                for connection, (session, tools) in list(self._sessions.items()):
+                    if connection.initialized.is_set() and due_of.get(tools):
+                        notifying.start_soon(self._notify, session, due_of[tools])
+
+    def _due_of(self, tools: ToolList, due: Iterable[ServerEvent]) -> list[ServerEvent]:
+        """What is announced to the clients of a list: whether that differs."""
+        differs = ToolsListChanged() in due and tools.differs()
+        if differs:
+            tools.announced()
+        return [event for event in due if event != ToolsListChanged() or differs]
+
+    def _log_unused_pins(self) -> None:
+        for pattern in unused_pins(self._hub.config, self._hub.upstreams):
+            if pattern not in self._pins_logged:
+                self._pins_logged.add(pattern)
+                log.info("config.notice", notice=f"pinned: no server has a tool that fits {pattern!r}")
 
     async def _notify(self, session: ServerSession, events: list[ServerEvent]) -> None:
         """Notify one client, which must neither delay the others nor end the announcements."""

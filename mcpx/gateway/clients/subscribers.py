@@ -59,8 +59,7 @@ class _Subscriber:
 class Subscribers:
     """The clients and streams that are subscribed to a resource."""
 
-    def __init__(self, bus: InMemorySubscriptionBus) -> None:
-        self._bus = bus
+    def __init__(self) -> None:
         self._subscribers: dict[Connection, _Subscriber] = {}
         self._due: dict[_Subscriber, None] = {}
         self._updated = Signal()
@@ -72,8 +71,8 @@ class Subscribers:
 
     # --- before 2026-07-28
 
-    async def subscribe(self, session: ServerSession, target: ResourceTarget) -> None:
-        """Notify this client of updates from now on.
+    async def subscribe(self, session: ServerSession, target: ResourceTarget, meta: bytes) -> None:
+        """Notify this client of updates from now on. `meta` goes to the server (`RequestContext.meta`).
 
         Raises:
             CallError: The server refuses the subscription.
@@ -87,7 +86,7 @@ class Subscribers:
             self._due[subscriber] = None
             self._updated.set()
 
-        await target.upstream.subscriptions.subscribe(target.own_uri, updated)
+        await target.upstream.subscriptions.subscribe(target.own_uri, updated, meta)
 
         def end() -> None:
             target.upstream.subscriptions.unsubscribe(target.own_uri, updated)
@@ -148,12 +147,14 @@ class Subscribers:
     # --- from 2026-07-28 on
 
     @asynccontextmanager
-    async def open_stream(self, targets: list[ResourceTarget]) -> AsyncIterator[ListenStream]:
-        """A stream with its subscriptions, which last as long as the context.
+    async def open_stream(
+        self, bus: InMemorySubscriptionBus, targets: list[ResourceTarget]
+    ) -> AsyncIterator[ListenStream]:
+        """A stream of the events on a bus, with its subscriptions, which last as long as the context.
 
         Resources whose servers refuse are not among its `uris`.
         """
-        stream = ListenStream(self._bus)
+        stream = ListenStream(bus)
         try:
             async with anyio.create_task_group() as tasks:
                 for target in targets:

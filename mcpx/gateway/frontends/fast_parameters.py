@@ -6,7 +6,8 @@ Structs for the fast path (`mcpx.gateway.frontends.fast_path`). What they do not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Container
 from typing import Annotated, Final
 
 import msgspec
@@ -98,7 +99,7 @@ _decode_given_meta: Final = msgspec.json.Decoder(_GivenMeta).decode
 
 
 def decode_rich(raw: msgspec.Raw) -> Params:
-    """Decode the params of a request with members of `_meta` for the server.
+    """Decode the params of any such request, those too whose `_meta` holds something for the server.
 
     Raises:
         msgspec.DecodeError: The fast path does not take them.
@@ -107,3 +108,48 @@ def decode_rich(raw: msgspec.Raw) -> Params:
     if params.meta is not None:
         params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
     return params
+
+
+# --- native tools
+
+
+class NativeParams(msgspec.Struct, gc=False):
+    """The params of a call of a native tool, whose arguments stay as they are."""
+
+    name: str
+    arguments: msgspec.Raw = NOTHING
+    meta: Meta | None = msgspec.field(name="_meta", default=None)
+    responses: msgspec.Raw = msgspec.field(name="inputResponses", default=NOTHING)
+    state: str | None = msgspec.field(name="requestState", default=None)
+
+
+class _UsualNativeParams(NativeParams, gc=False):
+    meta: _OwnMeta | None = msgspec.field(name="_meta", default=None)
+
+
+class _RichNativeParams(NativeParams, gc=False):
+    meta: _RichMeta | None = msgspec.field(name="_meta", default=None)
+
+
+_NAME_FIRST: Final = re.compile(rb'\s*\{\s*"name"\s*:\s*"([^"\\]*)"')
+_decode_native: Final = msgspec.json.Decoder(_UsualNativeParams).decode
+_decode_rich_native: Final = msgspec.json.Decoder(_RichNativeParams).decode
+
+
+def decode_native(raw: msgspec.Raw, names: Container[str]) -> NativeParams | None:
+    """The params of a call of one of these tools; None for any other request, mostly by its first bytes.
+
+    Raises:
+        msgspec.DecodeError: The fast path does not take them.
+    """
+    first = _NAME_FIRST.match(raw)
+    if first is not None and first[1].decode() not in names:
+        return None
+    params: NativeParams
+    try:
+        params = _decode_native(raw)
+    except msgspec.ValidationError:
+        params = _decode_rich_native(raw)
+        if params.meta is not None:
+            params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
+    return params if params.name in names else None

@@ -8,45 +8,50 @@ Both paths give the same answers; a test holds them against each other.
 
 from __future__ import annotations
 
-import anyio
+from functools import partial
+from typing import Final
+
 import msgspec
-from mcp.shared.dispatcher import coerce_request_id
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from mcpx.config import StructuredContent
-from mcpx.core.calls import ToolCalls, as_call_error
+from mcpx.core.exposure import Shown
 from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
-from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.eras import Era, EraServer
+from mcpx.gateway.frontends.fast_call import FastCall
 from mcpx.gateway.frontends.fast_parameters import (
     NOTHING,
+    Arguments,
     Meta,
     Named,
+    NativeParams,
     Params,
     decode,
     decode_named,
+    decode_native,
     decode_rich,
 )
-from mcpx.gateway.metering import tool_label
+from mcpx.gateway.native.tools import has_output_schema
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
-from mcpx.rendering.results import InputRequired
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
-from mcpx.upstream.requests import OnProgress, RequestContext
+from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.bounds import MAX_INLINE_BYTES
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
-from mcpx.wire.envelope import Bytes, RequestId
+from mcpx.wire.envelope import RequestId
 from supervisors import Reply
+
+_BRACE: Final = ord("{")
 
 
 class FastPath:
@@ -59,6 +64,8 @@ class FastPath:
         self._clients = hub.clients
         self._connection = connection
         self._meter = hub.meter
+        self._exposure = server.exposure
+        self._decode = decode
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
@@ -68,10 +75,13 @@ class FastPath:
         """Serve a request, or leave it to the SDK: then the result is false and nothing was done."""
         if method != "tools/call":
             return False
+        shown = self._exposure.shown
         try:
-            params = decode(raw)
+            if shown.native and (call := decode_native(raw, shown.native)) is not None:
+                return self._take_native(wire, request_id, call, shown)
+            params = self._decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
-            if (rich := _decoded_after(error, raw)) is None:
+            if (rich := self._decoded_richly(raw, error)) is None:
                 return False
             params = rich
         if not self._is_open(params.meta):
@@ -79,12 +89,52 @@ class FastPath:
         request = self._request(wire, params)
         if request is None:
             return params.name == tools.EXEC and self._refuses(wire, request_id, params)
-        meter = self._client_meter or self._meter_of(params.meta)
-        call = _Call(self._calls, wire, request_id, request, self._encoder(params.meta), meter=meter)
+        self._run(wire, request_id, request, params.meta)
+        return True
+
+    def _take_native(
+        self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, shown: Shown
+    ) -> bool:
+        """Serve a call of a native tool, whose server has listed, unless its arguments are no object."""
+        tool, arguments = shown.native[params.name], params.arguments
+        if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
+            return False
+        request = shown.call_of(tool, arguments, self._context(wire, params))
+        self._run(wire, request_id, request, params.meta, fails_in_meta=has_output_schema(tool))
+        return True
+
+    def _run(
+        self,
+        wire: WireDispatcher,
+        request_id: RequestId,
+        request: Exec | Read,
+        meta: Meta | None,
+        *,
+        fails_in_meta: bool = False,
+    ) -> None:
+        """Hand a request on, and answer with its result."""
+        meter = self._client_meter or self._meter_of(meta)
+        encoder = self._encoder(meta)
+        call = FastCall(
+            self._calls, wire, request_id, request, encoder, meter=meter, fails_in_meta=fails_in_meta
+        )
         reply: RawReply = Reply(call.settled)
         wire.fast_cancels[call.key] = reply.abandon
         self._calls.call(request, reply)
-        return True
+
+    def _decoded_richly(self, raw: msgspec.Raw, error: Exception) -> Params | None:
+        """The params with what `_meta` holds for the server; None where that is not what `error` is about.
+
+        A client that sends such members sends them with each call: it is not decoded in vain again.
+        """
+        if self._decode is decode_rich or not isinstance(error, msgspec.ValidationError):
+            return None
+        try:
+            params = decode_rich(raw)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        self._decode = decode_rich
+        return params
 
     def refuse_too_deep(
         self, wire: WireDispatcher, request_id: RequestId, method: str, raw: msgspec.Raw
@@ -93,13 +143,22 @@ class FastPath:
         if method != "tools/call":
             return False
         try:
-            params = decode_named(raw)
+            named = self._named(raw)
         except msgspec.DecodeError:
             return False
-        if not self._is_open(params.meta) or params.name != tools.EXEC:
+        if named is None or not self._is_open(named.meta):
             return False
-        self._refuse(wire, request_id, params, unreadable(RecursionError()))
+        self._refuse(wire, request_id, named, unreadable(RecursionError()))
         return True
+
+    def _named(self, raw: msgspec.Raw) -> Named | None:
+        """The call of a tool, by the names of its server and of its own; None for no such call."""
+        native = self._exposure.shown.native
+        if native and (call := decode_native(raw, native)) is not None:
+            tool = native[call.name]
+            return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
+        named = decode_named(raw)
+        return named if named.name == tools.EXEC else None
 
     def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: Params) -> bool:
         """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
@@ -117,7 +176,9 @@ class FastPath:
     ) -> None:
         given = params.arguments
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
-        pieces = self._encoder(params.meta).failure(refusal)
+        tool = self._exposure.shown.native.get(params.name)
+        in_meta = tool is not None and has_output_schema(tool)
+        pieces = self._encoder(params.meta).failure(refusal, in_meta=in_meta)
         self._meter_of(params.meta).note(given.server_name, given.tool_name, NOTHING, pieces)
         wire.channel.write(*envelope.answer(request_id, pieces))
 
@@ -149,7 +210,7 @@ class FastPath:
             return Read(given.server_name, given.uri, self._context(wire, params))
         return None
 
-    def _context(self, wire: WireDispatcher, params: Params) -> RequestContext:
+    def _context(self, wire: WireDispatcher, params: Params | NativeParams) -> RequestContext:
         """The context of a request."""
         meta, repeats = params.meta, params.state is not None or params.responses
         if self._plain is not None and meta is None and not repeats:
@@ -158,7 +219,7 @@ class FastPath:
         return replace(
             self._context_of_client(wire, meta),
             answers=InputAnswers(params.responses, params.state) if repeats else None,
-            on_progress=None if token is None else _progress(wire, token),
+            on_progress=None if token is None else partial(wire.notify_progress, token),
             meta=b"" if meta is None else meta.for_server,
         )
 
@@ -195,98 +256,3 @@ class FastPath:
             name = client.client_info.name if client else None
             encoder = self._encoders[policy] = ResultEncoder.for_client(self._views, name, None)
         return encoder
-
-
-class _Call:
-    """One request that the fast path has taken, until it is answered."""
-
-    __slots__ = ("_calls", "_encoder", "_meter", "_request", "_request_id", "_wire", "key")
-
-    def __init__(
-        self,
-        calls: ToolCalls,
-        wire: WireDispatcher,
-        request_id: RequestId,
-        request: Exec | Read,
-        encoder: ResultEncoder,
-        *,
-        meter: ClientMeter,
-    ) -> None:
-        self.key = coerce_request_id(request_id)
-        self._calls = calls
-        self._wire = wire
-        self._request_id = request_id
-        self._request = request
-        self._encoder = encoder
-        self._meter = meter
-
-    def settled(self, reply: RawReply) -> None:
-        """Answer the request; or, where the server asks for input, see to that first."""
-        error = reply.error
-        if error is None:
-            try:
-                pieces = self._metered(reply.value or NOTHING)
-            except InputRequired as need:
-                scope = anyio.CancelScope()
-                self._wire.fast_cancels[self.key] = scope.cancel
-                self._wire.spawn(self._provide_input, need, scope)
-                return
-            except Exception as fault:  # noqa: BLE001 - the boundary: whatever a result makes us raise is the answer
-                error = fault
-        self._answer(pieces if error is None else self._failure(error))
-
-    async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
-        with scope:
-            try:
-                result = await self._calls.provide_input(self._request, need, self._metered)
-                pieces = result if isinstance(result, list) else self._encoder.members(result)
-            except Exception as error:  # noqa: BLE001 - as in `settled`
-                pieces = self._failure(error)
-            self._answer(pieces)
-
-    def _metered(self, raw: msgspec.Raw) -> list[Bytes]:
-        request, pieces = self._request, self._encoded(raw)
-        tool = request.tool_name if isinstance(request, Exec) else RESOURCES
-        self._meter.note(request.server_name, tool, raw, pieces)
-        return pieces
-
-    def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
-        request = self._request
-        if isinstance(request, Exec):
-            return self._encoder.tool(raw, request)
-        return self._encoder.resource(raw, request)
-
-    def _failure(self, error: BaseException) -> list[Bytes]:
-        try:
-            pieces = self._encoder.failure(as_call_error(error, self._request))
-        except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
-            pieces = self._encoder.failure(as_call_error(unsayable, self._request))
-        request = self._request
-        self._meter.note(request.server_name, tool_label(request), NOTHING, pieces)
-        return pieces
-
-    def _answer(self, pieces: list[Bytes]) -> None:
-        self._wire.fast_cancels.pop(self.key, None)
-        caller = self._request.context.caller
-        if caller is not None and caller.modern and isinstance(caller, StreamCaller):
-            caller.close()
-        self._wire.channel.write(*envelope.answer(self._request_id, pieces))
-
-
-def _decoded_after(error: Exception, raw: msgspec.Raw) -> Params | None:
-    """The params that are no usual ones; None where the fast path does not take them."""
-    if not isinstance(error, msgspec.ValidationError):
-        return None
-    try:
-        return decode_rich(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _progress(wire: WireDispatcher, token: int | str) -> OnProgress:
-    """What passes progress on to the client, under the token that it chose."""
-
-    def progressed(step: bytes) -> None:
-        wire.notify_lossy("notifications/progress", envelope.progress(token, step))
-
-    return progressed

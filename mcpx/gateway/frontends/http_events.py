@@ -205,6 +205,11 @@ class SessionEvents(EventStore):
             stream.follower = sender
         return events
 
+    def stop_following(self, stream_id: str) -> None:
+        """End what a client has that came again for this stream."""
+        if (stream := self._current.get(stream_id)) is not None:
+            _stop_following(stream)
+
     def close(self) -> None:
         """The session is over."""
         for stream in list(self._streams.values()):

@@ -9,7 +9,12 @@ from typing import Final
 import msgspec
 from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http import (
+    GET_STREAM_KEY,
+    LAST_EVENT_ID_HEADER,
+    MCP_SESSION_ID_HEADER,
+    StreamableHTTPServerTransport,
+)
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
@@ -74,6 +79,9 @@ class SessionManager(StreamableHTTPSessionManager):
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request; a batch message by message."""
         headers = Headers(scope=scope)
+        store = self._events.get(headers.get(MCP_SESSION_ID_HEADER, ""))
+        if store is not None and scope["method"] == "GET" and LAST_EVENT_ID_HEADER not in headers:
+            store.stop_following(GET_STREAM_KEY)  # the client begins its stream anew
         version = headers.get(MCP_PROTOCOL_VERSION_HEADER, BATCH_REVISION)
         if scope["method"] != "POST" or version not in HANDSHAKE_PROTOCOL_VERSIONS:
             await super()._handle_request(scope, receive, send)

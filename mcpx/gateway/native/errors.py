@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from mcp import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.errors import URI_LEN, CallError, Code
 from mcpx.text import cut
+from mcpx.wire.enclosed import enclose
 
 RESOURCE_NOT_FOUND: Final = -32002  # the 2026-07-28 revision has INVALID_PARAMS for it
 _UNKNOWN: Final = frozenset({Code.UNKNOWN_SERVER, Code.UNKNOWN_RESOURCE})
@@ -31,7 +33,7 @@ def about_resource(error: CallError, *, uri: str, own: str, version: str) -> MCP
     upstream = error.details.get("upstream")
     if upstream is not None:
         code = _client_code(upstream, own, version)
-        return MCPError(code, upstream["message"], _named(upstream.get("data"), uri, own))
+        return _of_upstream(code, upstream, _named(upstream.get("data"), uri, own))
     if error.code in _UNKNOWN:
         return no_such_resource(uri, str(error), version=version, **_without_uri(error.details))
     return MCPError(INTERNAL_ERROR, str(error), {"uri": cut(uri, URI_LEN), **_data(error)})
@@ -41,9 +43,15 @@ def about_prompt(error: CallError) -> MCPError:
     """A failure with a prompt, or with a completion."""
     upstream = error.details.get("upstream")
     if upstream is not None:
-        return MCPError(upstream["code"], upstream["message"], upstream.get("data"))
+        return _of_upstream(upstream["code"], upstream, upstream.get("data"))
     code = INVALID_PARAMS if error.code in _UNKNOWN else INTERNAL_ERROR
     return MCPError(code, str(error), _data(error))
+
+
+def _of_upstream(code: int, upstream: dict[str, Any], data: Any) -> MCPError:
+    """An upstream's error; its data is enclosed, so that members that are null survive."""
+    enclosed = None if data is None else enclose([msgspec.json.encode(data)])
+    return MCPError(code, upstream["message"], enclosed)
 
 
 def _client_code(upstream: dict[str, Any], own: str, version: str) -> int:

@@ -8,7 +8,8 @@ put into MCPX's namespace. Titles and descriptions are for people, and lose what
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
@@ -36,13 +37,14 @@ def offered_as(info: ListEntry) -> tuple[str, str]:
 def list_entry(info: ListEntry) -> JSON:
     """An entry of `resources/list`, `resources/templates/list` or `prompts/list`."""
     member, name = offered_as(info)
-    entry = _clean_texts(info.to_protocol()) | {member: name}
+    entry = clean_texts(info.to_protocol()) | {member: name}
     if entry.get("arguments"):
-        entry["arguments"] = [_clean_texts(argument) for argument in entry["arguments"]]
+        entry["arguments"] = [clean_texts(argument) for argument in entry["arguments"]]
     return entry
 
 
-def _clean_texts(entry: JSON) -> JSON:
+def clean_texts(entry: JSON) -> JSON:
+    """The entry with its title and description as they can be shown."""
     return entry | {key: _clean(entry[key]) for key in ("title", "description") if entry.get(key)}
 
 
@@ -64,13 +66,12 @@ def messages(got: JSON, rename: Rename) -> JSON:
     return {**got, "messages": [_message(message, rename) for message in given]}
 
 
-def read_messages(raw: msgspec.Raw) -> Any:
-    """The messages of a prompt, read as far as the names of the resources in them."""
-    return read_array(raw, _read_message)
-
-
 def _read_message(raw: msgspec.Raw) -> Any:
-    return read_object(raw, content=read_block)
+    return read_object(raw, {"content": read_block})
+
+
+PROMPT: Final = {"messages": partial(read_array, read=_read_message)}
+"""Reads the result of a `prompts/get` as far as the names of the resources in it."""
 
 
 def embedded(got: JSON) -> list[Any]:

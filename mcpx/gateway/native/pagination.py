@@ -15,14 +15,20 @@ from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS
 
 PAGE_ENTRIES: Final = 1000  # many hosts never ask for a second page
 
 T = TypeVar("T")
 
 
-class BadCursorError(ValueError):
+class BadCursorError(MCPError):
     """The cursor is not one of ours, or is for another list."""
+
+    def __init__(self, cursor: str) -> None:
+        text = f"The cursor {cursor!r} is not from a page of this list; begin again without one"
+        super().__init__(INVALID_PARAMS, text)
 
 
 class _Cursor(msgspec.Struct, array_like=True):

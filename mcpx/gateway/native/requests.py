@@ -19,8 +19,8 @@ import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import ListenHandler
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp_types import INTERNAL_ERROR
 
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
@@ -35,16 +35,18 @@ from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_prompt, about_resource
 from mcpx.gateway.native.lookup import Lookup
-from mcpx.gateway.native.pagination import BadCursorError, page_of
+from mcpx.gateway.native.pagination import page_of
+from mcpx.gateway.request_meta import meta_for_server
 from mcpx.rendering.result_members import enveloped
-from mcpx.rendering.results import UnknownResultType, read_members, read_resource_result, resource_value
+from mcpx.rendering.result_reading import UnknownResultType, read_members, read_resource_result
+from mcpx.rendering.results import resource_value
 from mcpx.upstream.requests import Complete, GetPrompt
 from mcpx.wire.enclosed import enclose
 
 Context = ServerRequestContext[Any, Any]
 
 MAX_STREAMS: Final = 1024  # of `subscriptions/listen`, as in the SDK
-_UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
+UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
 
@@ -58,12 +60,14 @@ class ResourcesAndPrompts:
         self,
         hub: Hub,
         subscribers: Subscribers,
+        bus: InMemorySubscriptionBus,
         settled: Callable[[], Awaitable[None]],
         stamp_for: Callable[[Context], bytes | None],
     ) -> None:
         self._stamp_for = stamp_for
         self._hub = hub
         self._subscribers = subscribers
+        self._bus = bus
         self._settled = settled
         self._lookup = Lookup(hub, settled)
         self._open_streams = 0
@@ -113,14 +117,10 @@ class ResourcesAndPrompts:
             for _, catalogue in self._lookup.catalogues()
             for info in listed(catalogue)
         ]
-        try:
-            page = page_of(key, entries, cursor)
-        except BadCursorError:
-            text = f"The cursor {cursor!r} is not from a page of this list; begin again without one"
-            raise MCPError(INVALID_PARAMS, text) from None
+        page = page_of(key, entries, cursor)
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
         listing = [forms.list_entry(info) for _, info in page.entries]
-        return self._enclosed(ctx, {**_UNCACHED, key: listing, **more})
+        return self._enclosed(ctx, {**UNCACHED, key: listing, **more})
 
     def _enclosed(self, ctx: Context, members: JSON) -> JSON:
         """A result of these members, in the envelope of the client's era."""
@@ -150,7 +150,7 @@ class ResourcesAndPrompts:
         def convert(raw: msgspec.Raw) -> JSON:
             read = read_resource_result(raw, server=server)
             resource_value(read, uri=target.own_uri, server=server)  # every item has text, or valid base64
-            return _UNCACHED | forms.contents(read, target.rename)
+            return UNCACHED | forms.contents(read, target.rename)
 
         try:
             return await self._pass_on(ctx, Read(server, target.own_uri), convert)
@@ -175,13 +175,13 @@ class ResourcesAndPrompts:
         except CallError as error:
             raise about_resource(error, uri=uri, own=uri, version=ctx.protocol_version) from None
         contents = [{"uri": uri, "mimeType": "text/plain", "text": block["text"]} for block in read.content]
-        return self._enclosed(ctx, {**_UNCACHED, "contents": contents})
+        return self._enclosed(ctx, {**UNCACHED, "contents": contents})
 
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
         target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
         try:
             self._hub.registry.resolve_uri(target.upstream, target.own_uri)
-            await self._subscribers.subscribe(ctx.session, target)
+            await self._subscribers.subscribe(ctx.session, target, meta_for_server(ctx.params))
         except CallError as error:
             raise about_resource(
                 error, uri=params.uri, own=target.own_uri, version=ctx.protocol_version
@@ -200,7 +200,7 @@ class ResourcesAndPrompts:
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
 
         def convert(raw: msgspec.Raw) -> JSON:
-            got = read_members(raw, server=server, messages=forms.read_messages)
+            got = read_members(raw, forms.PROMPT, server=server)
             for resource in forms.embedded(got):
                 resource_value({"contents": [resource]}, server=server)
             return forms.messages(got, lambda uri: offered_uri(server, uri))
@@ -246,7 +246,7 @@ class ResourcesAndPrompts:
         self._open_streams += 1
         try:
             wanted = params.notifications
-            async with self._subscribers.open_stream(await self._targets(ctx, wanted)) as stream:
+            async with self._subscribers.open_stream(self._bus, await self._targets(ctx, wanted)) as stream:
                 honoured = wanted.model_copy(
                     update={
                         "resource_subscriptions": stream.uris or None,

@@ -18,6 +18,8 @@ INSPECT: Final = "inspect"
 EXEC: Final = "exec"
 RESOURCES: Final = "resources"
 NAMES: Final = (INSPECT, EXEC, RESOURCES)
+ERROR_KEY: Final = "mcpx/error"
+"""The member of `_meta` with the error of a call that may have no structured content."""
 
 _NAME: Final = {"type": "string"}
 _NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
@@ -106,11 +108,18 @@ def result(shaped: ToolResult, *, structured: bool) -> JSON:
 
 def failure(error: CallError, *, structured: bool) -> JSON:
     """An error as a result: one readable text with code and outcome, and the same for programs."""
-    text = failure_text(str(error), error.code, error.outcome)
-    shaped = ToolResult(
-        content=[{"type": "text", "text": text}], structured_content=error.to_dict(), is_error=True
-    )
+    shaped = ToolResult(content=_explained(error), structured_content=error.to_dict(), is_error=True)
     return result(shaped, structured=structured)
+
+
+def failure_in_meta(error: CallError) -> JSON:
+    """The same for a native tool whose results have a schema, which official clients hold errors against."""
+    shaped = ToolResult(content=_explained(error), is_error=True, meta={ERROR_KEY: error.to_dict()})
+    return result(shaped, structured=False)
+
+
+def _explained(error: CallError) -> list[JSON]:
+    return [{"type": "text", "text": failure_text(str(error), error.code, error.outcome)}]
 
 
 def wrong_parameters(tool: str, problem: str, *, structured: bool) -> JSON:

@@ -24,7 +24,8 @@ from mcpx.gateway.clients.known_clients import shows_structured_content, wants_s
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering import large_results
 from mcpx.rendering.result_members import Bytes, closing, enveloped, is_given, structured_content
-from mcpx.rendering.results import ToolResult, UnknownResultType
+from mcpx.rendering.result_reading import UnknownResultType
+from mcpx.rendering.results import ToolResult
 
 _NOTHING: Final = msgspec.Raw()
 _LARGE_BLOCK: Final = 16384  # bytes; below, decoding a block costs less than matching how it begins
@@ -171,8 +172,10 @@ class ResultEncoder:
         """A result that is rendered already."""
         return self.members(tools.result(result, structured=self._structured))
 
-    def failure(self, error: CallError) -> list[Bytes]:
-        """An error as a result."""
+    def failure(self, error: CallError, *, in_meta: bool = False) -> list[Bytes]:
+        """An error as a result; `in_meta` for the native tools that `failure_in_meta` is for."""
+        if in_meta:
+            return self.members(tools.failure_in_meta(error))
         return self.members(tools.failure(error, structured=self._structured))
 
     def wrong_parameters(self, tool: str, problem: str) -> list[Bytes]:
@@ -202,10 +205,13 @@ def _passed_through(raw: msgspec.Raw, *, structured: bool, stamp: bytes | None) 
     pieces[-1] = b'],"isError":true' if result.is_error else b'],"isError":false'
     if structured and result.structured and is_given(result.structured):
         pieces += structured_content(memoryview(result.structured))
-    if stamp is None and not result.meta:
+    if result.meta:
+        pieces += closing(result.meta, stamp)
+    elif stamp is not None:
+        pieces += [b',"resultType":"complete","_meta":', stamp, b"}"]
+    else:
         pieces.append(b"}")
-        return pieces
-    return pieces + closing(result.meta, stamp)
+    return pieces
 
 
 def _holds_json(block: memoryview) -> bool:

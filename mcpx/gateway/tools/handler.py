@@ -1,4 +1,4 @@
-"""Calls of the three tools, as the SDK's server gets them: with the usual slips, and over HTTP.
+"""Calls of tools, as the SDK's server gets them: with the usual slips, and over HTTP.
 
 The fast path takes what is plain, on streams. Both encode with `ResultEncoder`, and give the same answers.
 """
@@ -8,22 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import mcp_types
 import msgspec
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS
 
-from mcpx.catalog.model import JSON
+from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.core.exposure import Exposure, Shown
 from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Read
 from mcpx.core.result_address import read_address
 from mcpx.core.result_selection import Selectable
+from mcpx.core.tool_names import not_listed
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.sessions import client_name
 from mcpx.gateway.metering import MeteredCall
+from mcpx.gateway.native.tools import has_output_schema
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools import parameters
 from mcpx.gateway.tools.encoding import ResultEncoder
@@ -39,44 +41,53 @@ Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
 
 
-async def call_tool(
-    hub: Hub, ctx: Context, params: mcp_types.CallToolRequestParams, stamp: bytes | None
-) -> JSON:
-    """The enclosed result of a call of one of the three tools; `stamp` as for `ResultEncoder`.
+class ToolCall:
+    """One call of a client; `stamp` as for `ResultEncoder`. The results are enclosed."""
 
-    Raises:
-        MCPError: There is no such tool; or what the client sent is not of the protocol.
-    """
-    if params.name not in tools.NAMES:
-        raise MCPError(INVALID_PARAMS, _unknown(params.name))
-    encoder = ResultEncoder.for_client(hub.views, client_name(ctx.session), stamp)
-    return enclose(await _ToolCall(hub, ctx, encoder).run(params.name, params.arguments or {}))
-
-
-class _ToolCall:
-    """One call."""
-
-    def __init__(self, hub: Hub, ctx: Context, encoder: ResultEncoder) -> None:
+    def __init__(self, hub: Hub, ctx: Context, stamp: bytes | None) -> None:
         self._hub = hub
         self._ctx = ctx
-        self._encoder = encoder
+        self._encoder = ResultEncoder.for_client(hub.views, client_name(ctx.session), stamp)
         self._client = session_client(connection_of(ctx.session), hub)
         """Which results are kept for."""
         self._context = RequestContext(client=self._client)
         self._metered = MeteredCall(hub, ctx)
 
-    async def run(self, name: str, arguments: JSON) -> list[Bytes]:
-        """The result, encoded, and noted in the meter."""
+    async def of_three(self, name: str, arguments: JSON) -> JSON:
+        """The result of one of the three tools.
+
+        Raises:
+            MCPError: What the client sent is not of the protocol.
+        """
         try:
             result = await self._run(name, arguments)
         except WrongParameter as wrong:
             result = self._encoder.wrong_parameters(name, str(wrong))
         except CallError as error:
             result = self._encoder.failure(error)
+        return self._enclosed(result)
+
+    async def of_native(self, name: str, arguments: Any, exposure: Exposure) -> JSON:
+        """The result of a tool under its own name; waits for its server's first listing.
+
+        Raises:
+            MCPError: There is no such tool; or what the client sent is not of the protocol.
+        """
+        tool: ToolInfo | None = None
+        try:
+            tool = await _native_tool(name, exposure)
+            encoded = encode_arguments(arguments, server=tool.server_name, tool=tool.name)
+            result = await self._exec(exposure.shown.call_of(tool, encoded, self._context))
+        except CallError as error:
+            result = self._encoder.failure(error, in_meta=tool is not None and has_output_schema(tool))
+        return self._enclosed(result)
+
+    def _enclosed(self, result: list[Bytes] | JSON) -> JSON:
+        """A result, noted in the meter; or input requests."""
         if not isinstance(result, list):
-            return self._encoder.members(result)
+            return enclose(self._encoder.members(result))
         self._metered.note(result)
-        return result
+        return enclose(result)
 
     async def _run(self, name: str, arguments: JSON) -> list[Bytes] | JSON:
         """The result; or input requests to the client, which are a result of their own kind."""
@@ -131,10 +142,30 @@ class _ToolCall:
         return Exec(server, tool_name, encoded, self._context, given.select, given.max_tokens)
 
 
-def _unknown(name: str) -> str:
-    near = nearest(name, tools.NAMES)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return (
-        f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} MCPX has inspect, exec and resources; "
-        "a server's own tools are run with exec(server_name, tool_name, arguments)"
-    )
+async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
+    """The tool that is shown under that name.
+
+    Raises:
+        MCPError: There is none.
+        CallError: `server_unavailable`: its server has never listed its tools.
+    """
+    if name not in exposure.shown.native:
+        for server in exposure.unlisted(name):
+            await server.await_catalogue()
+            if server.catalogue is None:
+                raise not_listed(server.info(), "")
+    tool = exposure.shown.native.get(name)
+    if tool is None:
+        raise MCPError(INVALID_PARAMS, _unknown(name, exposure.shown))
+    return tool
+
+
+def _unknown(name: str, shown: Shown) -> str:
+    near = nearest(name, [*(tools.NAMES if shown.three else ()), *shown.native])
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    text = f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} "
+    if not shown.three:
+        return f"{text}tools/list has the names of all"
+    own = "other tools" if shown.native else "a server's own tools"
+    run = "are run with exec(server_name, tool_name, arguments)"
+    return f"{text}MCPX has inspect, exec and resources; {own} {run}"

@@ -18,7 +18,14 @@ steps.
 
 from mcpx.rendering.descriptions.descriptions import Descriptions, describe
 from mcpx.rendering.descriptions.resource_list import describe_resources
-from mcpx.rendering.descriptions.servers import instructions
+from mcpx.rendering.descriptions.servers import instructions, native_instructions
 from mcpx.rendering.descriptions.tool_list import describe_tools
 
-__all__ = ["Descriptions", "describe", "describe_resources", "describe_tools", "instructions"]
+__all__ = [
+    "Descriptions",
+    "describe",
+    "describe_resources",
+    "describe_tools",
+    "instructions",
+    "native_instructions",
+]

@@ -11,7 +11,7 @@ from typing import Final
 
 from mcpx.catalog.model import ServerInfo, State
 from mcpx.rendering.tokens import estimate
-from mcpx.text import shown_server
+from mcpx.text import cut, one_line, shown_server
 
 INSTRUCTIONS_CHARS: Final = 2000
 _SHORT_CHARS: Final = 1000  # up to which every client shows the instructions that shows them
@@ -21,6 +21,11 @@ _REST: Final = (
     " optional: exec checks arguments before anything is sent. resources(server_name, uri) reads a resource."
     " Use names exactly as they are. After an error, outcome says whether the action may have happened."
 )
+_NATIVE: Final = (
+    "Every tool is named server__tool, after the server that has it. After an error, outcome says whether the"
+    " action may have happened."
+)
+_LEAST_CHARS: Final = 60  # of a server's own instructions; fewer say nothing
 _NO_SERVERS: Final = "No servers are configured"
 
 
@@ -43,6 +48,19 @@ def instructions(servers: Sequence[ServerInfo]) -> str:
             return grouped + _REST
     head = f"{_CALLS}Servers: "
     return head + names(servers, chars=room - len(head))[0] + _REST
+
+
+def native_instructions(servers: Sequence[ServerInfo]) -> str:
+    """How to use the native tools alone, and what their servers say of themselves, in 2,000 characters."""
+    saying = [server for server in sorted(servers, key=lambda server: server.name) if server.instructions]
+    room = INSTRUCTIONS_CHARS - len(_NATIVE) - sum(len(server.name) + len("\n## : ") for server in saying)
+    if not saying or room // len(saying) < _LEAST_CHARS:
+        return _NATIVE
+    each = room // len(saying)
+    said = (
+        f"\n## {shown_server(server.name)}: {one_line(server.instructions or '', each)}" for server in saying
+    )
+    return cut(_NATIVE + "".join(said), INSTRUCTIONS_CHARS)
 
 
 def names(servers: Sequence[ServerInfo], *, chars: int, tokens: int | None = None) -> tuple[str, bool]:

@@ -19,6 +19,7 @@ import anyio.abc
 import structlog
 from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.errors import CallError, Code
@@ -73,8 +74,10 @@ class Subscriptions:
 
     # --- for listeners
 
-    async def subscribe(self, uri: str, listener: Listener) -> None:
+    async def subscribe(self, uri: str, listener: Listener, meta: bytes = b"") -> None:
         """Have `listener` called with changes of `uri` until `unsubscribe`. Waits for the server to agree.
+
+        `meta` is passed on where it is the first listener (`RequestContext.meta`).
 
         Raises:
             CallError: The server refuses, has no resources, or does not answer in time.
@@ -83,7 +86,7 @@ class Subscriptions:
         topic = self._topics.get(uri)
         if topic is None:
             topic = self._topics[uri] = Topic(uri)
-            self._begin(topic)
+            self._begin(topic, meta)
         topic.listeners.append(listener)
         agreed = False
         try:
@@ -122,13 +125,13 @@ class Subscriptions:
 
     # --- with the server
 
-    def _begin(self, topic: Topic) -> None:
+    def _begin(self, topic: Topic, meta: bytes) -> None:
         if self._is_modern():
             self._wanted.set()
             return
         try:
             self._submit(
-                Subscribe(topic.uri, context=INTERNAL_CONTEXT),
+                Subscribe(topic.uri, context=replace(INTERNAL_CONTEXT, meta=meta)),
                 RawReply(lambda reply: self._settle(topic, reply)),
             )
         except CallError as error:

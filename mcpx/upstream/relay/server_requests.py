@@ -112,9 +112,7 @@ class ServerRequestRouter:
         plain, on_progress = _without_token(params, context)
         if not found.caller.modern:
             return await self._bounded(found, method, found.caller.ask, plain, on_progress)
-        if len(found.calls) != 1:
-            raise self._refused(method, "several calls of the client are in flight, and it must repeat one")
-        suspended = self._suspended.suspend(found.calls[0])
+        suspended = self._suspended.suspend(found.calls)
         return await self._bounded(found, method, lambda *args: suspended.ask(*args[:2]), plain, on_progress)
 
     def _only_client(self, unattributed: Unattributed, method: str) -> Attributed:

@@ -16,6 +16,8 @@ from collections import deque
 from typing import Any, Final
 
 import msgspec
+from mcp import MCPError
+from mcp_types import REQUEST_TIMEOUT
 
 from mcpx.catalog.model import JSON
 from mcpx.errors import CallError, Code
@@ -124,6 +126,10 @@ class SuspendedCall:
             self._timer.cancel()
         self._calls.discard(self)
         self.inner.abandon()
+        for question in self._questions.values():  # of another call of the client, perhaps
+            if not question.answer.done():
+                question.answer.set_exception(MCPError(REQUEST_TIMEOUT, "The client did not answer"))
+                question.answer.exception()  # nobody may be left to see it
 
 
 class SuspendedCalls:
@@ -140,14 +146,22 @@ class SuspendedCalls:
     def __len__(self) -> int:
         return len(self._suspended)
 
-    def suspend(self, call: RunningCall) -> SuspendedCall:
-        """Suspend the call, or return it as it was suspended before."""
-        for suspended in self._suspended.values():
-            if suspended.call is call:
+    def suspend(self, calls: tuple[RunningCall, ...]) -> SuspendedCall:
+        """Suspend one of a client's calls, whose response is to carry a question.
+
+        If several are in flight, it cannot be told which of them has asked, and need not be: the answer goes
+        back to the server by the question's own id. One whose request the client has open comes first.
+        """
+        known = {id(each.call): each for each in self._suspended.values()}
+        for call in calls:
+            suspended = known.get(id(call))
+            if suspended is None:
+                suspended = SuspendedCall(self, call)
+                self._suspended[suspended.state] = suspended
                 return suspended
-        suspended = SuspendedCall(self, call)
-        self._suspended[suspended.state] = suspended
-        return suspended
+            if suspended.listener is not None:
+                return suspended
+        return known[id(calls[0])]
 
     def discard(self, suspended: SuspendedCall) -> None:
         """Forget a call that is over."""

@@ -78,8 +78,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         `deliver_error` marks the older transport (HTTP with SSE), whose one stream has all answers.
         """
         self.observer: LinkObserver | None = None
-        self.event_stream: EventStream | None = None
-        """The one stream of the older transport."""
+        self.event_stream: EventStream | None = None  # the one of the older transport
         self._send = send
         self._tasks = tasks
         self._limit = limit
@@ -88,8 +87,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         self._deliver_error = deliver_error
         self._standalone = StandaloneStream(limit, redact)
         self._notifications = 0
-        self._exchanges: WeakValueDictionary[str, Exchange] = WeakValueDictionary()
-        """What the one stream of the older transport may answer, by the id of the request."""
+        self._exchanges = WeakValueDictionary[str, Exchange]()  # of the older transport, by the request's id
 
     @property
     def _link(self) -> LinkObserver:
@@ -99,12 +97,8 @@ class HttpGuard(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer a request of the SDK's."""
-        match request.method:
-            case "POST":
-                return await self._post(request)
-            case "GET":
-                return await self._get(request)
-        return await self._terminate(request)
+        answer = {"POST": self._post, "GET": self._get}.get(request.method, self._terminate)
+        return await answer(request)
 
     async def _post(self, request: httpx2.Request) -> httpx2.Response:
         posted = http_answers.posted_in(request)
@@ -112,10 +106,9 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             return await self._notify(request, in_order=posted.method == _ORDERED)
         timeout_s = math.inf if posted.method == _STREAMS else NON_CALL_TIMEOUT_S
         exchange = CURRENT_EXCHANGE.get() or Exchange(timeout_s=timeout_s)
+        self._exchanges[str(posted.id)] = exchange
         if exchange.encode_params is not None:
             request = http_answers.with_params(request, posted, exchange.encode_params(posted.id))
-        if self._deliver_error is not None:
-            self._exchanges[str(posted.id)] = exchange
         try:
             response = await self._begin(request, exchange)
             try:
@@ -158,8 +151,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             raise http_answers.unfollowed(response, redirect_location(response), self._redact)
         self._link.mark_healthy()
         if self._deliver_error is not None:
-            # what the stream brings is not known here
-            exchange.answer = exchange.answer or Answer(posted.id, is_error=True)
+            exchange.answer = exchange.answer or Answer(posted.id, is_error=True)  # the stream has it
             return await http_network.bare_response(response)
         match http_answers.content_type(response):
             case "application/json":
@@ -272,10 +264,9 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         return self._watched(response, exchange)
 
     def _watched(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
-        find = None if self._deliver_error is None else self._exchanges.get
+        find = self._exchanges.get if self._deliver_error else None
         stream = EventStream(response, self._limit, self.observer, exchange, self._redact, find=find)
-        if find is not None:
-            self.event_stream = stream
+        self.event_stream = stream if find else None
         return stream.as_response()
 
     async def _terminate(self, request: httpx2.Request) -> httpx2.Response:

@@ -45,6 +45,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert msgspec.structs.astuple(server.health) == (True, 30.0, 5.0, 2)
     assert msgspec.structs.astuple(server.restart) == (0.5, 60.0, 30.0, 8, 300.0)
     assert (server.auto_describe, server.sessions, server.era) == (True, "shared", "auto")
+    assert (server.expose, server.pinned) == ("three", ())
     assert server.result_token_budget == 8000
     assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), ())
 
@@ -105,6 +106,15 @@ def test_structs_cannot_be_changed() -> None:
         config.servers["s"].limits.queue_size = 3  # type: ignore[misc]
 
 
+def test_the_pins_of_a_server_are_of_its_own_tools() -> None:
+    pins = ["git.*", "*.log", "status", "git_*"]
+    servers = {"git": {"command": "x", "pinned": pins}, "g*": {"command": "x", "pinned": ["a"]}}
+    config = read(pinned=["search.*"], mcpServers={**servers, "plain": {"command": "x"}})
+    assert config.servers["git"].pinned == ("git.*", "*.log", "git.status", "git.git_*")
+    assert config.servers["g*"].pinned == ("g[*].a",)
+    assert config.servers["plain"].pinned == ("search.*",)
+
+
 def documented(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The leaf settings of the top level by their dotted key."""
     found: dict[str, dict[str, Any]] = {}
@@ -124,8 +134,8 @@ def effective(config: Config) -> dict[str, Any]:
     http = {f"http.{key}": value for key, value in plain["http"].items()}
     ours = {"source", "servers", "notices", "http", "http_served"}
     rest = {key: plain[key] for key in plain if key not in ours}
-    flags = ("auto_describe", "sessions", "era", "native", "result_token_budget")
-    rest |= {key: server[key] for key in flags}
+    names = ("auto_describe", "sessions", "era", "native", "expose", "pinned", "result_token_budget")
+    rest |= {key: server[key] for key in names}
     return {**rest, **server["limits"], **server["health"]} | restart | http
 
 
@@ -152,7 +162,7 @@ def test_the_schema_is_a_schema_and_plain_json() -> None:
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 1.0, 1.5, 8765, 70_000, 2_000_000, 31_536_000, 31_536_001, 1e300, 10**30,
-    "", "auto", "shared", "x", [], ["a"], ["a", 1], [""], {}, {"a": 1},
+    "", "auto", "shared", "all", "x", [], ["a"], ["a", 1], [""], {}, {"a": 1},
 ]  # fmt: skip
 
 

@@ -85,7 +85,7 @@ async def test_an_error_after_the_server_has_answered_counts_with_the_answer(ser
 
 async def test_a_fault_of_the_meter_costs_no_answer(served):
     with capture_logs() as logs:
-        note_listing(served, served.ctx(), [SimpleNamespace(no="name")])
+        note_listing(served, served.ctx(), [SimpleNamespace(no="name")], None)
         MeteredCall(served, SimpleNamespace()).note([])
     assert served.counted() == {}
     assert {line["event"] for line in logs} <= {"fault.contained"}

@@ -30,7 +30,12 @@ NOT_THE_CLIENTS = {
     "io.modelcontextprotocol/other": 1,
     "mcpx/settled": True,
 }
-CAPABILITIES: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+CAPABILITIES: dict[str, Any] = {
+    "tools": {},
+    "resources": {"subscribe": True},
+    "prompts": {},
+    "completions": {},
+}
 OFFERS = {
     "initialize": initialize(capabilities=CAPABILITIES),
     "resources/list": result({"resources": [{"uri": "a:b", "name": "b"}]}),
@@ -39,6 +44,7 @@ OFFERS = {
     "resources/read": result({"contents": [{"uri": "a:b", "text": "x"}]}),
     "prompts/get": result({"messages": []}),
     "completion/complete": result({"completion": {"values": []}}),
+    "resources/subscribe": result({}),
 }
 ANSWERS = {
     "handshake": OFFERS,
@@ -55,6 +61,7 @@ REQUESTS = {
         {"ref": {"type": "ref/prompt", "name": "s.p"}, "argument": {"name": "a", "value": ""}},
     ),
 }
+HANDSHAKE_REQUESTS = {"resources/subscribe": ("resources/subscribe", {"uri": "mcpx://s/a:b"})}
 SENT_AS = {"read by tool": "resources/read"}
 
 Sent = Callable[[str], dict[str, Any]]
@@ -65,7 +72,7 @@ def era(request: Any) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["stdio", "http", "events"])
+@pytest.fixture(params=["stdio", "json", "events"])
 async def upstream(request: Any, era: str, tmp_path: Path) -> AsyncIterator[tuple[dict[str, Any], Sent]]:
     """A server's entry, and what gives the last request of a method that it was sent."""
     if request.param == "stdio":
@@ -76,7 +83,7 @@ async def upstream(request: Any, era: str, tmp_path: Path) -> AsyncIterator[tupl
 
         yield entry(tmp_path, answers=ANSWERS[era], lines=str(tmp_path / "lines")), sent
     else:
-        with raw_http(ANSWERS[era], events=request.param == "events") as server:
+        with raw_http(ANSWERS[era], how=request.param) as server:
             yield {"url": server.url}, server.body
 
 
@@ -90,7 +97,7 @@ async def client_of(server: dict[str, Any]) -> AsyncIterator[Line]:
 
 
 async def ask(line: Line, name: str, *, modern: bool, meta: dict[str, Any]) -> None:
-    method, params = REQUESTS[name]
+    method, params = (REQUESTS | HANDSHAKE_REQUESTS)[name]
     await line.ask(method, {**params, "_meta": {**meta, **(ENVELOPE if modern else {})}})
 
 
@@ -102,7 +109,7 @@ async def test_a_clients_own_members_arrive_and_no_others(modern, era, upstream)
     async with client_of(server) as line:
         if not modern:
             await line.initialize()
-        for name in REQUESTS:
+        for name in REQUESTS | ({} if modern or era == "modern" else HANDSHAKE_REQUESTS):
             await ask(line, name, modern=modern, meta={**OWN, **NOT_THE_CLIENTS})
             message = sent(SENT_AS.get(name, name))
             meta = message["params"]["_meta"]
@@ -126,3 +133,18 @@ async def test_both_paths_pass_it_on(slow, era, upstream):
     assert params["arguments"] == {"big": 2**70}
     assert {key: params["_meta"][key] for key in OWN} == OWN
     assert set(bare) == {"progressToken", *(key for key in ENVELOPE if era == "modern")}
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["fast", "sdk"])
+async def test_a_request_that_is_repeated_with_answers_brings_its_own(slow, era, upstream):
+    server, sent = upstream
+    if era != "modern":
+        pytest.skip("only a server of 2026-07-28 is answered by a request")
+    method, params = REQUESTS["tools/call"]
+    answers = {"inputResponses": {"1": {"action": "accept", "content": {"n": 1.0}}}, "requestState": "theirs"}
+    async with client_of(server) as line:
+        line.slow = slow
+        await line.ask(method, {**params, **answers, "_meta": {**OWN, **ENVELOPE}})
+        got = sent("tools/call")["params"]
+    assert {key: got[key] for key in answers} == answers
+    assert {key: got["_meta"][key] for key in OWN} == OWN

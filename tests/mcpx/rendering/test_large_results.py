@@ -15,7 +15,8 @@ from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
 from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.rendering import large_results
-from mcpx.rendering.results import InputRequired, read_resource_result, read_tool_result, shape_tool_result
+from mcpx.rendering.result_reading import InputRequired, read_resource_result, read_tool_result
+from mcpx.rendering.results import shape_tool_result
 
 STAMP = b'{"io.modelcontextprotocol/serverInfo":{"name":"mcpx"}}'
 CALL = Exec("s", "t", b"")

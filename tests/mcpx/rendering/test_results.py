@@ -11,14 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpx.errors import CallError, Code, Outcome
-from mcpx.rendering.results import (
-    InputRequired,
-    ToolResult,
-    read_result,
-    resource_value,
-    shape_resource,
-    shape_tool_result,
-)
+from mcpx.rendering.result_reading import InputRequired, read_result
+from mcpx.rendering.results import ToolResult, resource_value, shape_resource, shape_tool_result
 from mcpx.rendering.toon import TextForm, decode, read_json
 
 USERS = [{"id": n, "name": f"user {n}", "active": True} for n in range(5)]

@@ -20,17 +20,16 @@ from tests.mcpx.upstream.raw_http import MODERN_ONLY, raw_http
 pytestmark = pytest.mark.anyio
 
 TEXT = '"content":[{"type":"text","text":"pong"}]'
+EVERYTHING = """{"z":1,@,"isError":null,"structuredContent":{"a":1e400,"b":-0.0,"c":1e2,
+"d":18446744073709551616,"e":1.0,"f":0.1234567890123456789012345678901234567,"f":0},"é":"\\u0000\\u2028\\u00e9\\ud83d\\ude00\\/",
+"_meta":{"a":null,"io.modelcontextprotocol/serverInfo":{}},"blocks":[{"type":"hologram"},{"text":5}],"x":null,
+"resultType":"com.acme/odd"}""".replace("\n", "")
 RESULTS = {
-    "numbers": '{@,"structuredContent":{"a":1e400,"b":-0.0,"c":1e2,"d":18446744073709551616,"e":1.0}}',
-    "digits": '{@,"structuredContent":{"a":0.1234567890123456789012345678901234567}}',
-    "order and doubled keys": '{"z":1,@,"a":{"b":2,"a":1,"b":3}}',
-    "nulls": '{@,"_meta":{"a":null},"x":null}',
-    "blocks": '{"content":[{"type":"hologram","x":[1]},{"text":"x"},{"type":"text","text":5}]}',
-    "escapes": '{"content":[{"type":"text","text":"\\u0000\\u2028\\u00e9\\ud83d\\ude00\\/"}],"é":"\u2028"}',
+    "everything": EVERYTHING,
+    "no content": '{"structuredContent":[1]}',
+    "unknown blocks": '{"content":[{"type":"hologram","x":[1]},{"text":"x"},{"type":"text","text":5}]}',
     "deep": '{@,"_meta":{"deep":' + "[" * 600 + "]" * 600 + "}}",
     "large": '{@,"rows":[' + ",".join(['{"x":1e400}'] * 10_000) + "]}",
-    "no content": '{"structuredContent":[1]}',
-    "result type": '{"resultType":"com.acme/odd",@}',
 }
 BAD = {"a NaN": '{@,"structuredContent":{"a":NaN}}', "an infinity": '{@,"a":-Infinity}'}
 STEPS = [
@@ -51,31 +50,36 @@ def notification(params: str) -> str:
 Serve = Callable[..., Any]
 
 
-@pytest.fixture(params=["handshake", "modern"], ids=["old-server", "new-server"])
-def answers(request: Any) -> dict[str, str]:
-    return MODERN_ONLY if request.param == "modern" else {}
+WAYS = [
+    f"{era}-{how}"
+    for era in ("handshake", "modern")
+    for how in ("stdio", "json", "events", "resumed", "sse")
+    if (era, how) != ("modern", "sse")  # which is not spoken there
+]
 
 
-@pytest.fixture(params=["stdio", "http", "events"])
-def serve(request: Any, answers: dict[str, str], tmp_path: Path) -> Serve:
+@pytest.fixture(params=WAYS)
+def serve(request: Any, tmp_path: Path) -> Serve:
     """What starts a server that answers a call in this way, with these notifications before it."""
+    era, how = request.param.split("-")
+    answers = MODERN_ONLY if era == "modern" else {}
 
     @contextmanager
     def over_http(before: dict[str, list[str]], said: dict[str, str]) -> Iterator[dict[str, Any]]:
-        with raw_http(said, events=request.param == "events", before=before) as server:
+        with raw_http(said, how=how, before=before) as server:
             yield {"url": server.url}
 
     @contextmanager
     def start(call: str, steps: list[str] | None = None) -> Iterator[dict[str, Any]]:
         said = answers | {"tools/call": call}
         before = {"tools/call": [notification(each) for each in steps or []]}
-        if request.param == "stdio":
+        if how == "stdio":
             yield entry(tmp_path, answers=said, before=before)
         else:
             with over_http(before, said) as server:
                 yield server
 
-    start.has_steps = request.param != "http"  # type: ignore[attr-defined]
+    start.has_steps = how != "json"  # type: ignore[attr-defined]
     return start
 
 

@@ -170,6 +170,8 @@ async def test_what_the_server_sends_by_itself_is_resumed_too(tmp_path, config):
         await add("bow")
         async with session.resume(seen["id"]) as events:
             assert message(await anext(events))["method"] == "notifications/tools/list_changed"
+            async with session.stream("GET"):  # which takes its place
+                assert [event async for event in events] == []
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", LEGACY])

@@ -31,7 +31,7 @@ async def all_announced(mcpx, *listeners: ReceivedEvents) -> None:
         if isinstance(event, ToolsListChanged) and mcpx.hub.registry.get_tool("a", "last"):
             announced.set()
 
-    unsubscribe = mcpx.clients.bus.subscribe(look)
+    unsubscribe = mcpx.server.tool_list.bus.subscribe(look)
     await change(mcpx, "grow", kind="tools", name="last")
     with anyio.fail_after(PATIENCE_S):
         await announced.wait()

@@ -7,6 +7,7 @@ import signal
 from contextlib import suppress
 
 import anyio
+import msgspec
 import pytest
 
 from mcpx.errors import CallError, Code
@@ -211,15 +212,49 @@ async def test_a_state_opens_its_own_call_only_and_that_only_once(tmp_path):
         assert spent.code is Code.CANCELLED
 
 
-async def test_a_client_with_several_calls_in_flight_is_not_asked_by_a_result(tmp_path):
-    """It could not be told which of its requests the question is the answer to."""
+async def test_a_client_with_several_calls_in_flight_is_asked_by_the_results_of_them(tmp_path):
+    """Which of its calls has asked is not known; the answers find their way all the same."""
     async with open_call_site(tmp_path) as at:
         ann = FakeCaller(modern=True)
-        replies = [at.call(ann, "meet", name="m", size=2, **ONE) for _ in range(2)]
-        for reply in replies:
-            (refusal,) = await at.said(reply)
-            assert refusal["code"] == -32601
-            assert "several calls of the client are in flight" in refusal["message"]
+        calls = [{"name": "m", "size": 3, "questions": [each]} for each in (ROOTS, SAMPLE, ROOTS)]
+        asked = [await at.result(reply) for reply in [at.call(ann, "meet", **each) for each in calls]]
+        assert [each["resultType"] for each in asked] == ["input_required"] * 3
+        repeated = []
+        for result, call in zip(asked, calls, strict=True):
+            answers = {key: _answer_to(each) for key, each in result["inputRequests"].items()}
+            given = back(result["requestState"], msgspec.json.encode(answers))
+            repeated.append(at.call(ann, "meet", answers=given, **call))
+        said = [await at.said(reply) for reply in repeated]
+        assert said == [[_answer_to(each["questions"][0])] for each in calls]
+
+
+def _answer_to(question):
+    return {"roots": []} if question["method"] == ROOTS["method"] else {"sampled": True}
+
+
+async def test_a_call_that_asks_again_in_another_call_of_its_client_is_answered(tmp_path):
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True)
+        idle = at.call(ann, "meet", name="m", size=2)
+        asking = at.call(ann, "ask", **ONE)  # its question goes out with the older call
+        asked = await at.result(idle)
+        again = at.call(ann, "meet", answers=back(asked["requestState"]), name="m", size=2)
+        assert await at.said(asking) == [{"roots": []}]
+        assert await at.said(at.call(ann, "meet", name="m", size=2)) == []
+        assert await at.said(again) == []
+        assert at.in_flight == 0
+
+
+async def test_a_question_ends_with_the_call_that_carries_it(tmp_path):
+    async with open_call_site(tmp_path) as at:
+        ann = FakeCaller(modern=True)
+        idle = at.call(ann, "meet", name="n", size=2)
+        asking = at.call(ann, "ask", **ONE)
+        asked = await at.result(idle)
+        assert asked["resultType"] == "input_required"
+        at.upstream._suspended.cancel_for(ann)
+        (refusal,) = await at.said(asking)
+        assert refusal["message"] == "The client did not answer"
 
 
 async def test_the_question_of_a_client_with_several_calls_lives_as_long_as_any_of_them(tmp_path):

@@ -28,7 +28,7 @@ async def test_progress_since_the_question_reaches_the_request_that_brings_the_a
     )
     calls = SuspendedCalls("s", 5.0)
     async with anyio.create_task_group() as tasks:
-        asked, suspended = call.reply, calls.suspend(call)
+        asked, suspended = call.reply, calls.suspend((call,))
         tasks.start_soon(suspended.ask, "roots/list", {})
         await asked.wait()
         for number in range(missed):

@@ -1,0 +1,149 @@
+"""Which tools clients are shown, and how: by the three tools, natively under their own names, or both.
+
+A client's own choice goes before the setting of a server (`expose`), and that before the one for all. What is
+`pinned` is native for everybody. One `Exposure` serves all clients that have made the same choice. It is made
+of the settings and catalogues in force, the last known ones for servers that are down, and made again only
+when they change; looking up a native name costs one dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+import msgspec
+import structlog
+
+from mcpx.catalog.diff import Diff
+from mcpx.catalog.model import ServerInfo, ToolInfo
+from mcpx.catalog.native_names import may_be_of, native_name, whole_name
+from mcpx.config import Config, ServerConfig
+from mcpx.core.costs import definitions_cost
+from mcpx.core.messages import Exec
+from mcpx.door import Expose
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.requests import NO_CONTEXT, RequestContext
+
+log = structlog.get_logger()
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What clients are shown at a moment."""
+
+    config: Config
+    three: bool
+    """Whether the three tools."""
+    native: dict[str, ToolInfo]
+    """The tools under their own names, in the order of their servers' names and of their own."""
+    native_servers: frozenset[str]
+    """The servers that are native alone: the descriptions of the three tools leave them out."""
+
+    def call_of(
+        self, tool: ToolInfo, arguments: msgspec.Raw | bytes, context: RequestContext = NO_CONTEXT
+    ) -> Exec:
+        """The request for `ToolCalls` that runs a native tool."""
+        return Exec(tool.server_name, tool.name, arguments, context, rest_as_resource=not self.three)
+
+
+class Exposure:
+    """What the clients of one choice are shown; `choice` is None for those that have made none."""
+
+    def __init__(
+        self, choice: Expose | None, config: Callable[[], Config], upstreams: Mapping[str, Upstream]
+    ) -> None:
+        self._choice = choice
+        self._config = config
+        self._upstreams = upstreams
+        self._last: Shown | None = None
+        self._cost: tuple[dict[str, ToolInfo], int] | None = None
+
+    @property
+    def shown(self) -> Shown:
+        """What is shown now."""
+        last, config = self._last, self._config()
+        if last is None or last.config is not config:
+            last = self._last = self._make(config)
+        return last
+
+    def catalogue_changed(self, _server: str, _changed: Diff) -> None:
+        """Look again: an observer of the hub."""
+        self._last = None
+
+    def described(self, servers: Iterable[ServerInfo]) -> list[ServerInfo]:
+        """Those of the servers that the three tools tell of."""
+        aside = self.shown.native_servers
+        return [server for server in servers if server.name not in aside]
+
+    def cost_of_native(self) -> int:
+        """The cost of the native tools to a client that lists them, in estimated tokens."""
+        native = self.shown.native
+        if self._cost is None or self._cost[0] is not native:
+            tools = ((name, tool.description, tool.input_schema) for name, tool in native.items())
+            self._cost = native, definitions_cost(tools)
+        return self._cost[1]
+
+    def unlisted(self, name: str) -> list[Upstream]:
+        """The servers that have not listed yet, and may have the tool of that native name."""
+        known = self._config().servers
+        return [
+            upstream
+            for upstream in self._upstreams.values()
+            if upstream.catalogue is None
+            and may_be_of(upstream.name, name)
+            and (server := known.get(upstream.name)) is not None
+            and (server.pinned or self._of(server) != "three")
+        ]
+
+    def _make(self, config: Config) -> Shown:
+        enabled = [server for server in config.servers.values() if server.disabled is None]
+        alone = frozenset(server.name for server in enabled if self._of(server) == "all")
+        three = self._choice != "all" and (not enabled or len(alone) < len(enabled))
+        native: dict[str, ToolInfo] = {}
+        taken: set[str] = set()
+        for tool in self._native_tools(config):
+            name = native_name(tool.server_name, tool.name)
+            if name in native:
+                taken.add(name)
+            native[name] = tool
+        for name in taken:  # one in 2^48, or made on purpose: then neither has it
+            log.warning("tool.name_taken", name=name, tool=native.pop(name).name)
+        return Shown(config=config, three=three, native=native, native_servers=alone)
+
+    def _native_tools(self, config: Config) -> Iterable[ToolInfo]:
+        for name in sorted(self._upstreams):
+            upstream, server = self._upstreams[name], config.servers.get(name)
+            if server is None or server.disabled is not None or upstream.catalogue is None:
+                continue
+            tools = upstream.catalogue.tools
+            chosen = (
+                tools if self._of(server) != "three" else [each for each in tools if is_pinned(server, each)]
+            )
+            yield from (tools[each] for each in sorted(chosen))
+
+    def _of(self, server: ServerConfig) -> Expose:
+        return self._choice or server.expose
+
+
+def is_pinned(server: ServerConfig, tool: str) -> bool:
+    """Whether a tool of that server is native whatever is chosen."""
+    return any(_fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
+
+
+def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
+    """The patterns that fit no tool, once all servers that they are for have listed."""
+    fitting: dict[str, bool] = {}
+    for server in config.servers.values():
+        upstream = upstreams.get(server.name)
+        if server.disabled is not None or upstream is None:
+            continue
+        known = upstream.catalogue
+        for pattern in server.pinned:
+            fits = known is None or any(_fits(whole_name(server.name, tool), pattern) for tool in known.tools)
+            fitting[pattern] = fitting.get(pattern, False) or fits
+    return [pattern for pattern, fits in fitting.items() if not fits]
+
+
+@lru_cache(maxsize=8192)
+def _fits(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)
