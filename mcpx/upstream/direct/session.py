@@ -203,7 +203,7 @@ class DirectSession:
                     calls.renew(call)
 
     async def _watch_idleness(self, connection: DirectConnection) -> None:
-        """Report that nobody uses the session: probes that the server refused were all that it got."""
+        """Report an unused session: probes that the server refused were all that it got."""
         while self._on_idle is not None:
             await anyio.sleep(IDLE_AFTER_S / 2)
             if self.is_idle and not connection.has_served:
