@@ -216,8 +216,10 @@ class Upstream:
             self._log.info("upstream.greeted_again", reason=str(error))
             try:
                 await self._live(incarnation, again)
-            except EraRefused:
-                raise error from None
+            except (EraRefused, ConnectionLost):
+                if again.agreed is not None:
+                    raise
+                raise error from None  # it ends at either question: what it said to the first counts
 
     async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
         if self.main is None:
