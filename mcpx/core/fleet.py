@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
-from mcpx.core.direct_sessions import DirectSessions, OnIdle, input_schema
+from mcpx.core.direct_sessions import DirectSessions, OnIdle
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
@@ -73,8 +73,8 @@ class Fleet:
         self._news = Signal()
         self._stopping = False
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
-        self.direct = DirectSessions(self._make_direct, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
+        self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
         self._unsettled: set[str] = set()
         for upstream in self.upstreams.values():
             if not starts:
@@ -131,7 +131,7 @@ class Fleet:
             max_message_bytes=self._config.max_message_bytes,
             child=self._child_name(upstream.name),
             counters=upstream.counters,
-            input_schema=lambda tool: input_schema(upstream, tool),
+            schemas=self.direct.schemas(upstream),
             on_idle=on_idle,
         )
 

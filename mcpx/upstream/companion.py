@@ -39,40 +39,16 @@ class Companion:
         self._open = open_session
         self._end = end_session
 
-    def session_in(self, era: Era, *, own_process: bool) -> Upstream:
-        """The session for a client of that era: the companion if there is or may be one, else the main one.
-
-        A process of its own is started for it only if `own_process`.
-        """
-        if not self._may_open(era, own_process=own_process):
-            return self._main
-        session = self._get_or_open(era)
-        if self._fails_alone(session):
-            return self._main
-        self._main.queue.demand()
-        return session
-
-    async def speaks(self, era: Era) -> bool:
-        """Whether the server speaks that era; opens the companion to find out.
-
-        Waits as long as a call would. A server that has not agreed by then counts as one that does not.
-        """
-        await self._main.await_catalogue()
-        if self._main.era == era:
-            return True
-        if not self._may_open(era, own_process=True):
-            return False
-        session = self._get_or_open(era)
-        await session.queue.wait_for(
-            lambda: session.catalogue is not None or session is not self.session or self._fails_alone(session)
-        )
-        return session.catalogue is not None and session is self.session
-
-    def _may_open(self, era: Era, *, own_process: bool) -> bool:
+    def session_in(self, era: Era) -> Upstream:
+        """The session for a client of that era: the companion if there can be one, else the main session."""
         main = self._main
         if main.queue.closed or main.era in {None, era} or era in main.known_eras.refused:
-            return False
-        return main.config.era == "auto" and (own_process or main.config.transport.kind == "http")
+            return main
+        session = self._get_or_open(era)
+        if self._fails_alone(session):
+            return main
+        main.queue.demand()
+        return session
 
     def _get_or_open(self, era: Era) -> Upstream:
         if self.session is None or self._era != era:
@@ -102,7 +78,6 @@ class Companion:
             return True
         if self._fails_alone(session):
             self._pass_on(session)
-            session.queue.wake_waiters()
         return False
 
     def main_is_ready(self) -> None:

@@ -75,7 +75,7 @@ class Gateway:
 
 
 class HttpDoor(msgspec.Struct, frozen=True):
-    """An MCPX that serves HTTP."""
+    """An MCPX that serves HTTP; the token is empty if it asks for none."""
 
     url: str
     token: str
@@ -92,21 +92,24 @@ def write_config(folder: Path, servers: dict[str, dict[str, Any]], **settings: A
 
 
 def open_gateway(
-    door: str, config: Path, *, name: str = STRANGER, **options: Any
+    door: str, config: Path, *flags: str, name: str = STRANGER, **options: Any
 ) -> AbstractAsyncContextManager[Gateway]:
-    """MCPX and one client called `name` at one of DOORS; `options` are the SDK's Client's."""
+    """MCPX with these flags, and a client called `name` at one of DOORS; `options` go to the SDK's Client."""
     transport, _, mode = door.partition("-")
     given = {
         "client_info": Implementation(name=name, version="1"),
         "read_timeout_seconds": ANSWER_S,
         **options,
     }
-    return (_over_stdio if transport == "stdio" else _over_http)(config, {"mode": mode, **given})
+    over = _over_stdio if transport == "stdio" else _over_http
+    return over(config, flags, {"mode": mode, **given})
 
 
 @asynccontextmanager
-async def _over_stdio(config: Path, options: dict[str, Any]) -> AsyncIterator[Gateway]:
-    start, *args = command(*_arguments(config))
+async def _over_stdio(
+    config: Path, flags: tuple[str, ...], options: dict[str, Any]
+) -> AsyncIterator[Gateway]:
+    start, *args = command(*_arguments(config), *flags)
     parameters = StdioServerParameters(command=start, args=args, env=_environment(config), cwd=ROOT)
     async with (
         captured() as (log, stderr),
@@ -117,17 +120,17 @@ async def _over_stdio(config: Path, options: dict[str, Any]) -> AsyncIterator[Ga
 
 
 @asynccontextmanager
-async def _over_http(config: Path, options: dict[str, Any]) -> AsyncIterator[Gateway]:
-    async with http_door(config) as door, http_client(door, **options) as client:
+async def _over_http(config: Path, flags: tuple[str, ...], options: dict[str, Any]) -> AsyncIterator[Gateway]:
+    async with http_door(config, *flags) as door, http_client(door, **options) as client:
         yield Gateway(client, door.log, door.pid)
 
 
 @asynccontextmanager
-async def http_door(config: Path) -> AsyncIterator[HttpDoor]:
-    """MCPX on a free port."""
+async def http_door(config: Path, *flags: str) -> AsyncIterator[HttpDoor]:
+    """MCPX on a free port, with these flags."""
     async with captured() as (log, stderr):
         process = await open_python(
-            [sys.executable, *_arguments(config), "--transport", "http", "--port", "0"],
+            [sys.executable, *_arguments(config), "--transport", "http", "--port", "0", *flags],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -137,7 +140,8 @@ async def http_door(config: Path) -> AsyncIterator[HttpDoor]:
         stderr.close()
         try:
             listening = await log.wait_for("http.listening")
-            token = (await anyio.Path(listening["token_file"]).read_text("utf-8")).strip()
+            kept = listening["token_file"]
+            token = (await anyio.Path(kept).read_text("utf-8")).strip() if kept else ""
             yield HttpDoor(listening["url"], token, log, process.pid)
         finally:
             code = await end(process, patience=END_S)

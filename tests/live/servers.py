@@ -83,9 +83,14 @@ def missing(server: LiveServer) -> str | None:
 
 def require(server: LiveServer) -> LiveServer:
     """The server itself, if it can be started; else the test is skipped, or failed with `CI=true`."""
-    reason = missing(server)
+    absent(missing(server))
+    return server
+
+
+def absent(reason: str | None) -> None:
+    """Skip the test for that reason, or fail it with `CI=true`; do nothing without a reason."""
     if reason is None:
-        return server
+        return
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)

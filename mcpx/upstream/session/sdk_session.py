@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import mcp_types as types
 import msgspec
-from mcp import ClientSession, MCPError
+from mcp import ClientSession
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, coerce_request_id
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -27,7 +27,6 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 from mcp.shared.transport_context import TransportContext
-from mcp_types import INTERNAL_ERROR
 from mcp_types.version import (
     LATEST_HANDSHAKE_VERSION,
     LATEST_MODERN_VERSION,
@@ -47,7 +46,6 @@ from mcpx.upstream.session.greeting import (
 )
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId, split_progress
-from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 REQUEST: ContextVar[Request | None] = ContextVar("REQUEST", default=None)
 """The request that a task sends over HTTP. The SDK handles what comes in on that request's stream in the same
@@ -100,7 +98,7 @@ class PassingSession(ClientSession):
 
     # --- the handshake
 
-    async def request_initialize(self) -> Greeting:
+    async def request_initialize(self) -> types.InitializeResult:
         """Request a session of the handshake era.
 
         Raises:
@@ -112,7 +110,7 @@ class PassingSession(ClientSession):
         params = initialize_params(self._client_info, capabilities)
         return read_initialize(await self._request_greeting("initialize", params, {}))
 
-    async def request_discover(self) -> Greeting:
+    async def request_discover(self) -> types.DiscoverResult:
         """Ask a server of 2026-07-28 what it offers.
 
         Raises:
@@ -127,21 +125,16 @@ class PassingSession(ClientSession):
             opts["timeout"] = DISCOVER_TIMEOUT_S
         return read_discover(await self._request_greeting(method, params, opts))
 
-    async def _request_greeting(self, method: str, params: dict[str, Any], opts: CallOptions) -> msgspec.Raw:
+    async def _request_greeting(
+        self, method: str, params: dict[str, Any], opts: CallOptions
+    ) -> dict[str, Any]:
         opts["cancel_on_abandon"] = False  # the protocol forbids it
-        if not isinstance(self._dispatcher, WireDispatcher):
-            return msgspec.Raw(
-                msgspec.json.encode(await self._dispatcher.send_raw_request(method, params, opts))
-            )
-        try:
-            return await self._dispatcher.send_for_bytes(method, params, opts)
-        except (MalformedMessage, ResponseTooLarge) as error:
-            raise MCPError(INTERNAL_ERROR, str(error)) from error
+        return await self._dispatcher.send_raw_request(method, params, opts)
 
     async def accept(self, greeting: Greeting) -> None:
         """Adopt what the server said, and end the handshake."""
-        self.adopt(greeting.result)
-        if not greeting.modern:
+        self.adopt(greeting)
+        if isinstance(greeting, types.InitializeResult):
             await self.send_notification(types.InitializedNotification())
 
     # --- what it declares

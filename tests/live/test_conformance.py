@@ -1,0 +1,50 @@
+"""The official conformance suite finds the same through the transparent door as directly, in both eras.
+
+All scenarios of the newest version of the suite; `scripts/conformance` runs all versions, reference servers
+and ways.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.live.conformance.clients import check_mcpx
+from tests.live.conformance.runs import Run, baseline, differences, failures, unexplained
+from tests.live.conformance.suite import REVISIONS, check_server, missing
+from tests.live.conformance.targets import DIRECT, REFERENCES, TARGETS, opened
+from tests.live.servers import absent
+
+pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(240)]
+
+REFERENCE = REFERENCES[0]  # speaks both eras
+TRANSPARENT = TARGETS[0]
+NEWEST = REVISIONS[1:]
+
+
+@pytest.fixture(autouse=True)
+def installed():
+    for revision in NEWEST:
+        absent(missing(revision))
+
+
+@pytest.mark.parametrize("revision", NEWEST, ids=lambda revision: str(revision.protocol))
+async def test_the_suite_finds_the_same_through_the_transparent_door(revision, tmp_path):
+    async with opened(REFERENCE, DIRECT, tmp_path) as url:
+        alone = await check_server(revision, url, [])
+    assert failures(alone) == []
+    async with opened(REFERENCE, TRANSPARENT, tmp_path) as url:
+        through = await check_server(revision, url, [])
+    different = differences(alone, through)
+    known = baseline().difference
+    assert unexplained(Run(REFERENCE, revision, TRANSPARENT), different, known) == [], through.reasons
+    assert through.counts()[0] > 80
+
+
+@pytest.mark.parametrize(
+    ("revision", "door", "scenario", "checks"),
+    [(NEWEST[0], "exec", "sse-retry", 3), (NEWEST[1], "transparent", "http-custom-headers", 20)],
+)
+async def test_mcpx_is_a_good_client(revision, door, scenario, checks):
+    found = await check_mcpx(revision, door, [scenario])
+    assert failures(found) == [], found.reasons
+    assert found.counts()[0] >= checks
