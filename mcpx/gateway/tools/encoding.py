@@ -26,7 +26,7 @@ from mcpx.rendering import large_results
 from mcpx.rendering.result_members import Bytes, closing, enveloped, is_given, structured_content
 from mcpx.rendering.result_reading import TASK, UnknownResultType
 from mcpx.rendering.results import ToolResult
-from mcpx.upstream.context import TASKS
+from mcpx.upstream.context import NO_CAPABILITIES, TASKS, Capabilities
 
 _NOTHING: Final = msgspec.Raw()
 _LARGE_BLOCK: Final = 16384  # bytes; below, decoding a block costs less than matching how it begins
@@ -57,8 +57,8 @@ class ResultEncoder:
 
     `structured` says whether with `structuredContent`, `structured_is_shown` whether that client gives it to
     its model, so that it has the limit of the texts; `stamp` is the `_meta` that results of the 2026-07-28
-    revision carry, None for a client of an older one; `client` is what the client calls itself, whose tasks
-    it gets.
+    revision carry, None for a client of an older one. A client that takes tasks, by its `capabilities`, is
+    given them under the `name` that it calls itself.
     """
 
     def __init__(
@@ -68,21 +68,36 @@ class ResultEncoder:
         structured: bool,
         structured_is_shown: bool = False,
         stamp: bytes | None = None,
-        client: str | None = None,
+        name: str | None = None,
+        capabilities: Capabilities = NO_CAPABILITIES,
     ) -> None:
         self._views = views
-        self._client = client or ""
+        self._name = name or ""
+        self._capabilities = capabilities
         self.structured_is_shown = structured_is_shown
         self._results = views.results
         self._structured = structured
         self._stamp = stamp
 
     @classmethod
-    def for_client(cls, views: ResultViews, name: str | None, stamp: bytes | None) -> ResultEncoder:
+    def for_client(
+        cls,
+        views: ResultViews,
+        name: str | None,
+        stamp: bytes | None,
+        capabilities: Capabilities = NO_CAPABILITIES,
+    ) -> ResultEncoder:
         """For a client that calls itself that, by the settings in force."""
         wanted = wants_structured_content(views.results.settings.include_structured_content, name)
         shown = wanted and shows_structured_content(name)
-        return cls(views, structured=wanted, structured_is_shown=shown, stamp=stamp, client=name)
+        return cls(
+            views,
+            structured=wanted,
+            structured_is_shown=shown,
+            stamp=stamp,
+            name=name,
+            capabilities=capabilities,
+        )
 
     def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         """The result of a tool. One of a type that MCPX does not know is for clients of 2026-07-28 to judge.
@@ -178,10 +193,9 @@ class ResultEncoder:
                 raise
             if unknown.kind != TASK:
                 return self.members(unknown.result)
-            caller = request.context.caller
-            if isinstance(request, Read) or caller is None or not caller.capabilities.has_extension(TASKS):
+            if isinstance(request, Read) or not self._capabilities.has_extension(TASKS):
                 raise
-            server, owner = request.server_name, self._client
+            server, owner = request.server_name, self._name
             return self.members(self._views.tasks.give(unknown.result, server=server, owner=owner))
 
     def shaped(self, result: ToolResult) -> list[Bytes]:
