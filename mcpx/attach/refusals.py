@@ -12,7 +12,7 @@ import msgspec
 
 from mcpx.errors import Code, Outcome, failure_text
 from mcpx.wire import malformed
-from mcpx.wire.envelope import Bytes, RequestId, answer, encode, failure
+from mcpx.wire.envelope import Bytes, RequestId, answer, encode, escaped, failure, request
 from mcpx.wire.lines import TooLong
 
 CONNECTION_CLOSED: Final = -32000
@@ -56,6 +56,10 @@ class PendingRequest(msgspec.Struct, frozen=True, gc=False):
     def copied(self) -> PendingRequest:
         """A copy that does not keep the whole line in memory."""
         return PendingRequest(self.method, msgspec.Raw(bytes(self.params)))
+
+    def encoded(self, request_id: RequestId) -> bytes:
+        """Its message, under that id."""
+        return b"".join(request(request_id, escaped(self.method), self.params or None))
 
 
 def lost_response(request_id: RequestId, request: PendingRequest) -> bytes:

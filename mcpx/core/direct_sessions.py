@@ -21,13 +21,13 @@ from mcpx.upstream.direct.session import DirectSession
 
 MAX_SESSIONS: Final = 256  # with one server
 MAX_IDLE: Final = 16  # of them, of clients that may have left without a word
-OnIdle = Callable[[], None] | None
 _LEFT: Final = "its client has left"
 _IDLE: Final = "its client says nothing"
 
 
 class DirectSessions:
-    """Opens and ends them. `make` makes one, `start` has it supervised, `dismiss` ends it with a reason.
+    """Opens and ends them. `make` makes one with the keywords of `DirectSession`, `start` has it supervised,
+    `dismiss` ends it with a reason.
 
     `upstreams` are the servers now.
     """
@@ -35,7 +35,7 @@ class DirectSessions:
     def __init__(
         self,
         upstreams: Mapping[str, Upstream],
-        make: Callable[[Upstream, DirectClient, OnIdle], DirectSession],
+        make: Callable[..., DirectSession],
         start: Callable[[DirectSession], None],
         dismiss: Callable[[DirectSession, str], None],
     ) -> None:
@@ -61,7 +61,14 @@ class DirectSessions:
             text = f"{upstream.name} has {MAX_SESSIONS} clients already; nothing was sent"
             raise CallError(Code.OVERLOADED, text, server=upstream.name)
         on_idle = partial(self._end, upstream, client, _IDLE) if client is self.sessionless else None
-        own = upstream.direct[client] = self._make(upstream, client, on_idle)
+        own = upstream.direct[client] = self._make(
+            upstream,
+            client,
+            server_log=upstream.server_log,
+            counters=upstream.counters,
+            schemas=self.schemas(upstream),
+            on_idle=on_idle,
+        )
         self._start(own)
         return own
 

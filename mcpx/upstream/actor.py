@@ -175,6 +175,8 @@ class Upstream:
         self.subscriptions.move_to(self.submit, lambda: self.catalogue)
         if self.config.disabled is None:
             self._cache.inherit_from(old._cache)
+        if self.companion is not None and old.companion is not None:
+            self.companion.inherit_from(old.companion)
 
     async def await_descriptions(self) -> None:
         """Wait while descriptions are made for the resources of the first listing."""
@@ -273,9 +275,8 @@ class Upstream:
             self._ledger.add(self.child, link.pid, link.mark)
 
     def _on_updated(self, uri: str) -> None:
-        if self.main is None:
-            self.subscriptions.handle_update(uri)
-        elif self.client is None:  # whatever the companion hears concerns the subscriptions of all
+        self.subscriptions.handle_update(uri)
+        if self.main is not None and self.client is None:  # what the companion hears concerns all
             self.main.subscriptions.updated(uri)
 
     def _on_change(self, changed: Diff) -> None:

@@ -15,10 +15,32 @@ from typing import TYPE_CHECKING
 from mcpx.config import Era
 from mcpx.errors import CallError
 from mcpx.upstream.errors import EraRefused, NoAnswer
+from mcpx.upstream.offers.topic import Listener
 from supervisors import Cause, Phase
 
 if TYPE_CHECKING:
     from mcpx.upstream.actor import Upstream
+
+
+async def subscribe(
+    main: Upstream, uri: str, listener: Listener, meta: bytes, *, modern: bool
+) -> Callable[[], None]:
+    """Have `listener` called with changes of `uri`, until the result is called.
+
+    A server may refuse on its main session what it grants on one of the client's own era.
+
+    Raises:
+        CallError: As `Subscriptions.subscribe`.
+    """
+    session = main
+    try:
+        await main.subscriptions.subscribe(uri, listener, meta)
+    except CallError:
+        session = main.in_era(modern)
+        if session is main:
+            raise
+        await session.subscriptions.subscribe(uri, listener, meta)
+    return lambda: session.subscriptions.unsubscribe(uri, listener)
 
 
 class Companion:
@@ -63,6 +85,14 @@ class Companion:
         return fails and self._main.queue.lifecycle_phase() is Phase.UP
 
     # --- what becomes of the sessions
+
+    def inherit_from(self, old: Companion) -> None:
+        """Take over the subscriptions that were made in the other era; they are made again."""
+        session = old.session
+        if session is not None and old._era is not None and session.subscriptions.uris:
+            heir = self.session_in(old._era)
+            if heir is not self._main:
+                heir.inherit_from(session)
 
     def is_refused(self, session: Upstream, cause: Cause) -> bool:
         """Take in that the companion has failed; return whether the server does not speak its era.

@@ -35,6 +35,7 @@ from mcpx.gateway.frontends.fast_parameters import (
     decode_named,
     decode_native,
     decode_rich,
+    decode_rich_native,
 )
 from mcpx.gateway.native.tools import has_output_schema
 from mcpx.gateway.server import GatewayServer
@@ -66,6 +67,7 @@ class FastPath:
         self._meter = hub.meter
         self._exposure = server.exposure
         self._decode = decode
+        self._decode_native = decode_native
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
@@ -77,7 +79,7 @@ class FastPath:
             return False
         shown = self._exposure.shown
         try:
-            if shown.native and (call := decode_native(raw, shown.native)) is not None:
+            if shown.native and (call := self._native_call(raw, shown)) is not None:
                 return self._take_native(wire, request_id, call, shown)
             params = self._decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -91,6 +93,17 @@ class FastPath:
             return params.name == tools.EXEC and self._refuses(wire, request_id, params)
         self._run(wire, request_id, request, params.meta)
         return True
+
+    def _native_call(self, raw: msgspec.Raw, shown: Shown) -> NativeParams | None:
+        """The params of a call of a native tool; None for any other. As for `_decoded_richly`."""
+        try:
+            call = self._decode_native(raw)
+        except msgspec.ValidationError:
+            if self._decode_native is decode_rich_native:
+                raise
+            call = decode_rich_native(raw)
+            self._decode_native = decode_rich_native
+        return call if call.name in shown.native else None
 
     def _take_native(
         self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, shown: Shown
@@ -154,7 +167,7 @@ class FastPath:
     def _named(self, raw: msgspec.Raw) -> Named | None:
         """The call of a tool, by the names of its server and of its own; None for no such call."""
         native = self._exposure.shown.native
-        if native and (call := decode_native(raw, native)) is not None:
+        if native and (call := decode_rich_native(raw)).name in native:
             tool = native[call.name]
             return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
         named = decode_named(raw)

@@ -64,6 +64,7 @@ def test_it_is_made_again_only_when_settings_or_catalogues_change():
     made.catalogue_changed("a", None)
     assert list(made.shown.native) == ["a__m", "a__n"]
     settings[0] = config_of(a={"pinned": ("a.n",)})
+    made.catalogue_changed("a", None)
     assert list(made.shown.native) == ["a__n"]
 
 

@@ -14,6 +14,7 @@ from mcpx.core.messages import Exec
 from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code
 from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.companion import subscribe
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, open_watched, soon
@@ -248,3 +249,26 @@ async def test_clients_with_sessions_of_their_own_get_those_that_the_server_spea
         async with hub_of(dual, sessions="per_client") as watch:
             assert [await era_of(watch, False, ClientId()) for _ in range(2)] == ["modern"] * 2
             assert dual.heard == [DISCOVER, INITIALIZE, DISCOVER, DISCOVER]
+
+
+async def test_a_subscription_that_only_the_handshake_era_has_is_made_there_and_outlives_a_reload():
+    updates = []
+    with dual_http() as dual:
+        config = {"url": dual.url, "restart": QUICK, "auto_describe": False}
+        async with open_watched(config_of({"s": config})) as watch:
+            main = watch.hub.upstreams["s"]
+            end = await subscribe(main, "a:b", updates.append, b"", modern=False)
+            assert dual.subscribed == ["a:b"]
+            await soon(lambda: dual.streams)
+            dual.notify("notifications/resources/updated", '{"uri":"a:b"}')
+            await soon(lambda: "a:b" in updates)
+            await watch.hub.reload(config_of({"s": {**config, "call_timeout": 7}}))
+            await soon(lambda: dual.subscribed == ["a:b"] * 2)
+            await soon(lambda: len(dual.streams) == 2)
+            updates.clear()
+            dual.notify("notifications/resources/updated", '{"uri":"a:b"}')
+            await soon(lambda: "a:b" in updates)
+            end()
+            assert companion(watch).subscriptions.uris == []
+            with pytest.raises(CallError):
+                await subscribe(watch.hub.upstreams["s"], "a:b", updates.append, b"", modern=True)

@@ -186,7 +186,7 @@ async def test_log_messages_pass_by_a_client_that_does_not_read_its_stream(tmp_p
         headers = await session(client, url)
         before = memory(mcpx.process.pid)
         with connect(url) as unread:
-            unread.send(raw_post(url, headers, 10, "chatter", size=100_000, count=1500))
+            unread.send(raw_post(url, headers, 10, "chatter", size=100_000, count=1000))
             await mcpx.logged("client.not_reading")
             arguments = {"server_name": "s", "tool_name": "echo", "arguments": {}}
             call = {"name": "exec", "arguments": arguments}

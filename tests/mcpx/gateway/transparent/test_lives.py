@@ -243,3 +243,24 @@ async def test_of_many_clients_that_may_have_left_only_the_latest_keep_their_ses
         for client in clients:
             watch.hub.fleet.direct.get_or_open(upstream, client)
         assert set(upstream.direct) == set(clients[-2:])
+
+
+async def test_a_list_that_differs_after_a_restart_is_announced_and_one_that_does_not_is_not(tmp_path):
+    tools = tmp_path / "tools.json"
+    tools.write_text('[{"name":"die","inputSchema":{"type":"object"}}]')
+    args = ["-S", "-E", str(OLD_SERVER), json.dumps({"tools": str(tools)})]
+    servers = {"odd": {"command": sys.executable, "args": args, "restart": QUICK}}
+    async with open_watched(config_of(servers)) as watch, on_stream(watch.hub) as talk:
+        await greet(talk)
+        await talk.ask("tools/list", None, 2)
+        for number in (3, 4):
+            lost = await talk.ask("tools/call", '{"name":"die"}', number)
+            assert lost["error"]["data"]["outcome"] == "unknown"
+            await talk.ask("ping", None, "back")
+            if number == 3:
+                tools.write_text('[{"name":"die","inputSchema":{"type":"object"}},{"name":"b"}]')
+        while talk.heard[-1] != [("method", "notifications/tools/list_changed")]:
+            await talk.take()
+        assert len((await talk.ask("tools/list", None, 5))["result"]["tools"]) == 2
+        changed = [each for each in talk.heard if each[0] == ("method", "notifications/tools/list_changed")]
+        assert len(changed) == 1
