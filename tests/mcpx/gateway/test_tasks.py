@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -88,9 +89,11 @@ class HttpClient(Client):
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": MODERN}
+        headers["Content-Type"] = "application/json"
         headers |= {"Mcp-Method": method, "Mcp-Name": params.get("name") or params.get("taskId") or "-"}
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        response = await self._http.post(self._url, json=message, headers=headers)
+        written = json.dumps(message).replace("Infinity", "1e400")
+        response = await self._http.post(self._url, content=written, headers=headers)
         body = response.text
         if response.headers["content-type"].startswith("text/event-stream"):
             body = [line[6:] for line in body.splitlines() if line.startswith("data: ")][-1]
@@ -223,6 +226,7 @@ async def test_clients_that_take_no_tasks(gateway):
             assert "may have taken effect" in text_of(refused)
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
             assert await client.ask(method, taskId=task_id) == MISSING
+        assert await client.ask("subscriptions/listen", notifications={"taskIds": [task_id]}) == MISSING
 
 
 async def test_clients_of_older_revisions_get_an_error(gateway):
@@ -265,6 +269,15 @@ async def test_what_cannot_be_asked_of_a_server_has_its_outcome():
             error = await each.ask("tasks/get", taskId="1")
             assert error["code"] == -32602
             assert error["data"]["outcome"] == "not_sent"
+
+
+async def test_numbers_that_json_cannot_say_are_refused(gateway):
+    client = gateway.clients["http"]
+    task_id = (await client.call("start"))["taskId"]
+    for params in ({"inputResponses": {"a": math.inf}}, {"vendor": math.inf}):
+        error = await client.ask("tasks/update", taskId=task_id, **params)
+        assert error["code"] == -32602
+        assert "nothing was sent" in error["message"]
 
 
 async def test_two_servers_may_give_the_same_id():
