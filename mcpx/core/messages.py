@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mcpx.upstream.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext
+from mcpx.upstream.requests import NO_CONTEXT, Complete, GetPrompt, RequestContext, TaskRequest
 
 
 class Inspect(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
     """Pass on a request that is none of the three tools; the answer is the upstream's raw result."""
 
     server_name: str
-    request: GetPrompt | Complete
+    request: GetPrompt | Complete | TaskRequest
     context: RequestContext = NO_CONTEXT
 
 

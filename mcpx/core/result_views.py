@@ -29,6 +29,7 @@ from mcpx.core.result_selection import (
     selectable,
 )
 from mcpx.core.results import ResultRenderer
+from mcpx.core.tasks import Tasks
 from mcpx.errors import CallError, Code
 from mcpx.rendering.content import text_block, texts_of, with_texts
 from mcpx.rendering.large_results import is_large
@@ -46,6 +47,7 @@ class ResultViews:
         self.results = results
         self.limits = ResultLimits(results, upstreams)
         self.kept = KeptResults()
+        self.tasks = Tasks()
         self._projector = Projector()
 
     # --- results of tools and resources

@@ -1,4 +1,4 @@
-"""What a client writes into the `_meta` of a request for the server behind it."""
+"""What a client writes into a request for the server behind it, above all into its `_meta`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,19 @@ def members_for_server(meta: Mapping[str, Any]) -> bytes:
         MCPError: A number is beyond what JSON can say.
     """
     own = {key: value for key, value in meta.items() if key != _TOKEN and not key.startswith(_RESERVED)}
-    encoded = msgspec.json.encode(own)
-    if b"null" in encoded and holds_nonfinite(own):  # as msgspec writes them
+    return encode_for_server(own, "_meta")[1:-1]
+
+
+def encode_for_server(value: Any, what: str) -> bytes:
+    """What a client gave, as JSON; `what` names it in the error.
+
+    Raises:
+        MCPError: A number is beyond what JSON can say.
+    """
+    encoded = msgspec.json.encode(value)
+    if b"null" in encoded and holds_nonfinite(value):  # as msgspec writes them
         raise MCPError(
             INVALID_PARAMS,
-            "_meta holds a number that JSON cannot say (NaN or infinity); nothing was sent",
+            f"{what} holds a number that JSON cannot say (NaN or infinity); nothing was sent",
         )
-    return encoded[1:-1]
+    return encoded

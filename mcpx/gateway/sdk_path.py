@@ -26,7 +26,7 @@ from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
 from mcpx.gateway.clients.identity import request_outbound
 from mcpx.gateway.clients.outbox import Backlog
-from mcpx.gateway.request_meta import meta_for_server
+from mcpx.gateway.request_meta import encode_for_server, meta_for_server
 from mcpx.text import kind_of
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -101,7 +101,8 @@ def _answers(ctx: Context) -> InputAnswers | None:
         raise MCPError(
             INVALID_PARAMS, f"requestState must be a string, got {kind_of(state)}; nothing was sent"
         )
-    return InputAnswers(msgspec.json.encode(responses) if responses is not None else b"", state)
+    encoded = b"" if responses is None else encode_for_server(responses, "inputResponses")
+    return InputAnswers(encoded, state)
 
 
 class _NotificationQueue:

@@ -22,6 +22,7 @@ from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.gateway.clients.sessions import ClientSessions, client_name
 from mcpx.gateway.encoded_results import is_modern, stamp_of, unsieved
+from mcpx.gateway.extensions import declared_extensions, serving_tasks
 from mcpx.gateway.metering import note_listing
 from mcpx.gateway.native.requests import UNCACHED, ResourcesAndPrompts
 from mcpx.gateway.native.tools import tools_page
@@ -58,7 +59,11 @@ class GatewayServer(Server[Any]):
         )
         self.tool_list = clients.tool_list(expose)
         self.exposure = self.tool_list.exposure
-        self.middleware = [clients.tracking(self.tool_list), unsieved(self)]
+        self.middleware = [
+            clients.tracking(self.tool_list),
+            unsieved(self),
+            serving_tasks(hub, self.stamp_for),
+        ]
         self.stamp = stamp_of(self)
         """The `_meta` of results for clients of 2026-07-28."""
         self._hub = hub
@@ -91,7 +96,17 @@ class GatewayServer(Server[Any]):
         options = notification_options or NotificationOptions(
             tools_changed=True, resources_changed=native, prompts_changed=native
         )
-        return super().create_initialization_options(options, experimental_capabilities, extensions)
+        # the handshake has no extensions
+        return super().create_initialization_options(options, experimental_capabilities, extensions or {})
+
+    @property
+    def extensions(self) -> dict[str, JSON]:
+        """The extensions that are declared; asked for at each `server/discover`."""
+        return declared_extensions(self._hub)
+
+    @extensions.setter
+    def extensions(self, value: dict[str, JSON]) -> None:
+        """The SDK sets what it was given, which is nothing."""
 
     def client_left(self, client: ClientId) -> None:
         """End what belongs to one client alone: its connection has ended."""

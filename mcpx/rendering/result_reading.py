@@ -28,6 +28,7 @@ from mcpx.rendering.result_members import (
 from mcpx.text import cut, kind_of
 
 INPUT_REQUIRED: Final = "input_required"
+TASK: Final = "task"
 _NULLABLE: Final = ("structuredContent", "_meta")  # where null is the same as nothing
 _TOOL: Final[Readers] = {"content": partial(read_array, read=read_block), "isError": msgspec.json.decode}
 _RESOURCE: Final[Readers] = {"contents": partial(read_array, read=read_item)}
@@ -56,11 +57,12 @@ class InputRequired(CallError):  # noqa: N818 - the protocol's name, and a condi
 class UnknownResultType(CallError):  # noqa: N818 - a condition
     """A result of a type that MCPX does not know (2026-07-28); `result` are its members, as they came.
 
-    To a client of that revision it is passed on as it is, and the client refuses what it does not know.
+    To a client of that revision it is passed on as it is, and the client refuses what it does not know. But a
+    task (`kind` is TASK) is for clients alone that have declared that they take them.
     """
 
     def __init__(self, result: JSON, server: str) -> None:
-        kind = cut(str(result["resultType"]), _MAX_METHOD_CHARS)
+        self.kind = kind = cut(str(result["resultType"]), _MAX_METHOD_CHARS)
         text = f"{server} answered with a result of the type {kind!r}, which this client does not know"
         super().__init__(Code.PROTOCOL_ERROR, f"{text}; it may have taken effect", server=server)
         self.result = result

@@ -23,6 +23,9 @@ ELICITATION: Final = "elicitation/create"
 ROOTS: Final = "roots/list"
 QUESTIONS: Final = frozenset({SAMPLING, ELICITATION, ROOTS})
 """What a server may ask of a client: before 2026-07-28 by a request, from then on inside a result."""
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension by which a server answers a call with a task (2026-07-28)."""
+TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Log levels as the protocol has them (RFC 5424), the most verbose first."""
@@ -47,6 +50,7 @@ class _Declared(msgspec.Struct, gc=False, omit_defaults=True):
     sampling: JSON | None = None
     elicitation: JSON | None = None
     roots: JSON | None = None
+    extensions: dict[str, msgspec.Raw] | None = None
 
 
 class Capabilities:
@@ -58,6 +62,10 @@ class Capabilities:
         self._declared = declared
         self.encoded = msgspec.json.encode(declared)
         """As JSON, for the `_meta` of a 2026-07-28 request."""
+
+    def has_extension(self, name: str) -> bool:
+        """Whether the client declared that extension of the protocol."""
+        return name in (self._declared.extensions or ())
 
     def refusal(self, method: str, params: JSON) -> MCPError | None:
         """The protocol's error for a request that the client cannot take; None if it can."""

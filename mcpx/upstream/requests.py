@@ -123,6 +123,23 @@ class Unsubscribe(_AboutResource, frozen=True, gc=False):
     method = "resources/unsubscribe"
 
 
+class TaskRequest(_Request, frozen=True, gc=False):
+    """Get a task, answer what it asks for, or cancel it (`TASK_METHODS`).
+
+    The answers are those of the context.
+    """
+
+    method: str
+    task_id: str
+    more: bytes = b""
+    """Further members of the params, in JSON, without the braces."""
+
+    def params(self) -> list[bytes]:
+        """The members of the request's `params`, in JSON, without the braces."""
+        named = [b'"taskId":', msgspec.json.encode(self.task_id)]
+        return [*named, b",", self.more] if self.more else named
+
+
 class Passed(_Request, frozen=True):
     """Any request of a client, as it came: for a direct session, which answers with the answer as it came."""
 
@@ -141,7 +158,7 @@ class Passed(_Request, frozen=True):
         return [bytes(self.raw)]
 
 
-Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe | Passed
+Request = CallTool | ReadResource | GetPrompt | Complete | Subscribe | Unsubscribe | TaskRequest | Passed
 
 
 def size_of(request: Request) -> int:

@@ -7,14 +7,14 @@ task of their own delivers them in order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.shared.dispatcher import CallOptions
-from mcp_types import LOG_LEVEL_META_KEY, ClientCapabilities
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
@@ -32,10 +32,17 @@ Enqueue = Callable[[Delivery, int], None]
 
 
 def capabilities_of(declared: ClientCapabilities | None) -> Capabilities:
-    """The capabilities in a client's declaration, as the SDK's server has read it."""
+    """The capabilities in a client's declaration before 2026-07-28, which has no extensions."""
     if declared is None:
         return NO_CAPABILITIES
-    return read_capabilities(declared.model_dump_json(by_alias=True, exclude_none=True).encode())
+    given = declared.model_dump_json(by_alias=True, exclude_none=True, exclude={"extensions"})
+    return read_capabilities(given.encode())
+
+
+def capabilities_in(params: Mapping[str, Any] | None) -> Capabilities:
+    """The capabilities in the envelope of a request of 2026-07-28."""
+    given = ((params or {}).get("_meta") or {}).get(CLIENT_CAPABILITIES_META_KEY)
+    return NO_CAPABILITIES if given is None else read_capabilities(envelope.encode(given))
 
 
 def _options(on_progress: OnStep | None) -> CallOptions | None:
@@ -129,7 +136,9 @@ class RequestCaller:
         """The client whose session with a server it takes, where each client has its own."""
         self.client = client_of(connection, hub)
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        self.capabilities = capabilities_of(session.client_capabilities)
+        self.capabilities = (
+            capabilities_in(ctx.params) if self.modern else capabilities_of(session.client_capabilities)
+        )
         self._outbound = request_outbound(session)
         self._clients = hub.clients
         self._enqueue = enqueue

@@ -42,7 +42,7 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.context import InputAnswers, read_capabilities
+from mcpx.upstream.context import NO_CAPABILITIES, CallerHandle, InputAnswers, read_capabilities
 from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.bounds import MAX_INLINE_BYTES
@@ -127,7 +127,7 @@ class FastPath:
     ) -> None:
         """Hand a request on, and answer with its result."""
         meter = self._client_meter or self._meter_of(meta)
-        encoder = self._encoder(meta)
+        encoder = self._encoder(meta, request.context.caller)
         call = FastCall(
             self._calls, wire, request_id, request, encoder, meter=meter, fails_in_meta=fails_in_meta
         )
@@ -257,11 +257,12 @@ class FastPath:
         self._client_meter = self._meter.of_client(client.client_info.name if client else None)
         return self._client_meter
 
-    def _encoder(self, meta: Meta | None) -> ResultEncoder:
+    def _encoder(self, meta: Meta | None, caller: CallerHandle | None = None) -> ResultEncoder:
         """What encodes results for this client, by the settings in force."""
         if self._connection.era is Era.MODERN:
             name = meta.client_info.name if meta and meta.client_info else None
-            return ResultEncoder.for_client(self._views, name, self._stamp)
+            capabilities = NO_CAPABILITIES if caller is None else caller.capabilities
+            return ResultEncoder.for_client(self._views, name, self._stamp, capabilities)
         policy = self._views.results.settings.include_structured_content
         encoder = self._encoders.get(policy)
         if encoder is None:

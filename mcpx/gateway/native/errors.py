@@ -39,8 +39,8 @@ def about_resource(error: CallError, *, uri: str, own: str, version: str) -> MCP
     return MCPError(INTERNAL_ERROR, str(error), {"uri": cut(uri, URI_LEN), **_data(error)})
 
 
-def about_prompt(error: CallError) -> MCPError:
-    """A failure with a prompt, or with a completion."""
+def as_protocol_error(error: CallError) -> MCPError:
+    """A failure with a prompt, a completion or a task."""
     upstream = error.details.get("upstream")
     if upstream is not None:
         return _of_upstream(upstream["code"], upstream, upstream.get("data"))

@@ -33,12 +33,12 @@ from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native import forms
-from mcpx.gateway.native.errors import about_prompt, about_resource
+from mcpx.gateway.native.errors import about_resource, as_protocol_error
 from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import page_of
 from mcpx.gateway.request_meta import meta_for_server
 from mcpx.rendering.result_members import enveloped
-from mcpx.rendering.result_reading import UnknownResultType, read_members, read_resource_result
+from mcpx.rendering.result_reading import TASK, UnknownResultType, read_members, read_resource_result
 from mcpx.rendering.results import resource_value
 from mcpx.upstream.requests import Complete, GetPrompt
 from mcpx.wire.enclosed import enclose
@@ -135,7 +135,7 @@ class ResourcesAndPrompts:
         try:
             return self._enclosed(ctx, await sdk_path.run(self._hub, ctx, request, convert))
         except UnknownResultType as unknown:
-            if not is_modern(ctx):
+            if not is_modern(ctx) or unknown.kind == TASK:  # which only a call of a tool may become
                 raise
             return self._enclosed(ctx, unknown.result)
 
@@ -233,7 +233,7 @@ class ResourcesAndPrompts:
         try:
             return await self._pass_on(ctx, message, convert)
         except CallError as error:
-            raise about_prompt(error) from None
+            raise as_protocol_error(error) from None
 
     # --- the stream of 2026-07-28
 

@@ -24,8 +24,9 @@ from mcpx.gateway.clients.known_clients import shows_structured_content, wants_s
 from mcpx.gateway.tools import definitions as tools
 from mcpx.rendering import large_results
 from mcpx.rendering.result_members import Bytes, closing, enveloped, is_given, structured_content
-from mcpx.rendering.result_reading import UnknownResultType
+from mcpx.rendering.result_reading import TASK, UnknownResultType
 from mcpx.rendering.results import ToolResult
+from mcpx.upstream.context import NO_CAPABILITIES, TASKS, Capabilities
 
 _NOTHING: Final = msgspec.Raw()
 _LARGE_BLOCK: Final = 16384  # bytes; below, decoding a block costs less than matching how it begins
@@ -56,7 +57,8 @@ class ResultEncoder:
 
     `structured` says whether with `structuredContent`, `structured_is_shown` whether that client gives it to
     its model, so that it has the limit of the texts; `stamp` is the `_meta` that results of the 2026-07-28
-    revision carry, None for a client of an older one.
+    revision carry, None for a client of an older one. A client that takes tasks, by its `capabilities`, is
+    given them under the `name` that it calls itself.
     """
 
     def __init__(
@@ -66,22 +68,41 @@ class ResultEncoder:
         structured: bool,
         structured_is_shown: bool = False,
         stamp: bytes | None = None,
+        name: str | None = None,
+        capabilities: Capabilities = NO_CAPABILITIES,
     ) -> None:
         self._views = views
+        self._name = name or ""
+        self._capabilities = capabilities
         self.structured_is_shown = structured_is_shown
         self._results = views.results
         self._structured = structured
         self._stamp = stamp
 
     @classmethod
-    def for_client(cls, views: ResultViews, name: str | None, stamp: bytes | None) -> ResultEncoder:
+    def for_client(
+        cls,
+        views: ResultViews,
+        name: str | None,
+        stamp: bytes | None,
+        capabilities: Capabilities = NO_CAPABILITIES,
+    ) -> ResultEncoder:
         """For a client that calls itself that, by the settings in force."""
         wanted = wants_structured_content(views.results.settings.include_structured_content, name)
         shown = wanted and shows_structured_content(name)
-        return cls(views, structured=wanted, structured_is_shown=shown, stamp=stamp)
+        return cls(
+            views,
+            structured=wanted,
+            structured_is_shown=shown,
+            stamp=stamp,
+            name=name,
+            capabilities=capabilities,
+        )
 
     def tool(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         """The result of a tool. One of a type that MCPX does not know is for clients of 2026-07-28 to judge.
+
+        A task is for those that take tasks.
 
         Raises:
             CallError: `protocol_error`: it is not MCP.
@@ -104,7 +125,7 @@ class ResultEncoder:
         )
         if pieces is not None:
             return pieces
-        return self._rendered(lambda: self._results.tool(raw, server=server, large=large)[1])
+        return self._rendered(request, lambda: self._results.tool(raw, server=server, large=large)[1])
 
     def _measured(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
         """A result that may be over its limit: passed through where it is not, and nothing has to change."""
@@ -117,7 +138,9 @@ class ResultEncoder:
     def _viewed(self, raw: msgspec.Raw, request: Exec) -> list[Bytes]:
         """A result that may be over its limit."""
         client, shown = request.context.client, self.structured_is_shown
-        return self._rendered(lambda: self._views.tool(raw, request, client, structured_is_shown=shown))
+        return self._rendered(
+            request, lambda: self._views.tool(raw, request, client, structured_is_shown=shown)
+        )
 
     def _limited(self, raw: msgspec.Raw, request: Exec, limit: Limit) -> list[Bytes]:
         """A large result, of which nothing but the content is read."""
@@ -157,16 +180,23 @@ class ResultEncoder:
             if pieces is not None:
                 return pieces
         client, shown = request.context.client, self.structured_is_shown
-        return self._rendered(lambda: self._views.resource(raw, request, client, structured_is_shown=shown))
+        return self._rendered(
+            request, lambda: self._views.resource(raw, request, client, structured_is_shown=shown)
+        )
 
-    def _rendered(self, render: Callable[[], ToolResult]) -> list[Bytes]:
+    def _rendered(self, request: Exec | Read, render: Callable[[], ToolResult]) -> list[Bytes]:
         """What `render` makes of a result; a client of 2026-07-28 gets one of an unknown type as it is."""
         try:
             return self.shaped(render())
         except UnknownResultType as unknown:
             if self._stamp is None:
                 raise
-            return self.members(unknown.result)
+            if unknown.kind != TASK:
+                return self.members(unknown.result)
+            if isinstance(request, Read) or not self._capabilities.has_extension(TASKS):
+                raise
+            server, owner = request.server_name, self._name
+            return self.members(self._views.tasks.give(unknown.result, server=server, owner=owner))
 
     def shaped(self, result: ToolResult) -> list[Bytes]:
         """A result that is rendered already."""

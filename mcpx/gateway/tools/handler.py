@@ -22,6 +22,7 @@ from mcpx.core.result_selection import Selectable
 from mcpx.core.tool_names import not_listed
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
+from mcpx.gateway.clients.handles import capabilities_in
 from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.sessions import client_name
 from mcpx.gateway.metering import MeteredCall
@@ -47,7 +48,8 @@ class ToolCall:
     def __init__(self, hub: Hub, ctx: Context, stamp: bytes | None) -> None:
         self._hub = hub
         self._ctx = ctx
-        self._encoder = ResultEncoder.for_client(hub.views, client_name(ctx.session), stamp)
+        name, capabilities = client_name(ctx.session), capabilities_in(ctx.params)
+        self._encoder = ResultEncoder.for_client(hub.views, name, stamp, capabilities)
         self._client = session_client(connection_of(ctx.session), hub)
         """Which results are kept for."""
         self._context = RequestContext(client=self._client)

@@ -19,6 +19,7 @@ from mcp.shared.inbound import (
 from mcp_types import PROTOCOL_VERSION_META_KEY
 
 from mcpx.catalog.model import JSON, Catalogue
+from mcpx.upstream.context import TASK_METHODS
 from mcpx.upstream.direct.messages import NOTHING, elements_of, members_of, value_of
 
 _MARK: Final = b"x-mcp-header"
@@ -66,7 +67,8 @@ class Headers:
             is_first = self.version is None or method == "initialize"
             return {} if is_first else {MCP_PROTOCOL_VERSION_HEADER: str(self.version)}
         headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
-        name = value_of(members.get(NAME_BEARING_METHODS.get(method, "")))
+        named_by = "taskId" if method in TASK_METHODS else NAME_BEARING_METHODS.get(method, "")
+        name = value_of(members.get(named_by))
         if isinstance(name, str):
             headers[MCP_NAME_HEADER] = encode_header_value(name)
         if method == "tools/call" and isinstance(name, str):

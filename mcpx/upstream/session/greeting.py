@@ -103,6 +103,11 @@ def _plain_discover(raw: JSON) -> JSON:
     """The result without its odd members; missing versions stay missing."""
     plain = {**_texts(raw, "instructions"), "capabilities": _capabilities(raw.get("capabilities"))}
     versions, meta = raw.get("supportedVersions"), raw.get("_meta")
+    declared = raw.get("capabilities")
+    extensions = declared.get("extensions") if isinstance(declared, dict) else None
+    if isinstance(extensions, dict):
+        settings = {name: each for name, each in extensions.items() if isinstance(each, dict)}
+        plain["capabilities"] |= {"extensions": settings}
     if isinstance(versions, list):
         plain["supportedVersions"] = [each for each in versions if isinstance(each, str)]
     return plain | ({"_meta": meta} if isinstance(meta, dict) else {})

@@ -19,8 +19,10 @@ from mcp import ClientSession
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, coerce_request_id
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
     MCP_PROTOCOL_VERSION_HEADER,
     NAME_BEARING_METHODS,
+    encode_header_value,
     find_invalid_x_mcp_header,
     x_mcp_header_map,
 )
@@ -34,7 +36,7 @@ from mcp_types.version import (
 from mcpx.catalog.model import ToolInfo
 from mcpx.upstream.context import QUESTIONS
 from mcpx.upstream.relay.session_relay import SessionRelay
-from mcpx.upstream.requests import OnProgress, Request
+from mcpx.upstream.requests import OnProgress, Request, TaskRequest
 from mcpx.upstream.session.greeting import (
     Greeting,
     discover_params,
@@ -173,6 +175,8 @@ class PassingSession(ClientSession):
                 params["arguments"] = msgspec.json.decode(given.get("arguments", b"{}"))
         opts: CallOptions = {}
         self._stamp({"method": request.method, "params": params}, opts)
+        if self._modern and isinstance(request, TaskRequest):
+            opts.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(request.task_id)
         return opts
 
     async def send_without_params(self, request: Request, opts: CallOptions) -> dict[str, Any]:
