@@ -21,7 +21,8 @@ REPEATABLE: Final = frozenset({"initialize", "server/discover"})
 class PendingRequests:
     """The requests of one client, by their ids."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, transparent: bool = False) -> None:
+        self._transparent = transparent
         self._requests: dict[RequestId, PendingRequest] = {}
         self._last_batch = 0
 
@@ -39,7 +40,7 @@ class PendingRequests:
     def add(self, message: RPCMessage, batch_number: int = 0) -> None:
         """Add a request, unless the message is none."""
         if message.id is not None and message.method is not None:
-            request = PendingRequest(message.method, message.params, batch_number)
+            request = PendingRequest(message.method, message.params, batch_number, self._transparent)
             self._requests[message.id] = refusals.lightened(request)
 
     def pop(self, request_id: RequestId | None) -> PendingRequest | None:

@@ -1,7 +1,7 @@
 """Responses that the shim gives itself when no daemon will. Pure.
 
-They have the form of the daemon's own failures: a tool call ends in a result with `isError`, every other
-request in a JSON-RPC error, and both say whether the action may have happened.
+They have the form of the daemon's own failures: a call of one of its tools ends in a result with `isError`,
+every other request in a JSON-RPC error, and both say whether the action may have happened.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from mcpx.errors import Code, Outcome, failure_text
 from mcpx.wire import malformed
-from mcpx.wire.envelope import Bytes, RequestId, answer, encode, failure
+from mcpx.wire.envelope import Bytes, RequestId, answer, encode, escaped, failure, request
 from mcpx.wire.lines import TooLong
 
 CONNECTION_CLOSED: Final = -32000
@@ -43,15 +43,23 @@ class _Named(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class PendingRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request that awaits its response. `batch` is the number of the batch that it came in; 0 for none."""
+    """A request that awaits its response. `batch` is the number of the batch that it came in; 0 for none.
+
+    What a `transparent` one asks for is the server's: a failure of MCPX is no result of it.
+    """
 
     method: str
     params: msgspec.Raw
     batch: int = 0
+    transparent: bool = False
 
     def copied(self) -> PendingRequest:
         """A copy that does not keep the whole line in memory."""
         return PendingRequest(self.method, msgspec.Raw(bytes(self.params)))
+
+    def encoded(self, request_id: RequestId) -> bytes:
+        """Its message, under that id."""
+        return b"".join(request(request_id, escaped(self.method), self.params or None))
 
 
 def lost_response(request_id: RequestId, request: PendingRequest) -> bytes:
@@ -60,8 +68,8 @@ def lost_response(request_id: RequestId, request: PendingRequest) -> bytes:
 
 
 def unavailable(request_id: RequestId, request: PendingRequest, cause: str) -> bytes:
-    """The response to a request that was not sent, because no daemon can be reached."""
-    text = f"There is no MCPX daemon, and none can be had: {cause}. Nothing was sent; trying again is safe."
+    """The response to a request that was not sent, because of `cause`, a sentence without its full stop."""
+    text = f"{cause}. Nothing was sent; trying again is safe."
     return _refuse(request_id, request, text, Code.SERVER_UNAVAILABLE, Outcome.NOT_SENT)
 
 
@@ -87,13 +95,13 @@ def lightened(request: PendingRequest) -> PendingRequest:
         named = encode(msgspec.json.decode(request.params, type=_Named))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         named = b"{}"
-    return PendingRequest(request.method, msgspec.Raw(named), request.batch)
+    return PendingRequest(request.method, msgspec.Raw(named), request.batch, request.transparent)
 
 
 def _refuse(request_id: RequestId, request: PendingRequest, text: str, code: Code, outcome: Outcome) -> bytes:
     params = decode_object(request.params)
     details: dict[str, Any] = {"error": text, "code": code, "outcome": outcome}
-    if request.method != "tools/call":
+    if request.method != "tools/call" or request.transparent:
         error = {"code": CONNECTION_CLOSED, "message": text, "data": details}
         return b"".join(failure(request_id, encode(error)))
     arguments = params.get("arguments")

@@ -47,15 +47,15 @@ class Lost(NamedTuple):
 class Session:
     """One client's session. `refused` is why the last replay failed, or None.
 
-    `to_daemon` are the lines of its own for the daemon; whoever sends them takes them out. With `transparent`
-    the client hears of every change that its server announces.
+    `to_daemon` are the lines of its own for the daemon; whoever sends them takes them out. A client of a
+    `transparent` door hears of every change that is announced.
     """
 
     def __init__(self, *, transparent: bool = False) -> None:
         self._transparent = transparent
         self.refused: str | None = None
         self.to_daemon: list[bytes] = []
-        self._pending = PendingRequests()
+        self._pending = PendingRequests(transparent=transparent)
         self._takes_batches = False
         self._initialize: PendingRequest | None = None
         self._initialized: bytes | None = None
@@ -128,7 +128,7 @@ class Session:
         if message.id is not None:
             self._last_id += 1
             self._daemon_requests[self._last_id] = message.id
-            return [b"".join(envelope.request(self._last_id, message.method, message.params or None))]
+            return [PendingRequest(message.method, message.params).encoded(self._last_id)]
         return self._notification_of_daemon(message, line)
 
     def _response_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
@@ -218,7 +218,7 @@ class Session:
         lines += [self._own_request(request) for request in in_force if request]
         for request_id, request in self._pending:
             if request_id not in waiting:
-                lines.append(b"".join(envelope.request(request_id, request.method, request.params or None)))
+                lines.append(request.encoded(request_id))
                 if request.method == LISTEN:
                     self._acknowledged.add(request_id)
         self._comparing = self._compare_again = False
@@ -242,7 +242,7 @@ class Session:
         self._last_id += 1
         request_id = f"{OWN_ID_PREFIX}{self._last_id}"
         self._own_requests[request_id] = request
-        return b"".join(envelope.request(request_id, request.method, request.params or None))
+        return request.encoded(request_id)
 
     def _own_response(self, request: PendingRequest, message: RPCMessage) -> list[bytes]:
         if request.method == "initialize" and message.error:

@@ -35,6 +35,8 @@ LAUNCH_COOLDOWN_S: Final = 2.0  # after connecting failed, until it is tried aga
 MAX_ATTEMPTS: Final = 4  # daemons in a row that end before they have answered anything
 GREETING_TIMEOUT_S: Final = 30.0  # for the daemon to answer the greeting
 STABLE_AFTER_S: Final = 10.0  # of connection, after which earlier failures are forgotten
+NO_DAEMON: Final = "There is no MCPX daemon, and none can be had"
+DAEMON_REFUSES: Final = "The MCPX daemon does not serve this client"
 RETRY_DELAY_S: Final = 0.25  # before the second attempt; doubled for each one after it
 
 
@@ -58,7 +60,7 @@ class Shim:
         self._launcher: DaemonLauncher | None = None
         self._not_before = 0.0  # when the next attempt may be made
         self._failures = 0
-        self._cause = ""
+        self._trouble, self._cause = NO_DAEMON, ""
         self._gave_up_at = -LAUNCH_COOLDOWN_S
 
     def run(self) -> None:
@@ -150,7 +152,7 @@ class Shim:
     def _take_answer(self, answer: dict[str, Any]) -> None:
         """Begin, now that the daemon has answered the greeting; or refuse what waits, if it has refused."""
         if isinstance(cause := answer.get("error"), str):
-            self._cause, self._failures = cause, MAX_ATTEMPTS
+            self._trouble, self._cause, self._failures = DAEMON_REFUSES, cause.rstrip("."), MAX_ATTEMPTS
             self._disconnect()
             return
         limit = answer.get(LIMIT_KEY)
@@ -200,6 +202,7 @@ class Shim:
     def _start_connecting(self) -> None:
         self._stop_connecting()
         self._launcher = DaemonLauncher(self._paths)
+        self._trouble = NO_DAEMON
         self._not_before = time.monotonic()
         if self._failures > 1:
             self._not_before += RETRY_DELAY_S * 2 ** (self._failures - 2)
@@ -262,5 +265,7 @@ class Shim:
         self._refuse()
 
     def _refuse(self) -> None:
-        self._to_client.put(self._session.refuse(self._to_daemon.take_unsent(), self._cause))
+        self._to_client.put(
+            self._session.refuse(self._to_daemon.take_unsent(), f"{self._trouble}: {self._cause}")
+        )
         self._to_client.flush(self._stdout)

@@ -1,41 +1,48 @@
 """The direct sessions of all servers: opened when a client of a transparent door first needs one, and ended.
 
 Owned by the fleet. A session lives until its client leaves, but for two bounds, because each may be a
-process: the one that the clients of 2026-07-28 share ends when nobody has used it for a while, and of the
+process: the one that the clients of 2026-07-28 share ends when it has served none of them, and of the
 sessions of clients that may have left without a word (over HTTP) only the latest are kept. Either is opened
 again at its client's next request, with what the client had put in force.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from mcpx.catalog.model import JSON
+from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.direct.client import DirectClient
+from mcpx.upstream.direct.headers import ToolSchemas
 from mcpx.upstream.direct.session import DirectSession
 
 MAX_SESSIONS: Final = 256  # with one server
 MAX_IDLE: Final = 16  # of them, of clients that may have left without a word
-OnIdle = Callable[[], None] | None
 _LEFT: Final = "its client has left"
 _IDLE: Final = "its client says nothing"
 
 
 class DirectSessions:
-    """Opens and ends them. `make` makes one, `start` has it supervised, `dismiss` ends it with a reason."""
+    """Opens and ends them. `make` makes one with the keywords of `DirectSession`, `start` has it supervised,
+    `dismiss` ends it with a reason.
+
+    `upstreams` are the servers now.
+    """
 
     def __init__(
         self,
-        make: Callable[[Upstream, DirectClient, OnIdle], DirectSession],
+        upstreams: Mapping[str, Upstream],
+        make: Callable[..., DirectSession],
         start: Callable[[DirectSession], None],
         dismiss: Callable[[DirectSession, str], None],
     ) -> None:
         self.sessionless = DirectClient(None)
         """Stands for all clients that have no session with their server (2026-07-28)."""
+        self._schemas: dict[str, ToolSchemas] = {}
+        self._upstreams = upstreams
         self._make = make
         self._start = start
         self._dismiss = dismiss
@@ -54,9 +61,25 @@ class DirectSessions:
             text = f"{upstream.name} has {MAX_SESSIONS} clients already; nothing was sent"
             raise CallError(Code.OVERLOADED, text, server=upstream.name)
         on_idle = partial(self._end, upstream, client, _IDLE) if client is self.sessionless else None
-        own = upstream.direct[client] = self._make(upstream, client, on_idle)
+        own = upstream.direct[client] = self._make(
+            upstream,
+            client,
+            server_log=upstream.server_log,
+            counters=upstream.counters,
+            schemas=self.schemas(upstream),
+            on_idle=on_idle,
+        )
         self._start(own)
         return own
+
+    def schemas(self, upstream: Upstream) -> ToolSchemas:
+        """The schemas of a server's tools, as far as they are known."""
+        if upstream.name not in self._schemas:
+            self._schemas[upstream.name] = ToolSchemas(partial(self._catalogue, upstream.name))
+        return self._schemas[upstream.name]
+
+    def _catalogue(self, name: str) -> Catalogue | None:
+        return self._upstreams[name].catalogue if name in self._upstreams else None
 
     def _end_idle(self, upstream: Upstream) -> None:
         """End the sessions that have been idle for longest, where there are too many."""
@@ -64,9 +87,9 @@ class DirectSessions:
         for session in sorted(idle, key=lambda each: each.used_at)[: max(0, len(idle) - MAX_IDLE)]:
             self._end(upstream, session.client, _IDLE)
 
-    def leave(self, upstreams: list[Upstream], client: DirectClient) -> None:
+    def leave(self, client: DirectClient) -> None:
         """End the sessions of a client that has left, without waiting for them."""
-        for upstream in upstreams:
+        for upstream in self._upstreams.values():
             self._end(upstream, client, _LEFT)
 
     def _end(self, upstream: Upstream, client: DirectClient, why: str) -> None:
@@ -77,9 +100,3 @@ class DirectSessions:
         """Open the sessions of a server with the next one in its place, whose configuration has changed."""
         for client in old.direct:
             self.get_or_open(new, client)
-
-
-def input_schema(upstream: Upstream, tool: str) -> JSON | None:
-    """The schema of a tool's arguments, if the tool has been listed."""
-    found = upstream.catalogue.tools.get(tool) if upstream.catalogue else None
-    return None if found is None else found.input_schema

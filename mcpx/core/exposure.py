@@ -31,7 +31,6 @@ log = structlog.get_logger()
 class Shown(msgspec.Struct, frozen=True):
     """What clients are shown at a moment."""
 
-    config: Config
     three: bool
     """Whether the three tools."""
     native: dict[str, ToolInfo]
@@ -61,13 +60,12 @@ class Exposure:
     @property
     def shown(self) -> Shown:
         """What is shown now."""
-        last, config = self._last, self._config()
-        if last is None or last.config is not config:
-            last = self._last = self._make(config)
-        return last
+        if self._last is None:
+            self._last = self._make(self._config())
+        return self._last
 
     def catalogue_changed(self, _server: str, _changed: Diff) -> None:
-        """Look again: an observer of the hub."""
+        """Look again: an observer of the hub, which is told of other settings, too."""
         self._last = None
 
     def described(self, servers: Iterable[ServerInfo]) -> list[ServerInfo]:
@@ -108,7 +106,7 @@ class Exposure:
             native[name] = tool
         for name in taken:  # one in 2^48, or made on purpose: then neither has it
             log.warning("tool.name_taken", name=name, tool=native.pop(name).name)
-        return Shown(config=config, three=three, native=native, native_servers=alone)
+        return Shown(three=three, native=native, native_servers=alone)
 
     def _native_tools(self, config: Config) -> Iterable[ToolInfo]:
         for name in sorted(self._upstreams):

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
-from mcpx.core.direct_sessions import DirectSessions, OnIdle, input_schema
+from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
@@ -73,16 +73,16 @@ class Fleet:
         self._news = Signal()
         self._stopping = False
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
-        self.direct = DirectSessions(self._make_direct, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
-        self._unsettled: set[str] = set()
+        self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
+        self._unsettled = {
+            name for name, up in self.upstreams.items() if starts and up.config.disabled is None
+        }
         for upstream in self.upstreams.values():
-            if not starts:
-                upstream.queue.pending_reason = NOT_STARTED
-            else:
+            if starts:
                 self._start(upstream)
-            if starts and upstream.config.disabled is None:
-                self._unsettled.add(upstream.name)
+            else:
+                upstream.queue.pending_reason = NOT_STARTED
 
     # --- one server
 
@@ -108,6 +108,11 @@ class Fleet:
             self._side_sessions.allow(upstream)
         return upstream
 
+    def _make_direct(self, upstream: Upstream, client: DirectClient, **more: Any) -> DirectSession:
+        more |= {"ledger": self.ledger, "max_message_bytes": self._config.max_message_bytes}
+        child = self._child_name(upstream.name)
+        return DirectSession(client, upstream.config, self.supervisor, child=child, **more)
+
     def _dismiss(self, session: Upstream | DirectSession, why: str) -> None:
         """End a session beside a main one, without waiting for it."""
         session.retire(why)
@@ -120,20 +125,6 @@ class Fleet:
         for upstream in self.upstreams.values():
             if upstream.private is not None and (own := upstream.private.remove(client)) is not None:
                 self._dismiss(own, "its client has left")
-
-    def _make_direct(self, upstream: Upstream, client: DirectClient, on_idle: OnIdle) -> DirectSession:
-        return DirectSession(
-            client,
-            upstream.config,
-            self.supervisor,
-            ledger=self.ledger,
-            server_log=upstream.server_log,
-            max_message_bytes=self._config.max_message_bytes,
-            child=self._child_name(upstream.name),
-            counters=upstream.counters,
-            input_schema=lambda tool: input_schema(upstream, tool),
-            on_idle=on_idle,
-        )
 
     def children(self) -> list[Upstream | DirectSession]:
         """Every session that may have a process: those of the servers, and clients' own."""
@@ -188,9 +179,9 @@ class Fleet:
 
     def _inherit(self, new: Upstream, old: Upstream) -> None:
         """Show `new` as starting, with what `old` offered, until it has listed for itself."""
-        new.inherit_from(old)
         if new.config.disabled is None:
             new.queue.pending_reason = OLD_ENDING
+        new.inherit_from(old)
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
         await self._retire(old, CHANGED)
@@ -301,12 +292,11 @@ class Fleet:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):
             upstream.queue.refuse_waiting()
-        elif isinstance(event, ChildStopped) and not self._is_main(upstream):
+        elif isinstance(event, ChildStopped) and (
+            isinstance(upstream, DirectSession) or upstream.main is not None
+        ):
             self._children.pop(event.child, None)
         self._wake()
-
-    def _is_main(self, session: Upstream | DirectSession) -> bool:
-        return isinstance(session, Upstream) and session.main is None
 
     def _wake(self) -> None:
         self._news.pulse()

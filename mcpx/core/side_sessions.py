@@ -43,9 +43,9 @@ class SideSessions:
             main.private = PerClientSessions(
                 config.name, lambda client, era: self._open_private(main, client, era)
             )
-        if config.era == "auto":
+        if config.era == "auto" and config.transport.kind == "http":
             main.companion = Companion(main, lambda era: self._open_companion(main, era), self._dismiss)
-        main.serves_all = main.private is None and (config.era != "auto" or config.transport.kind != "http")
+        main.serves_all = main.private is None and main.companion is None
 
     def _open_private(self, main: Upstream, client: ClientId, era: Era | None) -> Upstream:
         """A client's own session, in its era if the server speaks it."""
@@ -55,10 +55,9 @@ class SideSessions:
         return own
 
     def _open_companion(self, main: Upstream, era: Era) -> Upstream:
-        """The session in the other era. A connection must be open before calls that wait for it give up."""
+        """The session in the other era. It must be open before the calls that wait for it give up."""
         limits = main.config.limits
-        if main.config.transport.kind == "http":
-            limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
+        limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
         config = replace(main.config, auto_describe=False, limits=limits)
         own = self._make(config, main=main, eras=lambda: (era,), on_catalogue=lambda *_: main.relist())
         self._start(own)

@@ -36,7 +36,7 @@ from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request
 from mcpx.upstream.server_info import server_info
-from mcpx.upstream.session.handshake import Handshake, KnownEras, Said
+from mcpx.upstream.session.handshake import Handshake, KnownEras
 from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
@@ -96,8 +96,6 @@ class Upstream:
             config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
         )
         self.pid: int | None = None
-        self.greeting: Said | None = None
-        """What the server said of itself in this session's last handshake, as JSON; None before the first."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
         self._leaving: str | None = None
@@ -139,26 +137,15 @@ class Upstream:
         beside = () if companion is None else (companion,)
         return [self, *(self.private or ()), *beside, *self.direct.values()]
 
-    def in_era(self, modern: bool, *, own_process: bool = False) -> Upstream:  # noqa: FBT001 - as a client's handle has it
-        """The session for a client of that era, to `submit` its requests to; may be this one.
+    def in_era(self, modern: bool) -> Upstream:  # noqa: FBT001 - as a client's handle has it
+        """The session for a client of that era, to `submit` a request to; may be this one.
 
         Does not wait: a session that has to be opened first queues requests as any server that starts. If the
         server turns out not to speak the era, this session serves them, and the era from then on. Over stdio
-        all clients share this one, unless `own_process` allows a process for the other era. A server whose
-        configuration says the era has this one alone. Call it for each request.
+        all clients share this one, and so they do where the configuration says the era.
         """
         era: Era = "modern" if modern else "handshake"
-        return self if self.companion is None else self.companion.session_in(era, own_process=own_process)
-
-    async def speaks(self, modern: bool) -> bool:  # noqa: FBT001 - as above
-        """Whether the server speaks that era, and its configuration allows it; waits as long as a call would.
-
-        Opens a session (over stdio: starts a process) where it is not known, which `in_era` then gives.
-        """
-        if self.companion is not None:
-            return await self.companion.speaks("modern" if modern else "handshake")
-        await self.await_catalogue()
-        return self.era == ("modern" if modern else "handshake")
+        return self if self.companion is None else self.companion.session_in(era)
 
     def relist(self) -> None:
         """List again what the server offers: it told another session that it has changed."""
@@ -188,6 +175,8 @@ class Upstream:
         self.subscriptions.move_to(self.submit, lambda: self.catalogue)
         if self.config.disabled is None:
             self._cache.inherit_from(old._cache)
+        if self.companion is not None and old.companion is not None:
+            self.companion.inherit_from(old.companion)
 
     async def await_descriptions(self) -> None:
         """Wait while descriptions are made for the resources of the first listing."""
@@ -248,7 +237,6 @@ class Upstream:
             ) as session:
                 await self._cache.list_all(session.client, incarnation.generation)
                 session.established()
-                self.greeting = handshake.said
                 self.known_eras.learn(handshake, of_main=self.main is None)
                 incarnation.ready()
                 await self._serve(session, incarnation, calls, changes)
@@ -287,9 +275,8 @@ class Upstream:
             self._ledger.add(self.child, link.pid, link.mark)
 
     def _on_updated(self, uri: str) -> None:
-        if self.main is None:
-            self.subscriptions.handle_update(uri)
-        elif self.client is None:  # whatever the companion hears concerns the subscriptions of all
+        self.subscriptions.handle_update(uri)
+        if self.main is not None and self.client is None:  # what the companion hears concerns all
             self.main.subscriptions.updated(uri)
 
     def _on_change(self, changed: Diff) -> None:

@@ -15,10 +15,32 @@ from typing import TYPE_CHECKING
 from mcpx.config import Era
 from mcpx.errors import CallError
 from mcpx.upstream.errors import EraRefused, NoAnswer
+from mcpx.upstream.offers.topic import Listener
 from supervisors import Cause, Phase
 
 if TYPE_CHECKING:
     from mcpx.upstream.actor import Upstream
+
+
+async def subscribe(
+    main: Upstream, uri: str, listener: Listener, meta: bytes, *, modern: bool
+) -> Callable[[], None]:
+    """Have `listener` called with changes of `uri`, until the result is called.
+
+    A server may refuse on its main session what it grants on one of the client's own era.
+
+    Raises:
+        CallError: As `Subscriptions.subscribe`.
+    """
+    session = main
+    try:
+        await main.subscriptions.subscribe(uri, listener, meta)
+    except CallError:
+        session = main.in_era(modern)
+        if session is main:
+            raise
+        await session.subscriptions.subscribe(uri, listener, meta)
+    return lambda: session.subscriptions.unsubscribe(uri, listener)
 
 
 class Companion:
@@ -39,38 +61,16 @@ class Companion:
         self._open = open_session
         self._end = end_session
 
-    def session_in(self, era: Era, *, own_process: bool) -> Upstream:
-        """The session for a client of that era: the companion if there is or may be one, else the main one.
-
-        A process of its own is started for it only if `own_process`.
-        """
-        if not self._may_open(era, own_process=own_process):
-            return self._main
-        session = self._get_or_open(era)
-        if self._fails_alone(session):
-            return self._main
-        self._main.queue.demand()
-        return session
-
-    async def speaks(self, era: Era) -> bool:
-        """Whether the server speaks that era; opens the companion to find out.
-
-        Waits as long as a call would. A server that has not answered by then counts as one that does not.
-        """
-        await self._main.await_catalogue()
-        if self._main.era == era:
-            return True
-        if not self._may_open(era, own_process=True):
-            return False
-        session = self._get_or_open(era)
-        await session.await_catalogue()
-        return session.catalogue is not None and session is self.session
-
-    def _may_open(self, era: Era, *, own_process: bool) -> bool:
+    def session_in(self, era: Era) -> Upstream:
+        """The session for a client of that era: the companion if there can be one, else the main session."""
         main = self._main
         if main.queue.closed or main.era in {None, era} or era in main.known_eras.refused:
-            return False
-        return main.config.era == "auto" and (own_process or main.config.transport.kind == "http")
+            return main
+        session = self._get_or_open(era)
+        if self._fails_alone(session):
+            return main
+        main.queue.demand()
+        return session
 
     def _get_or_open(self, era: Era) -> Upstream:
         if self.session is None or self._era != era:
@@ -79,12 +79,20 @@ class Companion:
         return self.session
 
     def _fails_alone(self, session: Upstream) -> bool:
-        """Whether it has failed twice in a row, while the main session is there."""
+        """Whether it has failed at its first attempt, or twice in a row, while the main session is there."""
         life = session.queue.lifecycle()
-        fails = life.failures > 1 and life.phase is not Phase.UP
+        fails = life.failures > (0 if session.catalogue is None else 1) and life.phase is not Phase.UP
         return fails and self._main.queue.lifecycle_phase() is Phase.UP
 
     # --- what becomes of the sessions
+
+    def inherit_from(self, old: Companion) -> None:
+        """Take over the subscriptions that were made in the other era; they are made again."""
+        session = old.session
+        if session is not None and old._era is not None and session.subscriptions.uris:
+            heir = self.session_in(old._era)
+            if heir is not self._main:
+                heir.inherit_from(session)
 
     def is_refused(self, session: Upstream, cause: Cause) -> bool:
         """Take in that the companion has failed; return whether the server does not speak its era.
@@ -93,8 +101,8 @@ class Companion:
         """
         if session is not self.session or self._era is None:
             return False
-        never_ready = session.catalogue is None
-        if isinstance(cause.error, EraRefused) or (never_ready and isinstance(cause.error, NoAnswer)):
+        silent = session.catalogue is None and isinstance(cause.error, NoAnswer)
+        if isinstance(cause.error, EraRefused) or (silent and session.queue.lifecycle().failures > 1):
             self._main.known_eras.refused.add(self._era)
             self._drop(cause.text)
             return True

@@ -124,6 +124,12 @@ def split_request(line: bytes) -> RPCMessage | None:
     )
 
 
+def escaped(method: str) -> str:
+    """A method as it stands in JSON, for a message of any peer: it may call its methods anything."""
+    plain = method.isascii() and method.replace("/", "").isalnum()
+    return method if plain else encode(method)[1:-1].decode()
+
+
 def request(request_id: RequestId, method: str, params: Bytes | None) -> list[Bytes]:
     """Encode a request. `params` is an encoded object; `method` must need no escaping."""
     head = f'{{"jsonrpc":"2.0","id":{_id(request_id)},"method":"{method}"'.encode()

@@ -163,11 +163,11 @@ class Hostile:
         return text in self.notes(name)
 
     async def quiet(self, name: str = "s", *, within_s: float = ANSWER_S) -> int:
-        """Wait until a scripted server has noted nothing more for a second; how many lines it has noted."""
+        """Wait until a scripted server has noted nothing more for a while; how many lines it has noted."""
         before = -1
         with anyio.move_on_after(within_s):
             while before != (before := len(self.notes(name))):  # noqa: ASYNC110 - as above
-                await anyio.sleep(1.0)
+                await anyio.sleep(0.4 if self.brief else 1.0)
         return before
 
     def starts(self, name: str = "s") -> int:
@@ -240,7 +240,9 @@ class Hostile:
 
         `prepare` is given its state folder before it starts.
         """
-        mcpx = await anyio.to_thread.run_sync(lambda: Mcpx(prepare=prepare, **settings))
+        mcpx = await anyio.to_thread.run_sync(
+            lambda: Mcpx(prepare=prepare, pace_s=self.mcpx.pace_s, **settings)
+        )
         try:
             inner = Hostile(self.seen, mcpx, brief=self.brief)
             async with judged(inner, LINES):

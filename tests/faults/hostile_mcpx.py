@@ -32,6 +32,7 @@ START_S = 30.0  # for a daemon to start on a loaded machine, and its neighbour
 CONTROL_S = 10.0  # for an answer on the control side
 END_S = 10.0  # for a daemon to end in order
 LOOK_S = 0.01
+PACE_S = 0.01  # between an answer to the neighbour's client and its next call
 DESCRIPTORS = 1024  # the soft limit that most systems start processes with
 MAY_KEEP = 24 << 20  # bytes above its first size with which a daemon may serve another row
 SETTINGS: dict[str, Any] = {"shutdown_grace": 0.2, "http": {"port": 0}}
@@ -57,8 +58,8 @@ class Memory:
 class NeighbourCaller:
     """The process that calls the healthy neighbour all the while."""
 
-    def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-S", "-E", str(HERE / "neighbour.py"), str(path)]
+    def __init__(self, path: Path, pace_s: float) -> None:
+        command = [sys.executable, "-S", "-E", str(HERE / "neighbour.py"), str(path), str(pace_s)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def order(self, what: str) -> dict[str, Any]:
@@ -96,10 +97,14 @@ class NeighbourCaller:
 class Mcpx:
     """One running daemon. `pid` is its process; `mark` is in the environment of each server of its rows.
 
-    `prepare` is given the state folder before the daemon starts.
+    `prepare` is given the state folder before the daemon starts. The neighbour is called `pace_s` after each
+    answer.
     """
 
-    def __init__(self, *, prepare: Callable[[Path], None] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, *, prepare: Callable[[Path], None] | None = None, pace_s: float = PACE_S, **settings: Any
+    ) -> None:
+        self.pace_s = pace_s
         self.settings = {**SETTINGS, **settings}
         self._temporary = TemporaryDirectory(prefix="mcpx-hostile-")
         self.folder = Path(self._temporary.name)
@@ -117,7 +122,7 @@ class Mcpx:
             self.pid = self._process.pid
             self.place = self._place()
             self._until_it_listens()
-            self.neighbour = NeighbourCaller(self.place.socket)
+            self.neighbour = NeighbourCaller(self.place.socket, pace_s)
             self._until_it_serves()
             self.first_size = traces.memory(self.pid)
         except BaseException:
@@ -284,7 +289,8 @@ def _connect(joined: socket.socket, path: str, deadline: float) -> None:
 class House:
     """Keeps one MCPX for the rows that want the same settings."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pace_s: float = PACE_S) -> None:
+        self._pace_s = pace_s
         self._mcpx: Mcpx | None = None
         self._settings: dict[str, Any] = {}
 
@@ -294,7 +300,7 @@ class House:
         if kept is not None and (settings != self._settings or not self._is_fit(kept)):
             self.close()
         if self._mcpx is None:
-            self._mcpx, self._settings = Mcpx(**settings), settings
+            self._mcpx, self._settings = Mcpx(pace_s=self._pace_s, **settings), settings
         return self._mcpx
 
     def _is_fit(self, mcpx: Mcpx) -> bool:

@@ -1,9 +1,10 @@
 """The neighbour's caller: a client of its own that calls the healthy server all the while, and times it.
 
-Run as `python -S -E neighbour.py SOCKET`. A process apart, so that it times MCPX and not the table's own
-work. It takes orders on standard input, one a line, and answers each with a line of JSON: `mark` (begin anew)
-and `report` (what was seen since: the number of `calls`, `p99_s`, `slowest_s`, `problems`). A call that is
-not answered yet counts with its age. Standard library only.
+Run as `python -S -E neighbour.py SOCKET PACE`, with PACE seconds between an answer and the next call. A
+process apart, so that it times MCPX and not the table's own work. It takes orders on standard input, one a
+line, and answers each with a line of JSON: `mark` (begin anew) and `report` (what was seen since: the number
+of `calls`, `p99_s`, `slowest_s`, `problems`). A call that is not answered yet counts with its age. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import sys
 import time
 from typing import Any
 
-PACE_S = 0.01  # between an answer and the next call
 SERVER = "neighbour"
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -27,7 +27,8 @@ HELLO = {
 class Caller:
     """One connection, with at most one call in flight."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, pace_s: float) -> None:
+        self.pace_s = pace_s
         self.joined = socket.socket(socket.AF_UNIX)
         self.joined.connect(path)
         self.rest = b""
@@ -86,7 +87,7 @@ class Caller:
 
     def judge(self, message: dict[str, Any]) -> None:
         now = time.monotonic()
-        took, self.called_at, self.next_at = now - (self.called_at or now), None, now + PACE_S
+        took, self.called_at, self.next_at = now - (self.called_at or now), None, now + self.pace_s
         result = message.get("result", {})
         if "serverInfo" in result:
             self.joined.sendall(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
@@ -119,4 +120,4 @@ class Caller:
 
 
 if __name__ == "__main__":
-    Caller(sys.argv[1]).run()
+    Caller(sys.argv[1], float(sys.argv[2])).run()

@@ -12,14 +12,21 @@ MOST_CONNECTIONS = 300  # of MCPX to one server: 256, and some that are just bei
 
 
 async def endless_where(
-    on: Hostile, condition: str, status: int, *, era: str = "legacy", seconds: float = 0.0, **headers: str
+    on: Hostile,
+    condition: str,
+    status: int,
+    *,
+    era: str = "legacy",
+    seconds: float = 0.0,
+    entry: dict[str, float] = SHORT,
+    **headers: str,
 ) -> str:
     """Play a server that answers what fits `condition` with a body without an end; what the caller saw."""
     code = f"""{ENDLESS}
     async def take(server, request, writer):
         return ({condition}) and await endless(server, writer, {status}, **{headers!r})
     """
-    await on.add(s=await on.http(code, era=era, entry=SHORT))
+    await on.add(s=await on.http(code, era=era, entry=entry))
     async with on.client() as client:
         answer = await client.exec("s", "act")
         on.saw(answer.in_words)
@@ -52,7 +59,8 @@ async def endless_first_page(on: Hostile) -> None:
 
 @faults.row("old SSE: 307 with an endless body in place of the stream", memory_mb=16)
 async def redirected_first_stream(on: Hostile) -> None:
-    await endless_where(on, 'request.method == "GET"', 307, era="sse", location="/sse")
+    hasty = SHORT | ({"connect_timeout": 1.0, "queue_timeout": 1.5} if on.brief else {})
+    await endless_where(on, 'request.method == "GET"', 307, era="sse", entry=hasty, location="/sse")
 
 
 @faults.row("DELETE: an endless body at the end of the session", memory_mb=16)

@@ -17,11 +17,12 @@ pytestmark = [
     pytest.mark.timeout(120),  # a row, and what is judged after it
     pytest.mark.skipif(sys.platform != "linux", reason="memory and what is left over are read from /proc"),
 ]
+PACE_S = 0.03  # often enough for a stall of two seconds
 
 
 @pytest.fixture(scope="module")
 def house():
-    kept = House()
+    kept = House(pace_s=PACE_S)
     yield kept
     kept.close()
 

@@ -78,9 +78,9 @@ def _state(pid: int) -> str:
 async def left_over(mark: str) -> list[int]:
     """The marked processes that are still there after a bounded wait for them to go."""
     with anyio.move_on_after(LEAVE_S):
-        while marked(mark):  # noqa: ASYNC110 - nothing tells when a process that is not ours is gone
+        while left := marked(mark):  # noqa: ASYNC110 - nothing tells when a process that is not ours is gone
             await anyio.sleep(LOOK_S)
-    return marked(mark)
+    return left
 
 
 def descriptors(pid: int | None = None) -> int:

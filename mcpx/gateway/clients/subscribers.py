@@ -25,6 +25,7 @@ from mcpx.errors import CallError
 from mcpx.gateway.clients.identity import connection_of
 from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.companion import subscribe
 from supervisors import Signal
 
 log = structlog.get_logger()
@@ -86,11 +87,7 @@ class Subscribers:
             self._due[subscriber] = None
             self._updated.set()
 
-        await target.upstream.subscriptions.subscribe(target.own_uri, updated, meta)
-
-        def end() -> None:
-            target.upstream.subscriptions.unsubscribe(target.own_uri, updated)
-
+        end = await subscribe(target.upstream, target.own_uri, updated, meta, modern=False)
         if target.client_uri in subscriber.subscriptions:  # it asked twice at once
             end()
         else:

@@ -6,8 +6,7 @@ Structs for the fast path (`mcpx.gateway.frontends.fast_path`). What they do not
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
@@ -131,25 +130,18 @@ class _RichNativeParams(NativeParams, gc=False):
     meta: _RichMeta | None = msgspec.field(name="_meta", default=None)
 
 
-_NAME_FIRST: Final = re.compile(rb'\s*\{\s*"name"\s*:\s*"([^"\\]*)"')
-_decode_native: Final = msgspec.json.Decoder(_UsualNativeParams).decode
+decode_native: Final[Callable[[msgspec.Raw], NativeParams]] = msgspec.json.Decoder(_UsualNativeParams).decode
+"""As `decode`, for any tool."""
 _decode_rich_native: Final = msgspec.json.Decoder(_RichNativeParams).decode
 
 
-def decode_native(raw: msgspec.Raw, names: Container[str]) -> NativeParams | None:
-    """The params of a call of one of these tools; None for any other request, mostly by its first bytes.
+def decode_rich_native(raw: msgspec.Raw) -> NativeParams:
+    """As `decode_rich`, for any tool.
 
     Raises:
         msgspec.DecodeError: The fast path does not take them.
     """
-    first = _NAME_FIRST.match(raw)
-    if first is not None and first[1].decode() not in names:
-        return None
-    params: NativeParams
-    try:
-        params = _decode_native(raw)
-    except msgspec.ValidationError:
-        params = _decode_rich_native(raw)
-        if params.meta is not None:
-            params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
-    return params if params.name in names else None
+    params = _decode_rich_native(raw)
+    if params.meta is not None:
+        params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
+    return params

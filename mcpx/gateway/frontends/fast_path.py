@@ -11,22 +11,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import anyio
 import msgspec
-from mcp.shared.dispatcher import coerce_request_id
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
 from mcpx.config import StructuredContent
-from mcpx.core.calls import ToolCalls, as_call_error
 from mcpx.core.exposure import Shown
 from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
-from mcpx.core.stats import RESOURCES
 from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.eras import Era, EraServer
+from mcpx.gateway.frontends.fast_call import FastCall
 from mcpx.gateway.frontends.fast_parameters import (
     NOTHING,
     Arguments,
@@ -38,13 +35,12 @@ from mcpx.gateway.frontends.fast_parameters import (
     decode_named,
     decode_native,
     decode_rich,
+    decode_rich_native,
 )
-from mcpx.gateway.metering import tool_label
 from mcpx.gateway.native.tools import has_output_schema
 from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
-from mcpx.rendering.result_reading import InputRequired
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers, read_capabilities
 from mcpx.upstream.requests import RequestContext
@@ -53,7 +49,7 @@ from mcpx.validation.bounds import MAX_INLINE_BYTES
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
-from mcpx.wire.envelope import Bytes, RequestId
+from mcpx.wire.envelope import RequestId
 from supervisors import Reply
 
 _BRACE: Final = ord("{")
@@ -71,6 +67,7 @@ class FastPath:
         self._meter = hub.meter
         self._exposure = server.exposure
         self._decode = decode
+        self._decode_native = decode_native
         self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
@@ -82,7 +79,7 @@ class FastPath:
             return False
         shown = self._exposure.shown
         try:
-            if shown.native and (call := decode_native(raw, shown.native)) is not None:
+            if shown.native and (call := self._native_call(raw, shown)) is not None:
                 return self._take_native(wire, request_id, call, shown)
             params = self._decode(raw)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -96,6 +93,17 @@ class FastPath:
             return params.name == tools.EXEC and self._refuses(wire, request_id, params)
         self._run(wire, request_id, request, params.meta)
         return True
+
+    def _native_call(self, raw: msgspec.Raw, shown: Shown) -> NativeParams | None:
+        """The params of a call of a native tool; None for any other. As for `_decoded_richly`."""
+        try:
+            call = self._decode_native(raw)
+        except msgspec.ValidationError:
+            if self._decode_native is decode_rich_native:
+                raise
+            call = decode_rich_native(raw)
+            self._decode_native = decode_rich_native
+        return call if call.name in shown.native else None
 
     def _take_native(
         self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, shown: Shown
@@ -120,7 +128,7 @@ class FastPath:
         """Hand a request on, and answer with its result."""
         meter = self._client_meter or self._meter_of(meta)
         encoder = self._encoder(meta)
-        call = _Call(
+        call = FastCall(
             self._calls, wire, request_id, request, encoder, meter=meter, fails_in_meta=fails_in_meta
         )
         reply: RawReply = Reply(call.settled)
@@ -159,7 +167,7 @@ class FastPath:
     def _named(self, raw: msgspec.Raw) -> Named | None:
         """The call of a tool, by the names of its server and of its own; None for no such call."""
         native = self._exposure.shown.native
-        if native and (call := decode_native(raw, native)) is not None:
+        if native and (call := decode_rich_native(raw)).name in native:
             tool = native[call.name]
             return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
         named = decode_named(raw)
@@ -261,81 +269,3 @@ class FastPath:
             name = client.client_info.name if client else None
             encoder = self._encoders[policy] = ResultEncoder.for_client(self._views, name, None)
         return encoder
-
-
-class _Call:
-    """One request that the fast path has taken, until it is answered."""
-
-    __slots__ = ("_calls", "_encoder", "_fails_in_meta", "_meter", "_request", "_request_id", "_wire", "key")
-
-    def __init__(
-        self,
-        calls: ToolCalls,
-        wire: WireDispatcher,
-        request_id: RequestId,
-        request: Exec | Read,
-        encoder: ResultEncoder,
-        *,
-        meter: ClientMeter,
-        fails_in_meta: bool,
-    ) -> None:
-        self.key = coerce_request_id(request_id)
-        self._calls = calls
-        self._wire = wire
-        self._request_id = request_id
-        self._request = request
-        self._encoder = encoder
-        self._meter = meter
-        self._fails_in_meta = fails_in_meta
-
-    def settled(self, reply: RawReply) -> None:
-        """Answer the request; or, where the server asks for input, see to that first."""
-        error = reply.error
-        if error is None:
-            try:
-                pieces = self._metered(reply.value or NOTHING)
-            except InputRequired as need:
-                scope = anyio.CancelScope()
-                self._wire.fast_cancels[self.key] = scope.cancel
-                self._wire.spawn(self._provide_input, need, scope)
-                return
-            except Exception as fault:  # noqa: BLE001 - the boundary: whatever a result makes us raise is the answer
-                error = fault
-        self._answer(pieces if error is None else self._failure(error))
-
-    async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
-        with scope:
-            try:
-                result = await self._calls.provide_input(self._request, need, self._metered)
-                pieces = result if isinstance(result, list) else self._encoder.members(result)
-            except Exception as error:  # noqa: BLE001 - as in `settled`
-                pieces = self._failure(error)
-            self._answer(pieces)
-
-    def _metered(self, raw: msgspec.Raw) -> list[Bytes]:
-        request, pieces = self._request, self._encoded(raw)
-        tool = request.tool_name if isinstance(request, Exec) else RESOURCES
-        self._meter.note(request.server_name, tool, raw, pieces)
-        return pieces
-
-    def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
-        request = self._request
-        if isinstance(request, Exec):
-            return self._encoder.tool(raw, request)
-        return self._encoder.resource(raw, request)
-
-    def _failure(self, error: BaseException) -> list[Bytes]:
-        request, in_meta = self._request, self._fails_in_meta
-        try:
-            pieces = self._encoder.failure(as_call_error(error, request), in_meta=in_meta)
-        except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
-            pieces = self._encoder.failure(as_call_error(unsayable, request), in_meta=in_meta)
-        self._meter.note(request.server_name, tool_label(request), NOTHING, pieces)
-        return pieces
-
-    def _answer(self, pieces: list[Bytes]) -> None:
-        self._wire.fast_cancels.pop(self.key, None)
-        caller = self._request.context.caller
-        if caller is not None and caller.modern and isinstance(caller, StreamCaller):
-            caller.close()
-        self._wire.channel.write(*envelope.answer(self._request_id, pieces))

@@ -21,7 +21,6 @@ from mcp_types import METHOD_NOT_FOUND
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
-from mcpx.core.direct_sessions import input_schema
 from mcpx.core.hub import Hub
 from mcpx.gateway.clients.identity import connection_of, request_outbound
 from mcpx.gateway.clients.outbox import NotificationOutbox
@@ -33,6 +32,7 @@ from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
 
 Context = ServerRequestContext[Any, Any]
+CANCELLED: Final = "notifications/cancelled"
 _CLIENT_KEY: Final = "mcpx.direct"
 
 
@@ -50,14 +50,14 @@ class TransparentServer(Server[Any]):
 
     def _input_schema(self, tool: str) -> JSON | None:
         upstream = self._hub.upstreams.get(self._sessions.server)
-        return None if upstream is None else input_schema(upstream, tool)
+        return None if upstream is None else self._hub.fleet.direct.schemas(upstream).of(tool)
 
     async def _serve(self, ctx: Context, call_next: CallNext) -> HandlerResult:  # noqa: ARG002 - as the SDK names it
         """A middleware that calls nothing behind it."""
         client = self._client(ctx)
         params = await _params(ctx)
         if ctx.request_id is None:
-            if client is not None:
+            if client is not None and ctx.method != CANCELLED:  # which has ended the handler of its request
                 self._sessions.notify(client, ctx.method, params)
             return None
         if client is None and ctx.method == INITIALIZE:  # over HTTP that revision does not have it

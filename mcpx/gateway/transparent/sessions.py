@@ -102,7 +102,7 @@ class DoorSessions:
     def leave(self, client: DirectClient) -> None:
         """End what belongs to a client that has left."""
         client.connected = False
-        self._hub.fleet.direct.leave(list(self._hub.upstreams.values()), client)
+        self._hub.fleet.direct.leave(client)
 
     def request(self, method: str, params: msgspec.Raw | bytes, key: RequestId, origin: Peer) -> Passed:
         """The request for the session."""

@@ -16,7 +16,7 @@ from mcpx.errors import CallError
 from mcpx.gateway.transparent.errors import as_call_error, to_answer
 from mcpx.gateway.transparent.sessions import DoorSessions
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.direct.carriers import answer_line, escaped
+from mcpx.upstream.direct.carriers import answer_line
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.messages import (
     encode_read,
@@ -32,7 +32,7 @@ from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
 from mcpx.wire.batch import BATCH_REVISION
 from mcpx.wire.dispatcher import LOSSY, WireDispatcher
-from mcpx.wire.envelope import RequestId
+from mcpx.wire.envelope import RequestId, escaped
 from supervisors import Reply
 
 CANCELLED = "notifications/cancelled"

@@ -32,7 +32,7 @@ from mcpx.upstream.transport.link import Link
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.enclosed import one_line
-from mcpx.wire.envelope import RequestId
+from mcpx.wire.envelope import RequestId, escaped
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
 NOT_CANCELLABLE: Final = frozenset({"initialize", "server/discover"})
@@ -71,15 +71,6 @@ class Carrier(Protocol):
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None: ...
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = ...) -> None: ...
-
-
-def escaped(method: str) -> str:
-    """A method as it stands in JSON: a peer may call it anything."""
-    return (
-        method
-        if method.isascii() and method.replace("/", "").isalnum()
-        else envelope.encode(method)[1:-1].decode()
-    )
 
 
 # --- streams

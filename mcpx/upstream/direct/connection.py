@@ -17,11 +17,12 @@ from typing import Final, NamedTuple
 import msgspec
 from mcp import MCPError
 from mcp.shared.dispatcher import coerce_request_id
-from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
+from mcp_types import LOG_LEVEL_META_KEY
 
 from mcpx.config import ServerConfig
 from mcpx.upstream.direct.carriers import Carrier
 from mcpx.upstream.direct.client import INITIALIZE, DirectClient
+from mcpx.upstream.direct.headers import ToolSchemas
 from mcpx.upstream.direct.messages import (
     TOKEN,
     Prepared,
@@ -33,7 +34,8 @@ from mcpx.upstream.direct.messages import (
     value_of,
     with_member,
 )
-from mcpx.upstream.direct.peer import Cancel, OnAnswer, Peer
+from mcpx.upstream.direct.peer import OnAnswer, Peer
+from mcpx.upstream.direct.questions import Questions
 from mcpx.upstream.direct.standing import Standing
 from mcpx.upstream.errors import call_error
 from mcpx.upstream.requests import OnProgress, Passed, Request
@@ -45,10 +47,11 @@ from mcpx.wire.outgoing import OnAnswer as OnRawAnswer
 
 LOG: Final = "notifications/message"
 PROGRESS: Final = "notifications/progress"
+TOOLS_LIST: Final = "tools/list"
 CANCELLED: Final = "notifications/cancelled"
+_LOG_LEVEL: Final = LOG_LEVEL_META_KEY.encode()
 OWN_PREFIX: Final = "mcpx-"
 """The ids and tokens of MCPX's own at the server begin with it."""
-MAX_OPEN_QUESTIONS: Final = 256  # requests of one server that its client has not answered
 
 
 class _Sent(NamedTuple):
@@ -65,21 +68,29 @@ class DirectConnection:
     carrier: Carrier
 
     def __init__(
-        self, client: DirectClient, link: Link, config: ServerConfig, agreed: Callable[[], None]
+        self,
+        client: DirectClient,
+        link: Link,
+        config: ServerConfig,
+        schemas: ToolSchemas,
+        agreed: Callable[[], None],
     ) -> None:
         """`agreed` is called when the server has accepted the client's `initialize`."""
         self._client = client
         self._wire = link.wire
         self._server = config.name
         self._link = link
+        self._schemas = schemas
         self._greeting_timeout = config.limits.connect_timeout
         self._greeting: asyncio.TimerHandle | None = None
         self.agreed = agreed
+        self.has_served = False
+        """Whether any request of the client had a result."""
         self._last_id = 0
         self._open: dict[RequestId, _Sent] = {}  # by the id at the server
         self._tokens: dict[int | str, RequestId] = {}
         self._standing: dict[RequestId, Standing] = {}
-        self._questions: dict[RequestId, Cancel] = {}
+        self._questions = Questions()
 
     @property
     def is_idle(self) -> bool:
@@ -89,7 +100,7 @@ class DirectConnection:
     @property
     def is_asking(self) -> bool:
         """Whether a request of the server waits for its client."""
-        return bool(self._questions)
+        return bool(len(self._questions))
 
     # --- the sender of the calls
 
@@ -111,9 +122,12 @@ class DirectConnection:
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
             self._forget(request_id)
             if result is not None:
+                self.has_served = True
                 self._client.note_result(request.method, request.raw, result)
                 if request.method == INITIALIZE:
                     self.agreed()
+                elif request.method == TOOLS_LIST:
+                    self._schemas.learn(result)
                 on_answer(result_answer(result), None)
             elif isinstance(error, MCPError) and not _is_end(error):
                 on_answer(error_answer(error), None)  # to the client it is an answer like any other
@@ -210,9 +224,7 @@ class DirectConnection:
         if method == PROGRESS:
             self._take_progress(params)
         elif method == CANCELLED:
-            cancelled = value_of(members_of(params).get("requestId"))
-            if isinstance(cancelled, int | str) and (cancel := self._questions.pop(_key(cancelled), None)):
-                cancel(params)
+            self._questions.cancel(params)
         elif (stream := subscription_of(params)) is not None:
             standing = (
                 self._standing.get(coerce_request_id(stream)) if isinstance(stream, int | str) else None
@@ -234,29 +246,25 @@ class DirectConnection:
             sent.request.origin.notify(PROGRESS, given)
 
     def take_request(
-        self, server_id: RequestId, method: str, params: msgspec.Raw, about: Passed | None, answer: OnAnswer
+        self,
+        server_id: RequestId,
+        method: str,
+        params: msgspec.Raw,
+        about: Passed | None,
+        answer: OnAnswer,
     ) -> None:
         """Pass a request on, and its answer back."""
-        peers = self._peers(method, about)
-        if len(peers) != 1 or len(self._questions) >= MAX_OPEN_QUESTIONS:
-            answer(error_answer(_TOO_MANY if peers else MCPError(METHOD_NOT_FOUND, "Method not found")))
-            return
-        key = _key(server_id)
-
-        def answered(said: msgspec.Raw) -> None:
-            if self._questions.pop(key, None) is not None:
-                answer(said)
-
-        self._questions[key] = lambda _params: None
-        cancel = peers[0].ask(method, params, answered)
-        if key in self._questions:
-            self._questions[key] = cancel
+        self._questions.ask(self._peers(method, about), server_id, method, params, answer)
 
     def _peers(self, method: str, about: Passed | None) -> list[Peer]:
         """What takes a message of the server."""
         if about is not None:
             return [about.origin]
-        origins = {id(each.request.origin): each.request.origin for each in self._open.values()}
+        origins = {
+            id(each.request.origin): each.request.origin
+            for each in self._open.values()
+            if method != LOG or self._client.peer is not None or _LOG_LEVEL in bytes(each.request.raw)
+        }
         if self._client.peer is not None:
             return [list(origins.values())[-1]] if origins else [self._client.peer]
         if method == LOG and len(origins) != 1:
@@ -267,11 +275,7 @@ class DirectConnection:
         """The connection has ended: cancel at the client what the server takes no answer to any more."""
         if self._greeting is not None:
             self._greeting.cancel()
-        questions, self._questions = self._questions, {}
-        for server_id, cancel in questions.items():
-            cancel(
-                msgspec.Raw(msgspec.json.encode({"requestId": server_id, "reason": "the server has ended"}))
-            )
+        self._questions.close()
 
 
 class _Cancellable:
@@ -287,13 +291,6 @@ class _Cancellable:
     def cancel(self, reason: str) -> None:
         self._forget()
         self._sent.cancel(reason)
-
-
-def _key(server_id: RequestId) -> RequestId:
-    return coerce_request_id(server_id)
-
-
-_TOO_MANY: Final = MCPError(INTERNAL_ERROR, f"{MAX_OPEN_QUESTIONS} requests of this server are open")
 
 
 def _is_end(error: MCPError) -> bool:

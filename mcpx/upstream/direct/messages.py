@@ -42,6 +42,14 @@ def members_of(raw: msgspec.Raw | bytes) -> Members:
         return {}
 
 
+def elements_of(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    """The elements of an array; none where it is no array."""
+    try:
+        return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw else []
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
 def value_of(raw: msgspec.Raw | None) -> Any:
     """The value of a member, None where it is absent or cannot be read."""
     try:

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 import structlog
 
-from mcpx.catalog.model import JSON, ServerInfo
+from mcpx.catalog.model import ServerInfo
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
@@ -23,7 +23,7 @@ from mcpx.upstream.calls import Calls
 from mcpx.upstream.direct.carriers import open_carrier
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.connection import DirectConnection
-from mcpx.upstream.direct.headers import Headers
+from mcpx.upstream.direct.headers import Headers, ToolSchemas
 from mcpx.upstream.direct.standing import METHODS, Standing
 from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health
@@ -54,13 +54,10 @@ class DirectSession:
         max_message_bytes: int,
         child: str,
         counters: Counters,
-        input_schema: Callable[[str], JSON | None],
+        schemas: ToolSchemas,
         on_idle: Callable[[], None] | None = None,
     ) -> None:
-        """`input_schema` gives the schema of a tool, if the tool is known.
-
-        `on_idle` is called when nothing was open for `IDLE_AFTER_S`; it may end the session.
-        """
+        """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
         self.client = client
         self.config = config
         self.name = config.name
@@ -72,7 +69,7 @@ class DirectSession:
         self._ledger = ledger
         self._server_log = server_log
         self._counters = counters
-        self._input_schema = input_schema
+        self._schemas = schemas
         self._on_idle = on_idle
         self.used_at = anyio.current_time()
         """When the client last asked for something, as far as is known."""
@@ -125,7 +122,7 @@ class DirectSession:
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         calls = Calls(self.config, self._counters, self.queue, incarnation.proven)
-        headers = Headers(self._input_schema)
+        headers = Headers(self._schemas)
         hooks = Hooks(self._on_open, self._on_malformed, self._server_log.write, lambda: None)
         transport = self.config.transport
         try:
@@ -135,7 +132,7 @@ class DirectSession:
                     headers.version = self.client.version
                     link.establish()
 
-                connection = DirectConnection(self.client, link, self.config, agreed)
+                connection = DirectConnection(self.client, link, self.config, self._schemas, agreed)
                 await self._serve(incarnation, calls, connection, link, headers)
         finally:  # only now: the process has been terminated
             self.pid = None
@@ -164,7 +161,7 @@ class DirectSession:
                 tasks.start_soon(self._keep_calls_that_ask, calls, connection)
                 health = Health(self.config.health, calls, lambda: self._probe(connection), link.give_up)
                 tasks.start_soon(health.watch)
-                tasks.start_soon(self._watch_idleness)
+                tasks.start_soon(self._watch_idleness, connection)
                 if again:
                     tasks.start_soon(self.client.announce_changes, connection.ask)
                 await incarnation.stopping.wait()
@@ -205,11 +202,11 @@ class DirectSession:
                 for call in calls.running():
                     calls.renew(call)
 
-    async def _watch_idleness(self) -> None:
-        """Report that nobody uses the session: a probe for 2026-07-28 may be all that it got."""
+    async def _watch_idleness(self, connection: DirectConnection) -> None:
+        """Report that nobody uses the session: probes that the server refused were all that it got."""
         while self._on_idle is not None:
             await anyio.sleep(IDLE_AFTER_S / 2)
-            if self.is_idle:
+            if self.is_idle and not connection.has_served:
                 self._on_idle()
                 return
 

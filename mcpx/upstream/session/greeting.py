@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import mcp_types as types
-import msgspec
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import BaseModel, ValidationError
 
 from mcpx.catalog.model import JSON
-from mcpx.wire.outgoing import decode_result
 
 _FEATURES: Final = {
     "tools": ("listChanged",),
@@ -27,17 +25,8 @@ _FEATURES: Final = {
 }
 
 
-class Greeting(msgspec.Struct, frozen=True):
-    """What a server says of itself: the result as JSON, and as it is read."""
-
-    raw: bytes
-    result: types.InitializeResult | types.DiscoverResult
-
-    @property
-    def modern(self) -> bool:
-        """Whether it is of 2026-07-28."""
-        return isinstance(self.result, types.DiscoverResult)
-
+Greeting = types.InitializeResult | types.DiscoverResult
+"""What a server says of itself."""
 
 # --- what is said
 
@@ -68,41 +57,37 @@ def _sent(model: BaseModel) -> JSON:
 # --- what is answered
 
 
-def read_initialize(raw: msgspec.Raw) -> Greeting:
+def read_initialize(raw: JSON) -> types.InitializeResult:
     """Read the result of `initialize`.
 
     Raises:
-        MCPError: It is no JSON, or no object.
         RuntimeError: It names a revision that is not known.
         ValidationError: It is not such a result.
     """
-    found = decode_result(raw)
     try:
-        result = types.InitializeResult.model_validate(found, by_name=False)
+        result = types.InitializeResult.model_validate(raw, by_name=False)
     except ValidationError:
-        result = types.InitializeResult.model_validate(_plain_initialize(found), by_name=False)
+        result = types.InitializeResult.model_validate(_plain_initialize(raw), by_name=False)
     if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
         raise RuntimeError(f"the server speaks an unknown revision: {result.protocol_version[:100]}")
-    return Greeting(bytes(raw), result)
+    return result
 
 
-def read_discover(raw: msgspec.Raw) -> Greeting:
+def read_discover(raw: JSON) -> types.DiscoverResult:
     """Read the result of `server/discover`.
 
     Raises:
-        MCPError: It is no JSON, or no object.
         RuntimeError: It names no revision of that era that is known.
         ValidationError: It is not such a result.
     """
-    found = decode_result(raw)
     try:
-        result = types.DiscoverResult.model_validate(found, by_name=False)
+        result = types.DiscoverResult.model_validate(raw, by_name=False)
     except ValidationError:
-        result = types.DiscoverResult.model_validate(_plain_discover(found), by_name=False)
+        result = types.DiscoverResult.model_validate(_plain_discover(raw), by_name=False)
     if LATEST_MODERN_VERSION not in result.supported_versions:
         shown = ", ".join(result.supported_versions)[:100]
         raise RuntimeError(f"the server speaks unknown revisions: {shown}")
-    return Greeting(bytes(raw), result)
+    return result
 
 
 def _plain_initialize(raw: JSON) -> JSON:

@@ -15,9 +15,8 @@ from typing import Final
 
 import anyio
 import httpx2
-import msgspec
 from mcp import MCPError
-from mcp_types import REQUEST_TIMEOUT, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import REQUEST_TIMEOUT, UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from pydantic import ValidationError
 
 from mcpx.config import Era, Http, ServerConfig
@@ -33,13 +32,6 @@ MODERN_FIRST: Final[tuple[Era, ...]] = ("modern", "handshake")
 _RETRYABLE: Final = frozenset({408, 425, 429})  # HTTP statuses that say nothing of the era
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What a server said of itself in its last handshake: the result as JSON, under its request."""
-
-    initialize: bytes | None = None
-    discover: bytes | None = None
-
-
 class Handshake:
     """One attempt. `eras` are those to ask in, the first choice first."""
 
@@ -49,7 +41,6 @@ class Handshake:
         """The era that the server agreed to."""
         self.refused: set[Era] = set(refused)
         """The eras that it does not speak, by its own answer or its end."""
-        self.said = Said()
         self._greeting: Greeting | None = None
         self._errors: dict[Era, Exception] = {}
         self._asked: list[Era] = []
@@ -82,10 +73,9 @@ class Handshake:
                     break
         if self._greeting is None:
             raise self._failure()
-        era, self.said = _what_it_said(self._greeting)
         await session.accept(self._greeting)
-        self.agreed = era
-        self.refused.discard(era)
+        self.agreed = "modern" if isinstance(self._greeting, DiscoverResult) else "handshake"
+        self.refused.discard(self.agreed)
 
     async def _ask(
         self, session: PassingSession, era: Era, failed: anyio.Event, race: anyio.CancelScope
@@ -154,12 +144,6 @@ def _is_refusal(error: Exception, failures: list[Exception]) -> bool:
     if isinstance(failure, Refused):
         return httpx2.codes.is_client_error(failure.status) and failure.status not in _RETRYABLE
     return isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT
-
-
-def _what_it_said(greeting: Greeting) -> tuple[Era, Said]:
-    if greeting.modern:
-        return "modern", Said(discover=greeting.raw)
-    return "handshake", Said(initialize=greeting.raw)
 
 
 class KnownEras:

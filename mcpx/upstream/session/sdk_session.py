@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import mcp_types as types
 import msgspec
-from mcp import ClientSession, MCPError
+from mcp import ClientSession
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, coerce_request_id
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -25,7 +25,6 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 from mcp.shared.transport_context import TransportContext
-from mcp_types import INTERNAL_ERROR
 from mcp_types.version import (
     LATEST_HANDSHAKE_VERSION,
     LATEST_MODERN_VERSION,
@@ -45,7 +44,6 @@ from mcpx.upstream.session.greeting import (
 )
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId, split_progress
-from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 REQUEST: ContextVar[Request | None] = ContextVar("REQUEST", default=None)
 """The request that a task sends over HTTP. The SDK handles what comes in on that request's stream in the same
@@ -92,13 +90,13 @@ class PassingSession(ClientSession):
         self._on_updated = on_updated
         self._is_stream = isinstance(dispatcher, WireDispatcher)
         self.progress_of: dict[RequestId, OnProgress] = {}
-        """Called with the progress on the requests that `send_in_place_of` has open, by their tokens."""
+        """Called with the progress on the requests that `send_without_params` has open, by their tokens."""
         if isinstance(dispatcher, WireDispatcher):
             relay.requests.watch(dispatcher)
 
     # --- the handshake
 
-    async def request_initialize(self) -> Greeting:
+    async def request_initialize(self) -> types.InitializeResult:
         """Request a session of the handshake era.
 
         Raises:
@@ -110,7 +108,7 @@ class PassingSession(ClientSession):
         params = initialize_params(self._client_info, capabilities)
         return read_initialize(await self._request_greeting("initialize", params, {}))
 
-    async def request_discover(self) -> Greeting:
+    async def request_discover(self) -> types.DiscoverResult:
         """Ask a server of 2026-07-28 what it offers.
 
         Raises:
@@ -125,21 +123,16 @@ class PassingSession(ClientSession):
             opts["timeout"] = DISCOVER_TIMEOUT_S
         return read_discover(await self._request_greeting(method, params, opts))
 
-    async def _request_greeting(self, method: str, params: dict[str, Any], opts: CallOptions) -> msgspec.Raw:
+    async def _request_greeting(
+        self, method: str, params: dict[str, Any], opts: CallOptions
+    ) -> dict[str, Any]:
         opts["cancel_on_abandon"] = False  # the protocol forbids it
-        if not isinstance(self._dispatcher, WireDispatcher):
-            return msgspec.Raw(
-                msgspec.json.encode(await self._dispatcher.send_raw_request(method, params, opts))
-            )
-        try:
-            return await self._dispatcher.send_for_bytes(method, params, opts)
-        except (MalformedMessage, ResponseTooLarge) as error:
-            raise MCPError(INTERNAL_ERROR, str(error)) from error
+        return await self._dispatcher.send_raw_request(method, params, opts)
 
     async def accept(self, greeting: Greeting) -> None:
         """Adopt what the server said, and end the handshake."""
-        self.adopt(greeting.result)
-        if not greeting.modern:
+        self.adopt(greeting)
+        if isinstance(greeting, types.InitializeResult):
             await self.send_notification(types.InitializedNotification())
 
     # --- what it declares
@@ -171,7 +164,7 @@ class PassingSession(ClientSession):
         return await self._dispatcher.send_raw_request(method, data["params"], opts)
 
     def options_for(self, request: Request) -> CallOptions:
-        """The options of a request for `send_in_place_of`: its HTTP headers, for which it is looked into."""
+        """The options of a request for `send_without_params`: HTTP headers that repeat parts of it."""
         params: dict[str, Any] = {}
         if self._modern and (name_key := NAME_BEARING_METHODS.get(request.method)) is not None:
             given = _decode_members(b"".join((b"{", *request.params(), b"}")))
@@ -182,7 +175,7 @@ class PassingSession(ClientSession):
         self._stamp({"method": request.method, "params": params}, opts)
         return opts
 
-    async def send_in_place_of(self, request: Request, opts: CallOptions) -> dict[str, Any]:
+    async def send_without_params(self, request: Request, opts: CallOptions) -> dict[str, Any]:
         """Send a request over HTTP without its params, which its `Exchange` has, and wait for its result.
 
         The result is empty where the exchange took it as it came.

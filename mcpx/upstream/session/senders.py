@@ -98,7 +98,7 @@ class WireSender:
         if modern is None and self._log_level.has_level and request.context.caller is not None:
             self._log_level.raise_level_nowait(request.context.caller.log_level)
         request_id = outgoing.new_id()
-        params = _encode_params(request, request_id, modern)
+        params = _encode_params(request, str(request_id).encode(), modern)
         outgoing.call(request_id, request.method, params, on_answer, on_progress)
         return _SentOnWire(outgoing, request_id)
 
@@ -139,8 +139,8 @@ class _ModernMeta:
         return head + b"," if level is None else head + self._level + level.encode() + b'",'
 
 
-def _encode_params(request: Request, request_id: RequestId, modern: _ModernMeta | None) -> bytes:
-    """The params of a request in JSON. The id is its progress token; `_meta` holds MCPX's members first."""
+def _encode_params(request: Request, token: bytes, modern: _ModernMeta | None) -> bytes:
+    """The params of a request in JSON. `token` is its progress token, the id, in JSON."""
     context, members = request.context, request.params()
     if modern is None:
         meta = b""
@@ -150,7 +150,6 @@ def _encode_params(request: Request, request_id: RequestId, modern: _ModernMeta 
             members += context.answers.members()
     if context.meta:
         meta += context.meta + b","
-    token = str(request_id).encode() if isinstance(request_id, int) else msgspec.json.encode(request_id)
     begin = b',"_meta":{' if members else b'"_meta":{'
     return b"".join((b"{", *members, begin, meta, b'"progressToken":', token, b"}}"))
 
@@ -217,7 +216,7 @@ class _SentBySession:
     def _encode(self, request_id: RequestId) -> bytes:
         self._id = request_id
         self._session.progress_of[request_id] = self._on_progress
-        return _encode_params(self._request, request_id, self._modern)
+        return _encode_params(self._request, msgspec.json.encode(request_id), self._modern)
 
     async def run(self, log_level: LogLevelSync, opts: CallOptions) -> None:
         """Send it and wait for the answer. Run once, in a task of its own."""
@@ -228,7 +227,7 @@ class _SentBySession:
                     await log_level.raise_level(request.context.caller.log_level)
                 CURRENT_EXCHANGE.set(exchange)  # in this task only
                 REQUEST.set(request)  # what comes in on its stream belongs to it
-                result = await self._session.send_in_place_of(request, opts)
+                result = await self._session.send_without_params(request, opts)
             except MCPError as error:
                 exchange.fail(exchange.cause(error))
             except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller

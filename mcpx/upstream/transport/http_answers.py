@@ -17,6 +17,7 @@ from mcpx.text import cut
 from mcpx.upstream.transport.exchange import Answer, Refused
 from mcpx.upstream.transport.http_network import MAX_QUOTE_LEN
 from mcpx.wire import envelope, malformed
+from mcpx.wire.enclosed import one_line
 from mcpx.wire.envelope import RequestId, RPCError
 from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers
 from mcpx.wire.outgoing import MalformedMessage, has_error, read_error
@@ -101,11 +102,13 @@ def read_answer(data: bytes) -> Answer | None:
 def read_raw_answer(data: bytes) -> Answer | None:
     """Read a JSON-RPC message as it is read on a stream; return None if it is not a response.
 
-    A result stays as it came; it is only looked at whether it is JSON, and in a large one not even that.
+    A result stays as it came, but on one line, as streams want it. It is only looked at whether it is JSON,
+    and in a large one not even that.
 
     Raises:
         MalformedMessage: It is not a JSON-RPC message.
     """
+    data = one_line(data)
     try:
         if not data.isascii():
             data.decode()

@@ -101,6 +101,13 @@ def test_check_lists_the_servers_and_what_is_odd(tmp_path, file):
     assert "startup_wait" in done.stdout
 
 
+def test_check_says_how_tools_are_shown_where_that_is_not_by_the_three(tmp_path, file):
+    servers = {"plain": {"command": "x", "expose": "three"}, "own": {"command": "x", "pinned": ["log"]}}
+    file.write_text(json.dumps({"expose": "all", "mcpServers": servers}))
+    lines = run_cli(tmp_path, "check", str(file)).stdout.splitlines()
+    assert lines[1:] == ["  plain (stdio): ok", "  own (stdio): ok, expose: all, pinned: own.log"]
+
+
 def test_check_for_programs(tmp_path, file):
     file.write_text(json.dumps(GOOD))
     done = run_cli(tmp_path, "check", "--json", str(file))

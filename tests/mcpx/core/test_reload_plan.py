@@ -40,6 +40,12 @@ def test_another_budget_for_results_restarts_nothing():
     )
 
 
+def test_showing_tools_in_another_way_restarts_nothing():
+    old = config_of({"s": entry(), "own": entry(settings={"pinned": ["a"]})})
+    new = config_of({"s": entry(), "own": entry(settings={"pinned": ["b"]})}, expose="all")
+    assert plan_reload(old, new) == ReloadPlan(untouched=("s", "own"), settings=("expose", "pinned"))
+
+
 def test_settings_are_in_force_at_once_or_named_for_as_long_as_they_are_not():
     old = config_of({"s": entry()})
     http = HttpGateway(port=9, allowed_hosts=("h",))

@@ -19,8 +19,8 @@ import msgspec
 
 from mcpx.config import HttpGateway
 from mcpx.gateway.clients.sessions import ClientSessions
+from mcpx.gateway.doors import Doors as MCPXDoors
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
-from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
 from tests.mcpx.gateway.exact_server import serve_http
 from tests.mcpx.line import Line
@@ -164,9 +164,10 @@ async def open_doors(
         entry |= {"restart": QUICK, **settings}
         watch = await stack.enter_async_context(open_watched(config_of({"s": entry})))
         sessions = ClientSessions(watch.hub)
-        server = GatewayServer(watch.hub, sessions)
+        both = MCPXDoors(watch.hub, sessions)
+        server = both.gateway(None)
         listener = stack.enter_context(listen("127.0.0.1", 0))
-        http = HttpFrontend(server, listener, HttpGateway(), token=None, limit=1 << 24)
+        http = HttpFrontend(both, listener, HttpGateway(), token=None, limit=1 << 24)
         watch.hub.root.add(ChildSpec(name="http", run=http.run))
         client = await stack.enter_async_context(httpx2.AsyncClient(timeout=PATIENCE_S))
         for of in ERAS:

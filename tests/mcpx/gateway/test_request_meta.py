@@ -133,3 +133,18 @@ async def test_both_paths_pass_it_on(slow, era, upstream):
     assert params["arguments"] == {"big": 2**70}
     assert {key: params["_meta"][key] for key in OWN} == OWN
     assert set(bare) == {"progressToken", *(key for key in ENVELOPE if era == "modern")}
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["fast", "sdk"])
+async def test_a_request_that_is_repeated_with_answers_brings_its_own(slow, era, upstream):
+    server, sent = upstream
+    if era != "modern":
+        pytest.skip("only a server of 2026-07-28 is answered by a request")
+    method, params = REQUESTS["tools/call"]
+    answers = {"inputResponses": {"1": {"action": "accept", "content": {"n": 1.0}}}, "requestState": "theirs"}
+    async with client_of(server) as line:
+        line.slow = slow
+        await line.ask(method, {**params, **answers, "_meta": {**OWN, **ENVELOPE}})
+        got = sent("tools/call")["params"]
+    assert {key: got[key] for key in answers} == answers
+    assert {key: got["_meta"][key] for key in OWN} == OWN

@@ -15,7 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 ABOUT = {"name": "dual", "version": "1"}
-CAPABILITIES = {"tools": {"listChanged": True}}
+CAPABILITIES = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
+NOT_MODERN = {"subscriptions/listen", "resources/subscribe"}
 TOOL = {"name": "era", "inputSchema": {"type": "object"}}
 INITIALIZE, DISCOVER = "initialize", "server/discover"
 PATIENCE_S = 20.0
@@ -35,26 +36,38 @@ class DualHttp:
         self.tools = [TOOL]
         self.release = threading.Event()
         """Lets the requests go on that have to wait."""
+        self.subscribed: list[str] = []
+        """The URIs that were subscribed to, in the handshake era: there is no other way."""
         self.url = ""
-        self._streams: list[Any] = []
+        self.streams: list[Any] = []
 
-    def result(self, method: str, era: str) -> dict[str, Any]:
+    def result(self, method: str, era: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
             case "initialize":
                 return {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": ABOUT}
             case "server/discover":
-                return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": {"a": 1}}
+                return {
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": {"tools": {}, "resources": {}},
+                    "_meta": {"a": 1},
+                }
             case "tools/list":
                 return {"tools": self.tools}
+            case "resources/subscribe":
+                self.subscribed.append(params["uri"])
+            case "resources/list":
+                return {"resources": [{"uri": "a:b", "name": "b"}]}
+            case "resources/templates/list":
+                return {"resourceTemplates": []}
             case "tools/call":
                 self.calls.append(era)
                 return {"content": [{"type": "text", "text": era}]}
         return {}
 
-    def notify(self, method: str) -> None:
+    def notify(self, method: str, params: str = "{}") -> None:
         """Send a notification on the streams of the handshake era."""
-        event = f'data: {{"jsonrpc":"2.0","method":"{method}"}}\n\n'.encode()
-        for stream in self._streams:
+        event = f'data: {{"jsonrpc":"2.0","method":"{method}","params":{params}}}\n\n'.encode()
+        for stream in self.streams:
             stream.write(b"%x\r\n%s\r\n" % (len(event), event))
             stream.flush()
 
@@ -79,12 +92,14 @@ class _Handler(BaseHTTPRequestHandler):
         if said == "silent":
             dual.release.wait(PATIENCE_S)
             said = None
+        if era == "modern" and method in NOT_MODERN:
+            said = {"code": -32601, "message": f"Method not found: {method}"}
         if isinstance(said, int):
             self._answer(said)
         elif said is not None:
             self._answer(200, {"jsonrpc": "2.0", "id": asked["id"], "error": said})
         else:
-            result = dual.result(method, era)
+            result = dual.result(method, era, asked.get("params", {}))
             if era == "modern":
                 result |= {"resultType": "complete"}
             session = uuid.uuid4().hex if method == INITIALIZE else None
@@ -108,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        self.dual._streams.append(self.wfile)
+        self.dual.streams.append(self.wfile)
         self.dual.release.wait(PATIENCE_S)
         self.close_connection = True
 

@@ -49,9 +49,10 @@ def arguments(era: str, ears: Ears, folder: Path | None = None) -> list[str]:
 
 
 def entry(era: str, ears: Ears, folder: Path | None = None, **settings: Any) -> dict[str, Any]:
-    """The server as MCPX's configuration has it; `era` is `handshake` or `both`."""
+    """The server in MCPX's configuration; `era` is `handshake`, or `both`, and spoken to as a modern one."""
     start, *args = command(*arguments(era, ears, folder))
-    return {"command": start, "args": args, "restart": QUICK, **settings}
+    pin = {"era": "modern"} if era == "both" else {}
+    return {"command": start, "args": args, "restart": QUICK, **pin, **settings}
 
 
 @asynccontextmanager

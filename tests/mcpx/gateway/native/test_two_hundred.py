@@ -132,7 +132,8 @@ class Deaf:
 async def test_a_client_that_takes_nothing_holds_up_nobody(ears):
     async with open_gateway(config_of({"a": entry("both", ears)})) as mcpx, mcpx.connect() as end:
         upstream, deaf, other = mcpx.hub.upstreams["a"], Deaf(), Line(end)
-        await mcpx.clients.subscribers.subscribe(deaf, ResourceTarget(upstream, "note:///full", URI, str))
+        target = ResourceTarget(upstream, "note:///full", URI, str)
+        await mcpx.clients.subscribers.subscribe(deaf, target, b"")
         with anyio.fail_after(PATIENCE_S):
             await other.subscribe("handshake")
             slowest = max([await updated(mcpx, [other], str(number)) for number in range(20)])

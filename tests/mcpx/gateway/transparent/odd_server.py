@@ -85,6 +85,8 @@ class OddServer:
             return f'"result":{{{said}}}'
         if method == "tools/list" and params.get("cursor") == "p 2":
             return '"result":{"tools":[],"last":1e400}'
+        if "deep" in params:
+            return '"result":' + '{"x":' * params["deep"] + "1" + "}" * params["deep"]
         if method.startswith("vendor/"):
             return '"result":{"method":' + json.dumps(method) + ',"params":' + json.dumps(params) + "}"
         if method not in RESULTS:

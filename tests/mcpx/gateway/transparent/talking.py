@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,8 @@ class Talk:
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
-        self.reply = '"result":{"action":"accept","vendor":1e400}'
-        """What the server's questions are answered with."""
+        self.reply: str | None = '"result":{"action":"accept","vendor":1e400}'
+        """What the server's questions are answered with; None for not at all."""
 
     async def write(self, line: str) -> None:
         raise NotImplementedError
@@ -65,7 +65,7 @@ class Talk:
         message, pairs = plain(line), parsed(line)
         asks = "id" in message and "method" in message
         self.heard.append([pair for pair in pairs if pair[0] != "jsonrpc" and not (asks and pair[0] == "id")])
-        if asks:
+        if asks and self.reply is not None:
             await self.write(f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},{self.reply}}}')
         return message
 
@@ -143,13 +143,10 @@ async def on_stream(hub, server: str = "odd"):
 class Http(Talk):
     """A client of `/mcp/servers/NAME`: each request on a stream of its own, and one for the rest."""
 
-    def __init__(
-        self, client: httpx2.AsyncClient, url: str, tasks: anyio.abc.TaskGroup, headers: Message
-    ) -> None:
+    def __init__(self, client: httpx2.AsyncClient, url: str, tasks: anyio.abc.TaskGroup) -> None:
         super().__init__()
         self._client, self._url, self._tasks = client, url, tasks
         self.headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        self.headers |= headers
         self._send, self._receive = anyio.create_memory_object_stream[str](1000)
 
     async def write(self, line: str) -> None:
@@ -185,10 +182,13 @@ class Http(Talk):
 
 
 @asynccontextmanager
-async def over_http(url: str, **headers: str):
+async def over_http(url: str, client: httpx2.AsyncClient | None = None):
     """A client of the door over HTTP, which has no stream beside those of its requests."""
-    async with httpx2.AsyncClient(timeout=PATIENCE_S) as client, anyio.create_task_group() as tasks:
-        talk = Http(client, url, tasks, headers)
+    async with (
+        httpx2.AsyncClient(timeout=PATIENCE_S) if client is None else nullcontext(client) as used,
+        anyio.create_task_group() as tasks,
+    ):
+        talk = Http(used, url, tasks)
         try:
             yield talk
         finally:

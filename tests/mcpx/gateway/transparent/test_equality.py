@@ -120,3 +120,16 @@ def equal(direct, through):
     for ours, theirs in zip(through.heard, direct.heard, strict=False):
         assert ours == theirs
     assert len(through.heard) == len(direct.heard)
+
+
+async def test_a_result_600_levels_deep(tmp_path):
+    deep = '{"x":' * 600 + "1" + "}" * 600
+    for kind in KINDS[:2]:
+        async with directly() as direct, door(kind, tmp_path) as through:
+            lines = []
+            for talk in (direct, through):
+                await handshake(talk)
+                await talk.send("vendor/deep", deep if kind == KINDS[0] else '{"deep":600}', 2)
+                lines.append((await talk.read()).replace(" ", ""))
+            assert lines[0].rpartition('"result":')[2] == lines[1].rpartition('"result":')[2]
+            assert lines[0].count('{"x":') == 600

@@ -11,9 +11,11 @@ import anyio
 import pytest
 
 from mcpx.config import parse
+from mcpx.upstream.direct.client import DirectClient
 from tests.mcpx.gateway.transparent.talking import SERVER, on_stream
 from tests.mcpx.gateway.transparent.test_equality import ENVELOPE, HELLO
 from tests.mcpx.scripted import PATIENCE_S, QUICK, config_of, open_watched, soon
+from tests.mcpx.scripted import SERVER as OLD_SERVER
 
 pytestmark = pytest.mark.anyio
 
@@ -197,3 +199,68 @@ async def test_a_batch_of_2025_03_26_is_answered_in_one_array(tmp_path):
             array = json.loads(await talk.read())
         assert [each["id"] for each in array] == [1, 2]
         assert all(each["error"]["vendor"] == [1.0] for each in array)
+
+
+async def test_a_server_is_told_once_that_it_may_speak_one_era_only(tmp_path):
+    """A client of the other era gets the refusal that a server of that era gives."""
+    for era, method, code in (("handshake", "server/discover", -32601), ("modern", "initialize", -32022)):
+        servers = {"odd": entry(tmp_path / "ears", era=era)}
+        async with open_watched(config_of(servers)) as watch, on_stream(watch.hub) as talk:
+            params = "{" + ENVELOPE + "}" if era == "handshake" else HELLO % "2025-11-25"
+            assert (await talk.ask(method, params, 1))["error"]["code"] == code
+            assert not direct(watch)
+
+
+async def test_a_probe_that_the_server_refuses_is_followed_by_its_handshake(tmp_path):
+    args = ["-S", "-E", str(OLD_SERVER), "{}"]
+    servers = {"odd": {"command": sys.executable, "args": args, "restart": QUICK}}
+    async with open_watched(config_of(servers)) as watch, on_stream(watch.hub) as talk:
+        refused = await talk.ask("server/discover", "{" + ENVELOPE + "}", "probe")
+        assert refused["error"] == {"code": -32601, "message": "Method not found: server/discover"}
+        assert (await talk.ask("initialize", HELLO % "2025-11-25", 1))["result"]["serverInfo"][
+            "name"
+        ] == "scripted"
+        assert len(direct(watch)) == 2
+
+
+async def test_a_server_that_does_not_answer_initialize_is_given_up_in_the_connect_timeout(tmp_path):
+    args = ["-S", "-E", str(OLD_SERVER), '{"silent": true}']
+    more = {"restart": QUICK, "connect_timeout": 0.3}
+    servers = {"odd": {"command": sys.executable, "args": args, **more}}
+    async with open_watched(config_of(servers)) as watch, on_stream(watch.hub) as talk:
+        refused = await talk.ask("initialize", HELLO % "2025-11-25", 1)
+        assert "no answer to initialize within 0.3 s" in refused["error"]["message"]
+
+
+async def test_of_many_clients_that_may_have_left_only_the_latest_keep_their_sessions(tmp_path, monkeypatch):
+    monkeypatch.setattr("mcpx.core.direct_sessions.MAX_IDLE", 1)
+    monkeypatch.setattr("mcpx.upstream.direct.session.IDLE_AFTER_S", -1.0)
+    async with open_watched(config_of({"odd": entry(tmp_path / "ears")})) as watch:
+        upstream, clients = (
+            watch.hub.upstreams["odd"],
+            [DirectClient(None, may_vanish=True) for _ in range(4)],
+        )
+        for client in clients:
+            watch.hub.fleet.direct.get_or_open(upstream, client)
+        assert set(upstream.direct) == set(clients[-2:])
+
+
+async def test_a_list_that_differs_after_a_restart_is_announced_and_one_that_does_not_is_not(tmp_path):
+    tools = tmp_path / "tools.json"
+    tools.write_text('[{"name":"die","inputSchema":{"type":"object"}}]')
+    args = ["-S", "-E", str(OLD_SERVER), json.dumps({"tools": str(tools)})]
+    servers = {"odd": {"command": sys.executable, "args": args, "restart": QUICK}}
+    async with open_watched(config_of(servers)) as watch, on_stream(watch.hub) as talk:
+        await greet(talk)
+        await talk.ask("tools/list", None, 2)
+        for number in (3, 4):
+            lost = await talk.ask("tools/call", '{"name":"die"}', number)
+            assert lost["error"]["data"]["outcome"] == "unknown"
+            await talk.ask("ping", None, "back")
+            if number == 3:
+                tools.write_text('[{"name":"die","inputSchema":{"type":"object"}},{"name":"b"}]')
+        while talk.heard[-1] != [("method", "notifications/tools/list_changed")]:
+            await talk.take()
+        assert len((await talk.ask("tools/list", None, 5))["result"]["tools"]) == 2
+        changed = [each for each in talk.heard if each[0] == ("method", "notifications/tools/list_changed")]
+        assert len(changed) == 1

@@ -8,6 +8,8 @@ a stream of its own, and at 2026-07-28 a question is the answer to a request.
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -28,10 +30,27 @@ from tests.mcpx.upstream.relay.answering import (
 )
 
 pytestmark = pytest.mark.anyio
-ROUNDS = 12
+KINDS = SERVERS + OF_BOTH_ERAS
+ROUNDS = 8
 ERAS = ("legacy", "auto")
 ASK_IN_CALLS = ("stdio-handshake", "stdio-both")
 """Those whose questions do not say to which call they belong."""
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """For fixtures of the module, too."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[gateways.HttpDoor]:
+    """One MCPX with all servers, for one pair of clients after another."""
+    async with AsyncExitStack() as running:
+        entries = {kind: await running.enter_async_context(asking_server(kind)) for kind in KINDS}
+        entries["own"] = entries["stdio-handshake"] | {"sessions": "per_client"}
+        config = gateways.write_config(tmp_path_factory.mktemp("mcpx"), entries, startup_wait=20)
+        yield await running.enter_async_context(gateways.http_door(config))
 
 
 class Talker:
@@ -53,14 +72,14 @@ class Talker:
         mine = f"{self.person.name} {name}"
         question = _question(kind, mine)
         arguments = {"name": name, "size": size, "data": mine, "questions": [question]}
-        call = {"server_name": "s", "tool_name": "meet", "arguments": arguments}
+        call = {"server_name": self.server, "tool_name": "meet", "arguments": arguments}
         (answer,) = said(await self.client.call_tool("exec", call, progress_callback=self.step))
         if "code" in answer:
             self.refused += 1
             assert size == 2
             assert self.server in ASK_IN_CALLS
             assert answer["code"] == -32601
-            assert '"sessions": "per_client" for the server s' in answer["message"]
+            assert f'"sessions": "per_client" for the server {self.server}' in answer["message"]
         else:
             self.got += 1
             assert answer == self.person.answers()[{0: 0, 1: 1, 2: 3}[kind]]
@@ -77,27 +96,24 @@ def _question(kind: int, mine: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("eras", [(one, two) for one in ERAS for two in ERAS], ids="-".join)
-@pytest.mark.parametrize("server", SERVERS + OF_BOTH_ERAS)
-async def test_each_is_asked_and_told_its_own_or_nothing(tmp_path, server, eras):
+@pytest.mark.parametrize("server", KINDS)
+async def test_each_is_asked_and_told_its_own_or_nothing(door, server, eras):
     seed = random.randrange(1_000_000)
     die = random.Random(seed)
     print("seed", seed)
     with anyio.fail_after(55):
-        async with asking_server(server) as entry:
-            config = gateways.write_config(tmp_path, {"s": entry}, startup_wait=20)
-            async with gateways.http_door(config) as door:
-                people = [AnsweringClient("ann"), AnsweringClient("bob")]
-                async with (
-                    gateways.http_client(door, mode=eras[0], **_options(people[0], eras[0])) as one,
-                    gateways.http_client(door, mode=eras[1], **_options(people[1], eras[1])) as two,
-                ):
-                    talkers = [Talker(people[0], one, server), Talker(people[1], two, server)]
-                    for talker, era in zip(talkers, eras, strict=True):
-                        if era == "legacy":
-                            await set_level(talker.client, "info")
-                    for number in range(ROUNDS):
-                        await _round(number, talkers, die)
-                    await _last_words(talkers)
+        people = [AnsweringClient("ann"), AnsweringClient("bob")]
+        async with (
+            gateways.http_client(door, mode=eras[0], **_options(people[0], eras[0])) as one,
+            gateways.http_client(door, mode=eras[1], **_options(people[1], eras[1])) as two,
+        ):
+            talkers = [Talker(people[0], one, server), Talker(people[1], two, server)]
+            for talker, era in zip(talkers, eras, strict=True):
+                if era == "legacy":
+                    await set_level(talker.client, "info")
+            for number in range(ROUNDS):
+                await _round(number, talkers, die)
+            await _last_words(talkers)
     for talker, other in (talkers, reversed(talkers)):
         _assert_own(talker, other)
         assert (talker.refused > 0) == (server in ASK_IN_CALLS)
@@ -122,7 +138,7 @@ async def _last_words(talkers: list[Talker]) -> None:
     """A message each, alone, to know that everything before it has come."""
     for talker in talkers:
         before = len(talker.person.logged)
-        await exec_(talker.client, "s", "say", level="error", data=f"{talker.person.name} is done")
+        await exec_(talker.client, talker.server, "say", level="error", data=f"{talker.person.name} is done")
         while not any("is done" in str(each["data"]) for each in talker.person.logged[before:]):
             await talker.person.news.wait()
 
@@ -136,26 +152,22 @@ def _assert_own(talker: Talker, other: Talker) -> None:
     assert all(mine.name in str(each["data"]) for each in mine.logged)
 
 
-async def test_with_sessions_of_their_own_nothing_is_refused_or_withheld(tmp_path):
+async def test_with_sessions_of_their_own_nothing_is_refused_or_withheld(door):
     """A process for each client: what one of them says is never another's, on stdio too."""
-    async with asking_server("stdio-handshake") as entry:
-        own = {**entry, "sessions": "per_client"}
-        config = gateways.write_config(tmp_path, {"s": own}, startup_wait=20)
-        people = [AnsweringClient("ann"), AnsweringClient("bob")]
-        with anyio.fail_after(55):
-            async with (
-                gateways.http_door(config) as door,
-                gateways.http_client(door, mode="legacy", **people[0].options()) as one,
-                gateways.http_client(door, mode="legacy", **people[1].options()) as two,
-            ):
-                talkers = [Talker(people[0], one, "own"), Talker(people[1], two, "own")]
-                for talker in talkers:
-                    await set_level(talker.client, "info")
-                for number in range(ROUNDS):
-                    async with anyio.create_task_group() as tasks:
-                        for talker in talkers:
-                            tasks.start_soon(talker.call, f"round {number}", 1, number % 3)
-                await _last_words(talkers)
+    people = [AnsweringClient("ann"), AnsweringClient("bob")]
+    with anyio.fail_after(55):
+        async with (
+            gateways.http_client(door, mode="legacy", **people[0].options()) as one,
+            gateways.http_client(door, mode="legacy", **people[1].options()) as two,
+        ):
+            talkers = [Talker(people[0], one, "own"), Talker(people[1], two, "own")]
+            for talker in talkers:
+                await set_level(talker.client, "info")
+            for number in range(ROUNDS):
+                async with anyio.create_task_group() as tasks:
+                    for talker in talkers:
+                        tasks.start_soon(talker.call, f"round {number}", 1, number % 3)
+            await _last_words(talkers)
     for talker, other in (talkers, reversed(talkers)):
         _assert_own(talker, other)
         assert (talker.got, talker.refused) == (ROUNDS, 0)

@@ -24,12 +24,12 @@ ONE_TRY = {"restart": {"park_after": 1, "park_probe": 60}}
 DISCOVERED = {
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"tools": {}},
-    "_meta": {"io.modelcontextprotocol/serverInfo": ABOUT, "vendor": 1e2},
+    "_meta": {"io.modelcontextprotocol/serverInfo": ABOUT},
     "resultType": "complete",
     "ttlMs": -1,
     "x-vendor": [1],
 }
-DISCOVER = {"server/discover": result(DISCOVERED).replace("100.0", "1e2")}
+DISCOVER = {"server/discover": result(DISCOVERED)}
 
 
 async def kill(watch) -> None:
@@ -168,23 +168,6 @@ async def test_an_odd_answer_to_discover_is_taken(oddity, tmp_path):
     answers = {"server/discover": result({**DISCOVERED, **ODD[oddity]}), "initialize": refusal(-32601)}
     async with raw_server(tmp_path, answers=answers, settings=ONE_TRY) as watch:
         assert (watch.state(), protocol(watch)) == (State.READY, "2026-07-28")
-
-
-# --- what it said
-
-
-async def test_what_a_server_says_of_itself_is_kept_as_it_came(tmp_path):
-    said = '{"vendor":1e2,"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{}}'
-    async with raw_server(tmp_path, answers={"initialize": result(said)}) as watch:
-        greeting = watch.hub.upstreams["s"].greeting
-        assert (greeting.initialize, greeting.discover) == (said.encode(), None)
-        script = json.loads((tmp_path / "s.json").read_text())
-        script["answers"] = {**DISCOVER, "initialize": refusal(-32601)}
-        (tmp_path / "s.json").write_text(json.dumps(script))
-        await kill(watch)
-        greeting = watch.hub.upstreams["s"].greeting
-        assert greeting.initialize is None
-        assert greeting.discover == DISCOVER["server/discover"].partition('"result":')[2][:-1].encode()
 
 
 # --- pinned

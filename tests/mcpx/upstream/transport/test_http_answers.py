@@ -21,6 +21,7 @@ from mcpx.upstream.transport.http_answers import (
     read_answer,
     read_error_body,
     retry_after,
+    take_message,
 )
 from mcpx.wire.outgoing import MalformedMessage
 
@@ -105,6 +106,46 @@ def test_what_the_sdk_reads_is_read_in_the_same_way(data, answer):
 def test_what_the_sdk_refuses_is_refused(data):
     with pytest.raises(MalformedMessage, match="not a JSON-RPC message"):
         read_answer(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "left"),
+    [
+        (b'{"jsonrpc":"2.0","id":3,"result":{"x":1e400}}', {"result": {}}),
+        (b'{"id":3,"result":{"x":[1e2]},"error":null}', {"result": {}}),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"m","data":[1]}}', {"error": None}),
+    ],
+)
+def test_of_an_answer_that_is_taken_as_it_came_the_sdk_sees_an_empty_one(data, left):
+    answer, passed = answer_to(CALL, data, raw=True)
+    message = json.loads(passed)
+    assert (message["id"], message["jsonrpc"]) == (3, "2.0")
+    if answer.is_error:
+        assert "data" not in message["error"]
+        assert (answer.error.code, answer.error.message, answer.error.data) == (-1, "m", [1])
+    else:
+        assert message["result"] == left["result"]
+        assert bytes(answer.result) in data
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b'{"id":3,"result":{"x":NaN}}', "NaN or an infinity"),
+        (b'{"id":3,"result":{"x":"\xff"}}', "not a JSON-RPC message"),
+        (b'{"id":3,"result":' + b"[" * 5000, "nested too deeply"),
+        (b'{"id":null,"result":{}}', "no id"),
+        (b'{"id":3}', "neither a request nor an answer"),
+    ],
+)
+def test_what_cannot_be_taken_as_it_came_is_malformed(data, says):
+    with pytest.raises(MalformedMessage, match=says):
+        answer_to(CALL, data, raw=True)
+
+
+def test_a_notification_passes_whatever_its_numbers_are():
+    data = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":NaN}}'
+    assert take_message(data, raw=True) == (None, data)
 
 
 def test_a_servers_explanation_is_shown_and_a_page_is_not():

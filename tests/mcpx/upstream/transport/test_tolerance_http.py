@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from mcp.shared.inbound import decode_header_value
 
 from mcpx.catalog.model import State
 from mcpx.core.calls import ExecutionResult
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import config_of, open_watched
 from tests.mcpx.upstream.raw import ECHO, OBJECT, initialize, result, tools
-from tests.mcpx.upstream.raw_http import raw_http
+from tests.mcpx.upstream.raw_http import MODERN_ONLY, raw_http
 
 pytestmark = pytest.mark.anyio
 
@@ -61,3 +62,17 @@ async def test_a_result_may_be_as_deep_as_over_a_stream():
     deep = "[" * 600 + "]" * 600
     done = await result_of('{"content":[{"type":"text","text":"pong"}],"_meta":{"deep":' + deep + "}}")
     assert done.compressed_data == "pong"
+
+
+async def test_a_server_of_2026_07_28_gets_name_and_parameters_in_headers_too():
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    answers = MODERN_ONLY | {"tools/list": tools({"name": "odd é", "inputSchema": schema})}
+    with raw_http(answers) as server:
+        async with open_watched(config_of({"s": {"url": server.url}}, auto_describe=False)) as watch:
+            await watch.text("odd é", {"region": "eu", "n": 1})
+            await watch.text(ECHO["name"], {"region": "eu"})
+    plain = [{name.lower(): value for name, value in each.items()} for each in server.headers["tools/call"]]
+    assert [each["mcp-method"] for each in plain] == ["tools/call"] * 2
+    assert [decode_header_value(each["mcp-name"]) for each in plain] == ["odd é", ECHO["name"]]
+    assert [each.get("mcp-param-region") for each in plain] == ["eu", None]
+    assert server.body("tools/call")["params"]["arguments"] == {"region": "eu"}

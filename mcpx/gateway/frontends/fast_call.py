@@ -1,0 +1,97 @@
+"""One request that the fast path has taken: what follows on its result, up to the response; with no task."""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+from mcp.shared.dispatcher import coerce_request_id
+
+from mcpx.core.calls import ToolCalls, as_call_error
+from mcpx.core.messages import Exec, Read
+from mcpx.core.meter import ClientMeter
+from mcpx.gateway.clients.handles import StreamCaller
+from mcpx.gateway.frontends.fast_parameters import NOTHING
+from mcpx.gateway.metering import tool_label
+from mcpx.gateway.tools.encoding import ResultEncoder
+from mcpx.rendering.result_reading import InputRequired
+from mcpx.upstream.call_queue import RawReply
+from mcpx.wire import envelope
+from mcpx.wire.dispatcher import WireDispatcher
+from mcpx.wire.envelope import Bytes, RequestId
+
+
+class FastCall:
+    """One request that the fast path has taken, until it is answered."""
+
+    __slots__ = ("_calls", "_encoder", "_fails_in_meta", "_meter", "_request", "_request_id", "_wire", "key")
+
+    def __init__(
+        self,
+        calls: ToolCalls,
+        wire: WireDispatcher,
+        request_id: RequestId,
+        request: Exec | Read,
+        encoder: ResultEncoder,
+        *,
+        meter: ClientMeter,
+        fails_in_meta: bool,
+    ) -> None:
+        self.key = coerce_request_id(request_id)
+        self._calls = calls
+        self._wire = wire
+        self._request_id = request_id
+        self._request = request
+        self._encoder = encoder
+        self._meter = meter
+        self._fails_in_meta = fails_in_meta
+
+    def settled(self, reply: RawReply) -> None:
+        """Answer the request; or, where the server asks for input, see to that first."""
+        error = reply.error
+        if error is None:
+            try:
+                pieces = self._metered(reply.value or NOTHING)
+            except InputRequired as need:
+                scope = anyio.CancelScope()
+                self._wire.fast_cancels[self.key] = scope.cancel
+                self._wire.spawn(self._provide_input, need, scope)
+                return
+            except Exception as fault:  # noqa: BLE001 - the boundary: whatever a result makes us raise is the answer
+                error = fault
+        self._answer(pieces if error is None else self._failure(error))
+
+    async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                result = await self._calls.provide_input(self._request, need, self._metered)
+                pieces = result if isinstance(result, list) else self._encoder.members(result)
+            except Exception as error:  # noqa: BLE001 - as in `settled`
+                pieces = self._failure(error)
+            self._answer(pieces)
+
+    def _metered(self, raw: msgspec.Raw) -> list[Bytes]:
+        request, pieces = self._request, self._encoded(raw)
+        self._meter.note(request.server_name, tool_label(request), raw, pieces)
+        return pieces
+
+    def _encoded(self, raw: msgspec.Raw) -> list[Bytes]:
+        request = self._request
+        if isinstance(request, Exec):
+            return self._encoder.tool(raw, request)
+        return self._encoder.resource(raw, request)
+
+    def _failure(self, error: BaseException) -> list[Bytes]:
+        request, in_meta = self._request, self._fails_in_meta
+        try:
+            pieces = self._encoder.failure(as_call_error(error, request), in_meta=in_meta)
+        except Exception as unsayable:  # noqa: BLE001 - its details cannot be encoded: they are nested too deeply
+            pieces = self._encoder.failure(as_call_error(unsayable, request), in_meta=in_meta)
+        self._meter.note(request.server_name, tool_label(request), NOTHING, pieces)
+        return pieces
+
+    def _answer(self, pieces: list[Bytes]) -> None:
+        self._wire.fast_cancels.pop(self.key, None)
+        caller = self._request.context.caller
+        if caller is not None and caller.modern and isinstance(caller, StreamCaller):
+            caller.close()
+        self._wire.channel.write(*envelope.answer(self._request_id, pieces))
