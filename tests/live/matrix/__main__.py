@@ -60,13 +60,19 @@ class Cell(msgspec.Struct):
 @click.option("--client", "client", metavar="WORDS", help="The clients whose name contains this.")
 @click.option("--server", "server", metavar="NAME", help="This server alone.")
 @click.option("--door", type=click.Choice(DOORS), help="This door alone.")
-def main(client: str | None, server: str | None, door: str | None) -> None:
+@click.option(
+    "--keep",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep each client's results in this file, and print those that it holds already too.",
+)
+def main(client: str | None, server: str | None, door: str | None, keep: Path | None) -> None:
     """Run the matrix of clients, servers and ways, and print it as Markdown."""
     clients = [each for each in CLIENTS if client is None or client in each.name]
     doors = [each for each in DOORS if door in {None, each}]
-    matrix = Matrix()
+    matrix = Matrix(keep)
     anyio.run(_run, matrix, clients, doors, server)
-    matrix.show([each.name for each in clients])
+    matrix.show()
     sys.exit(1 if matrix.different else 0)
 
 
@@ -80,6 +86,7 @@ async def _run(matrix: Matrix, clients: list[ClientProgram], doors: list[str], o
         async with opened(scratch / "mcpx", entries) as ways:
             for client in clients:
                 steps = {name: each for name, each in asked.items() if client.uses(name)}
+                matrix.begin(client.name)
                 alone = {name: await _directly(client, entries[name], each) for name, each in steps.items()}
                 for door in doors:
                     for exposure in EXPOSURES:
@@ -87,6 +94,7 @@ async def _run(matrix: Matrix, clients: list[ClientProgram], doors: list[str], o
                         way = Way(client.name, door, exposure)
                         for name, found in (await _through(client, way, steps, ways)).items():
                             matrix.compare(way, name, zip(steps[name], alone[name], found, strict=True))
+                matrix.end()
 
 
 async def _directly(client: ClientProgram, entry: JSON, steps: list[Asked]) -> list[JSON]:
@@ -123,17 +131,32 @@ async def _perform(client: ClientProgram, transport: JSON, steps: list[JSON]) ->
     with anyio.move_on_after(JOB_S):
         ran = await anyio.run_process([*client.command, job], check=False, stdin=subprocess.DEVNULL)
         lines = [line for line in ran.stdout.splitlines() if line.startswith((b"[", b"{"))]
-        said = json.loads(lines[-1]) if lines else {"error": ran.stderr.decode(errors="replace")[-300:]}
+        try:
+            said = json.loads(lines[-1])
+        except (IndexError, ValueError):  # it failed before it could say so
+            said = {"error": ran.stderr.decode(errors="replace")[-300:]}
     results: list[JSON] = said if isinstance(said, list) else [said] * len(steps)
     return results + [{"error": "no answer"}] * (len(steps) - len(results))
 
 
 class Matrix:
-    """The cells, by row and client."""
+    """What all clients got, cell by cell."""
 
-    def __init__(self) -> None:
-        self._cells: dict[tuple[str, str], Cell] = {}
+    def __init__(self, keep: Path | None) -> None:
+        self._keep = keep
+        self._cells: dict[str, dict[str, Cell]] = {}  # by client and row
+        if keep is not None and keep.exists():
+            self._cells = msgspec.json.decode(keep.read_bytes(), type=dict[str, dict[str, Cell]])
         self.different = False
+
+    def begin(self, client: str) -> None:
+        """Forget what is known of a client."""
+        self._cells[client] = {}
+
+    def end(self) -> None:
+        """Keep what is known, where it is to be kept."""
+        if self._keep is not None:
+            self._keep.write_bytes(msgspec.json.encode(self._cells))
 
     def compare(self, way: Way, server: str, results: Iterable[tuple[Asked, JSON, JSON]]) -> None:
         """Take in each step with what a client got directly and this way."""
@@ -150,18 +173,19 @@ class Matrix:
                 told = f"{str(expected)[:300]} became {str(got)[:300]} {str(ours.get('error', ''))[:300]}"
                 click.echo(f"  DIFFERENT {way}: {asked.row}: {asked.step['do']}: {told}", err=True)
         for row, is_same in same.items():
-            cell = self._cells.setdefault((row, way.client), Cell())
+            cell = self._cells[way.client].setdefault(row, Cell())
             cell.tried += 1
             cell.same += is_same
             self.different = self.different or not is_same
 
-    def show(self, clients: list[str]) -> None:
+    def show(self) -> None:
         """Print both tables."""
+        clients = [each.name for each in CLIENTS if each.name in self._cells]
         for title, rows in (("feature", FEATURES), ("server", SERVERS)):
             click.echo(f"| {title} | {' | '.join(clients)} |")
             click.echo("|---" * (len(clients) + 1) + "|")
             for row in rows:
-                cells = [str(self._cells.get((row, client), Cell())) for client in clients]
+                cells = [str(self._cells[client].get(row, Cell())) for client in clients]
                 click.echo(f"| {row} | {' | '.join(cells)} |")
             click.echo()
 

@@ -73,6 +73,8 @@ const steps = {
   noticed: (step) => until(step.method, step.within_s),
 };
 
+const print = (said) => new Promise((done) => process.stdout.write(`${JSON.stringify(said)}\n`, done));
+
 const results = [];
 try {
   const { url, command, args, env } = job.transport;
@@ -85,9 +87,9 @@ try {
       results.push({ error: String(error.message ?? error).slice(0, 500) });
     }
   }
-  console.log(JSON.stringify(results));
+  await print(results);
 } catch (error) {
-  console.log(JSON.stringify({ error: String(error.message ?? error) }));
+  await print({ error: String(error.message ?? error) });
 }
 await Promise.race([client.close(), new Promise((done) => setTimeout(done, 8000))]).catch(() => {});
 process.exit(0);
