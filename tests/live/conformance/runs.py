@@ -89,13 +89,11 @@ def failures(found: Found) -> list[Check]:
 
 
 def differences(alone: Found, through: Found) -> list[Check]:
-    """The checks that came out otherwise through MCPX, as they came out there; a missing one as `MISSING`."""
-    other = {(check.scenario, check.id, check.name): check for check in (through.checks - alone.checks)}
-    for check in alone.checks - through.checks:
-        gone = Check(check.scenario, check.id, check.name, "MISSING")
-        if check.scenario not in {each.scenario for each in other.values()}:
-            other.setdefault((check.scenario, check.id, check.name), gone)
-    return sorted(check for check in other.values() if check.status != "SUCCESS")
+    """The checks that came out worse through MCPX, as they came out there; one that is gone as `MISSING`."""
+    worse = [check for check in through.checks - alone.checks if check.status != "SUCCESS"]
+    there = {(check.scenario, check.id) for check in through.checks}
+    gone = [check for check in alone.checks - through.checks if (check.scenario, check.id) not in there]
+    return sorted(worse + [msgspec.structs.replace(check, status="MISSING") for check in gone])
 
 
 def unexplained(run: Run, checks: Iterable[Check], entries: list[Entry]) -> list[Check]:
