@@ -161,9 +161,13 @@ class Matrix:
     def compare(self, way: Way, server: str, results: Iterable[tuple[Asked, JSON, JSON]]) -> None:
         """Take in each step with what a client got directly and this way."""
         same: dict[str, bool] = {}
+        left_out: set[str] = set()  # what the client, or the revision that it speaks here, does not have
         for asked, theirs, ours in results:
-            if theirs.get("skipped") or ours.get("skipped"):
-                continue  # the client, or the revision that it speaks here, has no such thing
+            skipped = theirs.get("skipped") or ours.get("skipped")
+            if skipped and asked.row in FEATURES:  # what follows in the row has no meaning without it
+                left_out.add(asked.row)
+            if skipped or asked.row in left_out:
+                continue
             expected = _essence(asked.step, theirs, server, "transparent")
             if expected == "error" and "cancel_after_s" not in asked.step:
                 continue  # it does not work directly
@@ -173,6 +177,8 @@ class Matrix:
                 told = f"{str(expected)[:300]} became {str(got)[:300]} {str(ours.get('error', ''))[:300]}"
                 click.echo(f"  DIFFERENT {way}: {asked.row}: {asked.step['do']}: {told}", err=True)
         for row, is_same in same.items():
+            if row in left_out:
+                continue
             cell = self._cells[way.client].setdefault(row, Cell())
             cell.tried += 1
             cell.same += is_same
