@@ -31,11 +31,15 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of the baseline. What it leaves out may be anything; `target` is the beginning of a name."""
+    """A line of the baseline. What it leaves out may be anything.
+
+    `target` is the beginning of a name, or with `exact` the name.
+    """
 
     because: str
     target: str
-    scenario: str
+    scenario: str | None = None
+    exact: bool = False
     check: str | None = None
     reference: str | None = None
     revision: str | None = None
@@ -43,8 +47,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def covers(self, run: Run, check: Check) -> bool:
         """Whether it explains this check of this run."""
         return (
-            run.target.name.startswith(self.target)
-            and check.scenario == self.scenario
+            (run.target.name == self.target or (not self.exact and run.target.name.startswith(self.target)))
+            and self.scenario in {None, check.scenario}
             and self.check in {None, check.id}
             and self.reference in {None, run.reference.name}
             and self.revision in {None, run.revision.name}
