@@ -182,3 +182,18 @@ prepare_python_servers() {
         pip "$live/.venv-servers" install -r "$live/requirements.txt" ||
         without "the Python servers could not be installed, see above"
 }
+
+# The clients and servers of others that only scripts/matrix drives.
+prepare_matrix() {
+    local matrix=$live/matrix key
+    key=$(checksum "$matrix/package-lock.json")
+    if [ "$(cat "$matrix/node_modules/.installed" 2>/dev/null)" != "$key" ]; then
+        say "installing the clients into tests/live/matrix/node_modules"
+        quietly npm --prefix "$matrix" ci --no-audit --no-fund || die "the clients could not be installed: see above"
+        printf '%s\n' "$key" >"$matrix/node_modules/.installed"
+    fi
+    make_venv "$matrix/.venv"
+    install_once "$matrix/.venv" .installed "$(checksum "$matrix/requirements.txt")" \
+        pip "$matrix/.venv" install -r "$matrix/requirements.txt" ||
+        die "FastMCP could not be installed: see above"
+}

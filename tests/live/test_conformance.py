@@ -6,11 +6,13 @@ and ways.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.live.conformance.clients import check_mcpx
-from tests.live.conformance.runs import Run, baseline, differences, failures, unexplained
-from tests.live.conformance.suite import REVISIONS, check_server, missing
+from tests.live.conformance.runs import Entry, Run, baseline, differences, failures, unexplained
+from tests.live.conformance.suite import REVISIONS, Check, Found, check_server, missing
 from tests.live.conformance.targets import DIRECT, REFERENCES, TARGETS, opened
 from tests.live.servers import absent
 
@@ -21,12 +23,13 @@ TRANSPARENT = TARGETS[0]
 NEWEST = REVISIONS[1:]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def installed():
     for revision in NEWEST:
         absent(missing(revision))
 
 
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("revision", NEWEST, ids=lambda revision: str(revision.protocol))
 async def test_the_suite_finds_the_same_through_the_transparent_door(revision, tmp_path):
     async with opened(REFERENCE, DIRECT, tmp_path) as url:
@@ -40,6 +43,7 @@ async def test_the_suite_finds_the_same_through_the_transparent_door(revision, t
     assert through.counts()[0] > 80
 
 
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("revision", "door", "scenario", "checks"),
     [(NEWEST[0], "exec", "sse-retry", 3), (NEWEST[1], "transparent", "http-custom-headers", 20)],
@@ -48,3 +52,37 @@ async def test_mcpx_is_a_good_client(revision, door, scenario, checks):
     found = await check_mcpx(revision, door, [scenario])
     assert failures(found) == [], found.reasons
     assert found.counts()[0] >= checks
+
+
+def found(**statuses):
+    checks = Counter(Check("scene", name, name, status) for name, status in statuses.items())
+    return Found(checks, {})
+
+
+@pytest.mark.parametrize(
+    ("through", "different"),
+    [
+        ({"one": "SUCCESS", "two": "WARNING"}, []),
+        ({"one": "FAILURE", "two": "WARNING"}, [("one", "FAILURE")]),
+        ({"one": "SUCCESS", "two": "SUCCESS"}, []),  # better than alone
+        ({"one": "SUCCESS"}, [("two", "MISSING")]),
+        ({"one": "SUCCESS", "two": "WARNING", "three": "SKIPPED"}, [("three", "SKIPPED")]),
+    ],
+)
+def test_what_is_worse_through_mcpx_is_a_difference(through, different):
+    checks = differences(found(one="SUCCESS", two="WARNING"), found(**through))
+    assert [(check.id, check.status) for check in checks] == different
+
+
+def test_an_entry_of_the_baseline_covers_its_own_check_only():
+    run = Run(REFERENCE, NEWEST[1], TRANSPARENT)
+    checks = [Check("scene", name, name, "FAILURE") for name in ("one", "two")]
+    entry = Entry(because="so", target="transparent", scenario="scene", check="one")
+    assert unexplained(run, checks, [entry]) == checks[1:]
+    elsewhere = Entry(because="so", target="three tools", scenario="scene")
+    assert unexplained(run, checks, [elsewhere]) == checks
+
+
+def test_every_entry_of_the_baseline_names_its_reason():
+    known = baseline()
+    assert all(len(entry.because) > 40 for entry in known.difference + known.client)

@@ -26,7 +26,7 @@ from tests.live.conformance.runs import (
     unexplained,
 )
 from tests.live.conformance.suite import REVISIONS, Check, Found, check_server, missing
-from tests.live.conformance.targets import DIRECT, Reference, Target, opened
+from tests.live.conformance.targets import DIRECT, TARGETS, Reference, Target, opened
 
 CLIENT = Reference(name="MCPX as a client", python="", script="", modern=True)
 
@@ -108,7 +108,8 @@ class Report:
         servers = {key: row for key, row in self._rows.items() if key[0] != CLIENT.name}
         clients = {key: row for key, row in self._rows.items() if key[0] == CLIENT.name}
         for rows in filter(None, (servers, clients)):
-            ways = list(dict.fromkeys(way for row in rows.values() for way in row))
+            known = [target.name for target in (DIRECT, *TARGETS)] + list(DOORS)
+            ways = [way for way in dict.fromkeys(known) if any(way in row for row in rows.values())]
             head = ("tested", "suite", *ways)
             lines = [(*key, *(row.get(way, "") for way in ways)) for key, row in rows.items()]
             if markdown:

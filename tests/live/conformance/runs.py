@@ -31,11 +31,15 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of the baseline. What it leaves out may be anything; `target` is the beginning of a name."""
+    """A line of the baseline. What it leaves out may be anything.
+
+    `target` is the beginning of a name, or with `exact` the name.
+    """
 
     because: str
     target: str
-    scenario: str
+    scenario: str | None = None
+    exact: bool = False
     check: str | None = None
     reference: str | None = None
     revision: str | None = None
@@ -43,8 +47,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def covers(self, run: Run, check: Check) -> bool:
         """Whether it explains this check of this run."""
         return (
-            run.target.name.startswith(self.target)
-            and check.scenario == self.scenario
+            (run.target.name == self.target or (not self.exact and run.target.name.startswith(self.target)))
+            and self.scenario in {None, check.scenario}
             and self.check in {None, check.id}
             and self.reference in {None, run.reference.name}
             and self.revision in {None, run.revision.name}
@@ -89,13 +93,11 @@ def failures(found: Found) -> list[Check]:
 
 
 def differences(alone: Found, through: Found) -> list[Check]:
-    """The checks that came out otherwise through MCPX, as they came out there; a missing one as `MISSING`."""
-    other = {(check.scenario, check.id, check.name): check for check in (through.checks - alone.checks)}
-    for check in alone.checks - through.checks:
-        gone = Check(check.scenario, check.id, check.name, "MISSING")
-        if check.scenario not in {each.scenario for each in other.values()}:
-            other.setdefault((check.scenario, check.id, check.name), gone)
-    return sorted(check for check in other.values() if check.status != "SUCCESS")
+    """The checks that came out worse through MCPX, as they came out there; one that is gone as `MISSING`."""
+    worse = [check for check in through.checks - alone.checks if check.status != "SUCCESS"]
+    there = {(check.scenario, check.id) for check in through.checks}
+    gone = [check for check in alone.checks - through.checks if (check.scenario, check.id) not in there]
+    return sorted(worse + [msgspec.structs.replace(check, status="MISSING") for check in gone])
 
 
 def unexplained(run: Run, checks: Iterable[Check], entries: list[Entry]) -> list[Check]:

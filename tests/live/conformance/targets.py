@@ -61,6 +61,7 @@ TARGETS: Final = (
     Target(name="transparent, era: modern", through="transparent", era="modern"),
     Target(name="transparent, server over HTTP", through="transparent", upstream="http"),
     Target(name="three tools", through="three"),
+    Target(name="three tools, era: modern", through="three", era="modern"),
     Target(name="three tools, server over HTTP", through="three", upstream="http"),
 )
 
