@@ -10,8 +10,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 import mcp_types as types
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from mcp import MCPError
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
 from pydantic import BaseModel, ValidationError
 
 from mcpx.catalog.model import JSON
@@ -40,10 +51,12 @@ def initialize_params(client: types.Implementation, capabilities: types.ClientCa
     return _sent(params)
 
 
-def discover_params(client: types.Implementation, capabilities: types.ClientCapabilities) -> JSON:
-    """The parameters of `server/discover`."""
+def discover_params(
+    client: types.Implementation, capabilities: types.ClientCapabilities, version: str
+) -> JSON:
+    """The parameters of `server/discover` in that revision."""
     meta = {
-        PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION,
+        PROTOCOL_VERSION_META_KEY: version,
         CLIENT_INFO_META_KEY: _sent(client),
         CLIENT_CAPABILITIES_META_KEY: _sent(capabilities),
     }
@@ -71,6 +84,15 @@ def read_initialize(raw: JSON) -> types.InitializeResult:
     if result.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
         raise RuntimeError(f"the server speaks an unknown revision: {result.protocol_version[:100]}")
     return result
+
+
+def shared_version(error: MCPError) -> str | None:
+    """The newest revision of 2026-07-28 or later that a refusal names, if we know it."""
+    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(error.error.data, dict):
+        return None
+    named = error.error.data.get("supported")
+    shared = [each for each in MODERN_PROTOCOL_VERSIONS if each in (named if isinstance(named, list) else ())]
+    return shared[-1] if shared else None
 
 
 def read_discover(raw: JSON) -> types.DiscoverResult:

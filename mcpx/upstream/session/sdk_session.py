@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import mcp_types as types
 import msgspec
-from mcp import ClientSession
+from mcp import ClientSession, MCPError
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, coerce_request_id
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -43,6 +43,7 @@ from mcpx.upstream.session.greeting import (
     initialize_params,
     read_discover,
     read_initialize,
+    shared_version,
 )
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId, split_progress
@@ -111,15 +112,24 @@ class PassingSession(ClientSession):
         return read_initialize(await self._request_greeting("initialize", params, {}))
 
     async def request_discover(self) -> types.DiscoverResult:
-        """Ask a server of 2026-07-28 what it offers.
+        """Ask a server of 2026-07-28 what it offers; once more, if it refuses but names a revision we know.
 
         Raises:
             MCPError: The server refused it, did not answer over HTTP in time, or the connection ended.
             RuntimeError: It speaks no revision of that era that is known.
             ValidationError: Its answer is not a result of `server/discover`.
         """
-        version, method = LATEST_MODERN_VERSION, "server/discover"
-        params = discover_params(self._client_info, self._build_capabilities(version))
+        try:
+            return await self._request_discover(LATEST_MODERN_VERSION)
+        except MCPError as error:
+            version = shared_version(error)
+            if version is None:
+                raise
+        return await self._request_discover(version)
+
+    async def _request_discover(self, version: str) -> types.DiscoverResult:
+        method = "server/discover"
+        params = discover_params(self._client_info, self._build_capabilities(version), version)
         opts: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}}
         if not self._is_stream:  # a process may not have begun to read
             opts["timeout"] = DISCOVER_TIMEOUT_S

@@ -11,9 +11,11 @@ import os
 import signal
 
 import pytest
+from mcp import MCPError
 
 from mcpx.catalog.model import State
 from mcpx.upstream.session import handshake as handshakes
+from mcpx.upstream.session.greeting import shared_version
 from tests.mcpx.upstream.raw import ABOUT, heard, initialize, raw_server, refusal, result
 
 pytestmark = pytest.mark.anyio
@@ -203,3 +205,17 @@ async def test_a_server_that_does_not_speak_the_pinned_era_says_so(how, era, tmp
             f'the server does not speak the {era} era, and its setting "era" allows no other: {cause}'
         )
         assert heard(tmp_path) == ["started", method]
+
+
+@pytest.mark.parametrize(
+    ("code", "data", "shared"),
+    [
+        (-32022, {"supported": ["2030-01-01", "2026-07-28"], "requested": "2026-07-28"}, "2026-07-28"),
+        (-32022, {"supported": ["2025-11-25"]}, None),
+        (-32022, {"supported": "2026-07-28"}, None),
+        (-32022, None, None),
+        (-32601, {"supported": ["2026-07-28"]}, None),
+    ],
+)
+def test_the_revision_that_a_refusal_names_is_asked_for_if_it_is_known(code, data, shared):
+    assert shared_version(MCPError(code, "refused", data)) == shared
