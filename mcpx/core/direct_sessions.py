@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.headers import ToolSchemas
-from mcpx.upstream.direct.session import DirectSession
+
+if TYPE_CHECKING:
+    from mcpx.upstream.direct.session import DirectSession
 
 MAX_SESSIONS: Final = 256  # with one server
 MAX_IDLE: Final = 16  # of them, of clients that may have left without a word

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import structlog
@@ -28,11 +28,13 @@ from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.direct.client import DirectClient
-from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
+
+if TYPE_CHECKING:
+    from mcpx.upstream.direct.client import DirectClient
+    from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
 RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
@@ -111,6 +113,8 @@ class Fleet:
     def _make_direct(self, upstream: Upstream, client: DirectClient, **more: Any) -> DirectSession:
         more |= {"ledger": self.ledger, "max_message_bytes": self._config.max_message_bytes}
         child = self._child_name(upstream.name)
+        from mcpx.upstream.direct.session import DirectSession  # noqa: PLC0415 - for those who want one
+
         return DirectSession(client, upstream.config, self.supervisor, child=child, **more)
 
     def _dismiss(self, session: Upstream | DirectSession, why: str) -> None:
@@ -293,7 +297,7 @@ class Fleet:
         elif isinstance(event, ChildParked):
             upstream.queue.refuse_waiting()
         elif isinstance(event, ChildStopped) and (
-            isinstance(upstream, DirectSession) or upstream.main is not None
+            not isinstance(upstream, Upstream) or upstream.main is not None
         ):
             self._children.pop(event.child, None)
         self._wake()

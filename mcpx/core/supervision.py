@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from mcpx.observe.contained import contain
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.errors import cause_of
 from supervisors import (
     Backoff,
@@ -24,6 +23,9 @@ from supervisors import (
     Policy,
     Shutdown,
 )
+
+if TYPE_CHECKING:
+    from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
@@ -54,7 +56,7 @@ def log_event(event: Event, upstream: Upstream | DirectSession) -> None:
 
 def _log(event: Event, upstream: Upstream | DirectSession) -> None:
     server = upstream.name
-    if isinstance(upstream, DirectSession):
+    if not isinstance(upstream, Upstream):
         server += " (transparent)"
     elif upstream.main is not None:
         server += " (of one client)" if upstream.client is not None else " (in its other era)"

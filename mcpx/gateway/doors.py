@@ -14,7 +14,6 @@ from mcpx.door import Door, Expose
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.stream import StreamClient, gateway_connection
 from mcpx.gateway.server import GatewayServer
-from mcpx.gateway.transparent.stream import TransparentConnection
 from mcpx.wire.channel import Channel
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ class Doors:
     def stream_client(self, door: Door, channel: Channel) -> StreamClient:
         """What serves a client on a stream."""
         if door.server is not None:
+            from mcpx.gateway.transparent.stream import TransparentConnection  # noqa: PLC0415 - for those who want it
+
             return StreamClient(self.hub, channel, partial(TransparentConnection, self.hub, door.server))
         server = self.gateway(door.expose)
         return StreamClient(self.hub, channel, partial(gateway_connection, self.hub, server))

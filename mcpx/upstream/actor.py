@@ -9,7 +9,7 @@ and end the moment the connection does. Nothing here decides about restarts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -24,8 +24,6 @@ from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.direct.client import DirectClient
-from mcpx.upstream.direct.session import DirectSession
 from mcpx.upstream.errors import EraRefused, NoAnswer
 from mcpx.upstream.health import Health
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
@@ -42,6 +40,10 @@ from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.upstream.transport.loss import ConnectionLost
 from supervisors import Incarnation, Signal, Supervisor
+
+if TYPE_CHECKING:
+    from mcpx.upstream.direct.client import DirectClient
+    from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
 

@@ -35,7 +35,7 @@ class RequestPeer:
         self._changed = Signal()
         self._closed = False
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._questions: set[anyio.CancelScope] = set()
+        self._asking: set[anyio.CancelScope] = set()
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
         """Send a notification soon; after the answer it is dropped."""
@@ -49,7 +49,7 @@ class RequestPeer:
             if self._tasks is not None:
                 self._tasks.start_soon(ask_client, self._outbound, method, params, on_answer, scope)
 
-        self._questions.add(scope)
+        self._asking.add(scope)
         self._put(start)
         return lambda _said: scope.cancel()
 
@@ -62,7 +62,7 @@ class RequestPeer:
         """The request is answered: nothing more will come, and the server waits for nothing more."""
         self._closed = True
         self._changed.set()
-        for scope in self._questions:
+        for scope in self._asking:
             scope.cancel()
 
     async def deliver(self, tasks: anyio.abc.TaskGroup) -> None:

@@ -35,7 +35,7 @@ from mcpx.upstream.direct.messages import (
     with_member,
 )
 from mcpx.upstream.direct.peer import OnAnswer, Peer
-from mcpx.upstream.direct.questions import Questions
+from mcpx.upstream.direct.server_requests import ServerRequests
 from mcpx.upstream.direct.standing import Standing
 from mcpx.upstream.errors import call_error
 from mcpx.upstream.requests import OnProgress, Passed, Request
@@ -90,7 +90,7 @@ class DirectConnection:
         self._open: dict[RequestId, _Sent] = {}  # by the id at the server
         self._tokens: dict[int | str, RequestId] = {}
         self._standing: dict[RequestId, Standing] = {}
-        self._questions = Questions()
+        self._server_requests = ServerRequests()
 
     @property
     def is_idle(self) -> bool:
@@ -100,7 +100,7 @@ class DirectConnection:
     @property
     def is_asking(self) -> bool:
         """Whether a request of the server waits for its client."""
-        return bool(len(self._questions))
+        return bool(len(self._server_requests))
 
     # --- the sender of the calls
 
@@ -224,7 +224,7 @@ class DirectConnection:
         if method == PROGRESS:
             self._take_progress(params)
         elif method == CANCELLED:
-            self._questions.cancel(params)
+            self._server_requests.cancel(params)
         elif (stream := subscription_of(params)) is not None:
             standing = (
                 self._standing.get(coerce_request_id(stream)) if isinstance(stream, int | str) else None
@@ -254,7 +254,7 @@ class DirectConnection:
         answer: OnAnswer,
     ) -> None:
         """Pass a request on, and its answer back."""
-        self._questions.ask(self._peers(method, about), server_id, method, params, answer)
+        self._server_requests.ask(self._peers(method, about), server_id, method, params, answer)
 
     def _peers(self, method: str, about: Passed | None) -> list[Peer]:
         """What takes a message of the server."""
@@ -275,7 +275,7 @@ class DirectConnection:
         """The connection has ended: cancel at the client what the server takes no answer to any more."""
         if self._greeting is not None:
             self._greeting.cancel()
-        self._questions.close()
+        self._server_requests.close()
 
 
 class _Cancellable:

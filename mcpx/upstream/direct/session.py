@@ -36,6 +36,8 @@ from supervisors import Incarnation, Phase, Supervisor
 log = structlog.get_logger()
 MAX_MALFORMED_LOGGED: Final = 3
 IDLE_AFTER_S: Final = 60.0
+AWAITS_TASK: Final = frozenset({"tasks/result"})
+"""Methods that are answered when a task of the server is done, however long that takes."""
 
 
 class DirectSession:
@@ -158,7 +160,7 @@ class DirectSession:
                     connection.stand(standing)
                 calls.open(link, connection)
                 tasks.start_soon(calls.drain_until_closed)
-                tasks.start_soon(self._keep_calls_that_ask, calls, connection)
+                tasks.start_soon(self._keep_calls_that_wait, calls, connection)
                 health = Health(self.config.health, calls, lambda: self._probe(connection), link.give_up)
                 tasks.start_soon(health.watch)
                 tasks.start_soon(self._watch_idleness, connection)
@@ -194,16 +196,16 @@ class DirectSession:
         if self.client.greeted:
             await connection.ask("ping", b"")
 
-    async def _keep_calls_that_ask(self, calls: Calls, connection: DirectConnection) -> None:
-        """Keep calls alive while their server waits for the client: a person may be asked."""
+    async def _keep_calls_that_wait(self, calls: Calls, connection: DirectConnection) -> None:
+        """Renew calls that wait for more than the server: a person may be asked, a task be under way."""
         while True:
             await anyio.sleep(self.config.limits.call_timeout / 2)
-            if connection.is_asking:
-                for call in calls.running():
+            for call in calls.running():
+                if connection.is_asking or call.request.method in AWAITS_TASK:
                     calls.renew(call)
 
     async def _watch_idleness(self, connection: DirectConnection) -> None:
-        """Report that nobody uses the session: probes that the server refused were all that it got."""
+        """Report an unused session: probes that the server refused were all that it got."""
         while self._on_idle is not None:
             await anyio.sleep(IDLE_AFTER_S / 2)
             if self.is_idle and not connection.has_served:

@@ -15,12 +15,12 @@ from mcpx.upstream.direct.peer import Cancel, OnAnswer, Peer
 from mcpx.wire import envelope
 from mcpx.wire.envelope import RequestId
 
-MAX_OPEN: Final = 256
-_TOO_MANY: Final = MCPError(INTERNAL_ERROR, f"{MAX_OPEN} requests of this server are open")
-_NOBODY: Final = MCPError(METHOD_NOT_FOUND, "Method not found")
+MAX_OPEN_REQUESTS: Final = 256
+_TOO_MANY: Final = MCPError(INTERNAL_ERROR, f"{MAX_OPEN_REQUESTS} requests of this server are open")
+_NO_CLIENT: Final = MCPError(METHOD_NOT_FOUND, "Method not found")
 
 
-class Questions:
+class ServerRequests:
     """The open ones, by the server's ids."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class Questions:
         self, peers: Sequence[Peer], server_id: RequestId, method: str, params: msgspec.Raw, answer: OnAnswer
     ) -> None:
         """Pass a request on to the one peer that there is, and its answer back."""
-        if len(peers) != 1 or len(self._open) >= MAX_OPEN:
-            answer(error_answer(_TOO_MANY if peers else _NOBODY))
+        if len(peers) != 1 or len(self._open) >= MAX_OPEN_REQUESTS:
+            answer(error_answer(_TOO_MANY if peers else _NO_CLIENT))
             return
         key = coerce_request_id(server_id)
 
