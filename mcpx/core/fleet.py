@@ -9,7 +9,6 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,14 +16,14 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
-from mcpx.catalog.diff import Diff, diff
+from mcpx.catalog.diff import diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.direct_sessions import DirectSessions
+from mcpx.core.observers import Observers
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
-from mcpx.observe.contained import contain
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
@@ -42,9 +41,6 @@ REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 NOT_STARTED: Final = "it is started for clients of its transparent door only"
 OLD_ENDING: Final = "its process with the old configuration is ending"
-
-Observer = Callable[[str, Diff], None]
-"""Is given the server's name and what changed. What it raises is logged."""
 
 
 class Fleet:
@@ -70,7 +66,7 @@ class Fleet:
         )
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
-        self._observers: list[Observer] = []
+        self.observers = Observers()
         self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
@@ -91,7 +87,7 @@ class Fleet:
     def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
-            more["on_catalogue"] = self._notify
+            more["on_catalogue"] = self.observers.notify
             server_log = ServerLog(server.name, self._state, redact=redactor_of(server))
         else:
             server_log = main.server_log
@@ -165,7 +161,7 @@ class Fleet:
             self._start(new[name])
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
         self._publish(staying | {name: old[name] for name in plan.removed})
-        self.announce((*plan.added, *plan.changed))
+        self.observers.announce((*plan.added, *plan.changed))
         async with anyio.create_task_group() as tasks:
             for name in plan.removed:
                 tasks.start_soon(self._retire, old[name], REMOVED)
@@ -174,7 +170,7 @@ class Fleet:
         self._publish(staying)
         for name in plan.removed:
             gone = diff(old[name].catalogue, Catalogue(generation=0))
-            self._notify(name, replace(gone, about=True))
+            self.observers.notify(name, replace(gone, about=True))
 
     def _publish(self, upstreams: dict[str, Upstream]) -> None:
         """Show these servers and no others, from one turn of the event loop to the next."""
@@ -261,23 +257,6 @@ class Fleet:
                 await upstream.await_descriptions()
 
     # --- events
-
-    def observe(self, observer: Observer) -> Callable[[], None]:
-        """Have `observer` called when a catalogue changes. Call the result to end that."""
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
-
-    def announce(self, names: Iterable[str]) -> None:
-        """Tell observers that these servers are shown differently, though their catalogues are the same."""
-        for name in names:
-            self._notify(name, Diff(about=True))
-
-    def _notify(self, name: str, changed: Diff) -> None:
-        for observer in list(self._observers):
-            try:
-                observer(name, changed)
-            except Exception as error:  # noqa: BLE001 - an observer must not cost the server, nor the other observers
-                contain(error, "observer", server=name)
 
     def _on_event(self, event: Event) -> None:
         """Log an upstream's lifecycle, and tell the callers who wait for it."""

@@ -21,10 +21,11 @@ import structlog
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
-from mcpx.core.fleet import Fleet, Observer
+from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Message
 from mcpx.core.meter import Meter
+from mcpx.core.observers import Observer
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
@@ -73,7 +74,7 @@ class Hub:
         self.meter = Meter(self.upstreams)
         self._checker = ArgumentChecker()
         self._inspector = Inspector(self.registry, self._checker, self.results)
-        self.fleet.observe(lambda _name, _changed: self._inspector.indexing.start())
+        self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
         self.started: float | None = None
@@ -135,7 +136,7 @@ class Hub:
         Call the result to end that. A server that was removed is reported too, once it has gone. The observer
         is called in the turn of the change: it must not wait, and what it raises is logged.
         """
-        return self.fleet.observe(observer)
+        return self.fleet.observers.add(observer)
 
     def client_left(self, client: ClientId) -> None:
         """End what belongs to this client alone: sessions, suspended calls, and kept results."""
@@ -168,7 +169,7 @@ class Hub:
         self._warn_of_disabled((*plan.added, *plan.changed))
         await self.fleet.change(self.config, plan)
         if plan.settings:
-            self.fleet.announce(plan.untouched)
+            self.fleet.observers.announce(plan.untouched)
         return plan
 
     async def restart(self, name: str) -> ServerInfo:

@@ -99,7 +99,7 @@ class JSONText(msgspec.Struct, frozen=True):
         if tried and (toon := self._toon(compact, saving)):
             return toon
         size = _characters(compact)
-        if len(text) > size:
+        if len(text) != size or text.encode() != compact:  # a number may be longer: 0.00001
             squeezed = msgspec.json.format(text, indent=-1)
             text = squeezed if len(squeezed) < len(text) else text
             if len(text) > size and self._survives(compact):

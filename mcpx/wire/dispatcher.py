@@ -98,7 +98,7 @@ class WireDispatcher(Dispatcher[TransportContext]):
             MCPError: An error answer, one that cannot be read, a timeout, the end.
         """
         try:
-            return decode_result(await self.send_for_bytes(method, params, opts))
+            return decode_result(await self._request(method, params, opts, is_raw=False))
         except (MalformedMessage, ResponseTooLarge) as error:  # the SDK knows its own errors only
             raise MCPError(INTERNAL_ERROR, str(error)) from error
 
@@ -112,6 +112,11 @@ class WireDispatcher(Dispatcher[TransportContext]):
             MalformedMessage: The line that answers it cannot be read.
             ResponseTooLarge: That line is over the limit.
         """
+        return await self._request(method, params, opts, is_raw=True)
+
+    async def _request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None, *, is_raw: bool
+    ) -> msgspec.Raw:
         opts = opts or {}
         on_progress = opts.get("on_progress")  # the SDK's is a coroutine function
 
@@ -119,7 +124,8 @@ class WireDispatcher(Dispatcher[TransportContext]):
             if on_progress is not None and (step := envelope.read_step(members)) is not None:
                 self.spawn(on_progress, step.progress, step.total, step.message)
 
-        return await self.outgoing.request(method, params, opts, in_task if on_progress else None)
+        handler = in_task if on_progress else None
+        return await self.outgoing.request(method, params, opts, handler, is_raw=is_raw)
 
     async def notify(
         self,

@@ -24,6 +24,7 @@ ID_SEARCH_BYTES: Final = 65536  # bytes at the start of a line in which its id i
 NULL_ID: Final = "the id of a request is a string or an integer"
 NEITHER: Final = "neither a request nor an answer"
 NONFINITE: Final = "the answer holds NaN or an infinity, which are no JSON"
+TOO_DEEP: Final = "the answer is nested too deeply"
 FAILED: Final = "it cannot be taken apart"
 _MARK: Final = re.compile(rb'["{}\[\]]')
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -42,11 +43,11 @@ class MalformedMessage(Exception):  # noqa: N818 - a condition
     """The answer was no JSON, or no UTF-8."""
 
 
-class TooDeep(MalformedMessage):
-    """The answer is nested too deeply to be read. `line` is the whole of it."""
+class UnreadableAnswer(MalformedMessage):
+    """The answer is JSON for other readers only. `line` is the whole of it."""
 
-    def __init__(self, line: bytes) -> None:
-        super().__init__("the answer is nested too deeply")
+    def __init__(self, text: str, line: bytes) -> None:
+        super().__init__(text)
         self.line = line
 
 
@@ -80,7 +81,7 @@ def _cause(line: bytes, error: Exception | None) -> tuple[str, int, Exception]:
         case UnicodeDecodeError():
             return "not UTF-8", PARSE_ERROR, MalformedMessage("the answer is not UTF-8")
         case RecursionError():
-            return "nested too deeply", PARSE_ERROR, TooDeep(line)
+            return "nested too deeply", PARSE_ERROR, UnreadableAnswer(TOO_DEEP, line)
         case msgspec.ValidationError():
             text = f"not a JSON-RPC message ({error})"
             return text, INVALID_REQUEST, MalformedMessage("the answer is not JSON")

@@ -2,8 +2,9 @@
 
 Of servers, what the official clients accept is mended: a lone surrogate, which programs leave behind that cut
 a text in the middle of a character, becomes U+FFFD; `NaN` and the infinities, which Python writes, become
-null, though not in the result of a call, which fails; in listings, what is nested too deeply becomes null. Of
-clients, a request that is nested too deeply is read without its depths, so that it can be refused by name.
+null, but the result of a call fails, and in listings numbers that no float holds stand for them; in listings,
+what is nested too deeply becomes null. Of clients, a request that is nested too deeply is read without its
+depths, so that it can be refused by name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 MAX_LONE_SURROGATES: Final = 10_000  # replaced in a line; more are no text that was cut
 MAX_NUMBER_SEARCH_BYTES: Final = 1024 * 1024  # of a line that is searched for `NaN` and the like
 MAX_LISTING_BYTES: Final = 256 * 1024  # of a listing that is cut at a depth
+NAN: Final = b"7e999999999"  # stands for `NaN` in a listing
 READABLE_DEPTH: Final = 8  # levels kept of a request: its names are on the third
 
 _REPLACEMENT: Final = rb"\ufffd"
@@ -27,6 +29,7 @@ _ESCAPE_BYTES: Final = 6  # of one such escape
 _STRING: Final = rb'"(?:[^"\\]++|\\[\s\S])*+"'
 _SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD]")  # one pass; looking for plain bytes takes twice as long
 _NUMBER: Final = re.compile(rb"(" + _STRING + rb")|-?\b(?:NaN|Infinity)\b")
+_STAND_INS: Final = {b"NaN": NAN, b"-NaN": NAN, b"Infinity": b"1e999", b"-Infinity": b"-1e999"}
 _BRACKET: Final = re.compile(_STRING + rb"|[\[{]|[\]}]")
 
 
@@ -50,9 +53,18 @@ def mend_lone_surrogates(line: bytes) -> bytes:
 
 def mend_numbers(line: bytes) -> bytes:
     """Replace `NaN` and the infinities by null, unless the line is over `MAX_NUMBER_SEARCH_BYTES`."""
+    return _replace_numbers(line, {})
+
+
+def stand_in_for_numbers(line: bytes) -> bytes:
+    """Replace `NaN` by `NAN`, and the infinities by numbers beyond all floats, within the same limit."""
+    return _replace_numbers(line, _STAND_INS)
+
+
+def _replace_numbers(line: bytes, by: dict[bytes, bytes]) -> bytes:
     if len(line) > MAX_NUMBER_SEARCH_BYTES or not (b"NaN" in line or b"Infinity" in line):
         return line
-    return _NUMBER.sub(lambda found: found[1] or b"null", line)
+    return _NUMBER.sub(lambda found: found[1] or by.get(found[0], b"null"), line)
 
 
 def cut_depth(line: bytes, max_depth: int) -> bytes | None:

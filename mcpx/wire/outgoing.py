@@ -21,7 +21,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 from mcpx.wire import envelope
 from mcpx.wire.channel import Channel
 from mcpx.wire.envelope import Bytes, RequestId, RPCMessage
-from mcpx.wire.malformed import MalformedMessage, ResponseTooLarge, TooDeep, find_id
+from mcpx.wire.malformed import MalformedMessage, ResponseTooLarge, UnreadableAnswer, find_id
 
 __all__ = [
     "ConnectionEnded",
@@ -31,7 +31,7 @@ __all__ = [
     "Outgoing",
     "PeerError",
     "ResponseTooLarge",
-    "TooDeep",
+    "UnreadableAnswer",
 ]
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
@@ -59,14 +59,14 @@ class PeerError(MCPError):
 
 
 class _Open:
-    """A request that awaits its answer."""
+    """A request that awaits its answer; with `is_raw`, as it comes or not at all."""
 
-    __slots__ = ("is_call", "on_answer", "on_progress")
+    __slots__ = ("is_raw", "on_answer", "on_progress")
 
-    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, is_call: bool) -> None:
+    def __init__(self, on_answer: OnAnswer, on_progress: OnProgress | None, *, is_raw: bool) -> None:
         self.on_answer = on_answer
         self.on_progress = on_progress
-        self.is_call = is_call
+        self.is_raw = is_raw
 
 
 class Outgoing:
@@ -98,7 +98,7 @@ class Outgoing:
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[request_id] = _Open(on_answer, on_progress, is_call=True)
+        self._open[request_id] = _Open(on_answer, on_progress, is_raw=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     def call_as(self, request_id: RequestId, method: str, params: Bytes | None, on_answer: OnAnswer) -> None:
@@ -106,7 +106,7 @@ class Outgoing:
         if self.closed:
             on_answer(None, ConnectionEnded())
             return
-        self._open[coerce_request_id(request_id)] = _Open(on_answer, None, is_call=True)
+        self._open[coerce_request_id(request_id)] = _Open(on_answer, None, is_raw=True)
         self._channel.write(*envelope.request(request_id, method, params))
 
     async def request(
@@ -115,8 +115,10 @@ class Outgoing:
         params: Mapping[str, Any] | None,
         opts: CallOptions,
         on_progress: OnProgress | None,
+        *,
+        is_raw: bool,
     ) -> msgspec.Raw:
-        """Send a request and wait for its result.
+        """Send a request and wait for its result; unless `is_raw`, numbers that are no JSON are null in it.
 
         Raises:
             MCPError: An error answer, a timeout, the end.
@@ -134,7 +136,7 @@ class Outgoing:
         if on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-        self._open[key] = _Open(_into(answer), on_progress, is_call=False)
+        self._open[key] = _Open(_into(answer), on_progress, is_raw=is_raw)
         self._channel.write(*envelope.request(request_id, method, envelope.encode(body) if body else None))
         timeout = opts.get("timeout")
         try:
@@ -199,11 +201,11 @@ class Outgoing:
         waiting.on_answer(None, error)
         return True
 
-    def fail_call(self, request_id: RequestId | None, error: Exception) -> bool:
-        """Fail a request that takes its result as it came (`call`); false if it is none, or not open."""
+    def fail_raw(self, request_id: RequestId | None, error: Exception) -> bool:
+        """Fail a request that takes its result as it came; false if it is none, or not open."""
         key = None if request_id is None else coerce_request_id(request_id)
         waiting = None if key is None else self._open.get(key)
-        if key is None or waiting is None or not waiting.is_call:
+        if key is None or waiting is None or not waiting.is_raw:
             return False
         del self._open[key]
         waiting.on_answer(None, error)

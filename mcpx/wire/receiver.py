@@ -240,19 +240,19 @@ class Receiver(Generic[D]):
         if isinstance(error, RecursionError) and self._is_taken_without_its_depths(line):
             return
         if self._mends and isinstance(error, msgspec.DecodeError) and (mended := mend_numbers(line)) != line:
-            if not self._refuses_numbers(mended):
+            if not self._refuses_numbers(line, mended):
                 self._take(mended)
             return
         self._skip(malformed.describe(line, error))
 
-    def _refuses_numbers(self, mended: bytes) -> bool:
-        """Fail the call that was answered with numbers that are no JSON; in all else they become null."""
+    def _refuses_numbers(self, line: bytes, mended: bytes) -> bool:
+        """Fail what takes its result as it came, for numbers that are no JSON; elsewhere they become null."""
         try:
             message = envelope.decode_message(mended)
         except (msgspec.DecodeError, RecursionError):
             return False
-        error = malformed.MalformedMessage(malformed.NONFINITE)
-        return message.method is None and self._outgoing.fail_call(message.id, error)
+        error = malformed.UnreadableAnswer(malformed.NONFINITE, line)
+        return message.method is None and self._outgoing.fail_raw(message.id, error)
 
     def _is_taken_without_its_depths(self, line: bytes) -> bool:
         if self.too_deep is None or (rest := shallow(line)) is None:

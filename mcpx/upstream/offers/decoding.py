@@ -11,14 +11,14 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from mcpx.catalog.model import JSON
 from mcpx.upstream.errors import BadListing
 from mcpx.upstream.offers.entries import InvalidEntry
-from mcpx.wire.mending import cut_depth
+from mcpx.wire.mending import NAN, cut_depth, stand_in_for_numbers
 
 MAX_PAGE_VALUES: Final = 2_000_000  # objects in one page, or commas where not all entries are objects
 MAX_PAGE_DEPTH: Final = 300  # levels kept of a page that is nested too deeply; more than an entry may have
@@ -26,8 +26,11 @@ MAX_ENTRY_BYTES: Final = 4 * 1024 * 1024  # of an entry without the texts that a
 MAX_ENTRY_VALUES: Final = 200_000  # JSON values in an entry
 MAX_ENTRY_DEPTH: Final = 250  # levels of JSON in an entry; the Python SDK takes no more
 
+_NAN: Final = NAN.decode()
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\[\s\S])*+"')
 _CUT_MEMBERS: Final = ("description", "title")
+
+T = TypeVar("T")
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -38,14 +41,14 @@ class Page(msgspec.Struct, frozen=True):
     overhead: int
 
 
-def read_page(result: msgspec.Raw | dict[str, Any], key: str) -> Page:
+def read_page(result: msgspec.Raw, key: str) -> Page:
     """Take a page apart.
 
     Raises:
         BadListing: It is not a page of this list, or holds too much.
     """
-    data = _encoded(result) if isinstance(result, dict) else bytes(result) or b"{}"
-    members = _members(data)
+    data = bytes(result) or b"{}"
+    members = _decode_mended(data, dict[str, msgspec.Raw])
     listed = members.get(key, msgspec.Raw(b"null"))
     if data.count(b"{") > MAX_PAGE_VALUES or (
         data.count(b",") > MAX_PAGE_VALUES and not _are_objects(listed)
@@ -59,15 +62,30 @@ def read_page(result: msgspec.Raw | dict[str, Any], key: str) -> Page:
     return Page(entries, _cursor(members.get("nextCursor")), len(data) - size)
 
 
-def _members(data: bytes) -> dict[str, msgspec.Raw]:
+class _Answer(msgspec.Struct):
+    result: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def result_in(answer: bytes) -> msgspec.Raw:
+    """The result in an answer that is nested too deeply, or has numbers that are no JSON, without those.
+
+    Raises:
+        BadListing: It cannot be read even so.
+    """
+    return _decode_mended(answer, _Answer).result
+
+
+def _decode_mended(data: bytes, kind: type[T]) -> T:
+    """Decode `data`, without what is too deep, and with others in the place of numbers that are no JSON."""
     try:
-        return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        return msgspec.json.decode(data, type=kind)
     except RecursionError:
-        if (cut := cut_depth(data, MAX_PAGE_DEPTH)) is not None and cut != data:
-            return _members(cut)
-        raise BadListing("the server's answer is nested too deeply") from None
+        mended, problem = cut_depth(data, MAX_PAGE_DEPTH), "is nested too deeply"
     except msgspec.DecodeError as error:
-        raise BadListing(f"the server's answer cannot be read: {error}") from None
+        mended, problem = stand_in_for_numbers(data), f"cannot be read: {error}"
+    if mended is None or mended == data:
+        raise BadListing(f"the server's answer {problem}")
+    return _decode_mended(mended, kind)
 
 
 class _AnyObject(msgspec.Struct, gc=False):
@@ -81,13 +99,6 @@ def _are_objects(listed: msgspec.Raw) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
-
-
-def _encoded(result: dict[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(result)
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise BadListing(f"the server's answer cannot be read: {error}") from None
 
 
 def _cursor(value: msgspec.Raw | None) -> str | None:
@@ -138,16 +149,20 @@ def _loads(entry: bytes) -> tuple[Any, list[str]]:
     try:
         return msgspec.json.decode(entry), []
     except msgspec.DecodeError:  # a number beyond all floats, for one
-        changes: list[str] = []
+        changes: dict[str, None] = {}  # each sentence once
 
-        def finite(text: str) -> float:
+        def finite(text: str) -> float | None:
+            if text == _NAN:
+                changes["a NaN in it, which JSON does not have, was made null"] = None
+                return None
             number = float(text)
             if math.isinf(number):
-                changes[:] = ["a number in it that is beyond all floats was made the largest of them"]
+                changes["a number in it that is beyond all floats was made the largest of them"] = None
                 return math.copysign(sys.float_info.max, number)
             return number
 
-        return json.loads(entry, parse_float=finite, parse_constant=_refuse_constant), changes
+        value = json.loads(entry, parse_float=finite, parse_constant=_refuse_constant)
+        return value, list(changes)
 
 
 def _refuse_constant(name: str) -> None:

@@ -8,15 +8,14 @@ that one that cannot be decoded costs none of the others. Used by `upstream.offe
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import anyio.lowlevel
 import msgspec
 
 from mcpx.upstream.errors import BadListing
-from mcpx.upstream.offers.decoding import MAX_ENTRY_VALUES, MAX_PAGE_DEPTH, max_values_in, read_page
-from mcpx.wire.mending import cut_depth
-from mcpx.wire.outgoing import TooDeep
+from mcpx.upstream.offers.decoding import MAX_ENTRY_VALUES, max_values_in, read_page, result_in
+from mcpx.wire.outgoing import UnreadableAnswer
 
 MAX_ENTRIES: Final = 10_000  # of a server, over all of its lists
 MAX_VALUES: Final = 1_000_000  # JSON values in them: each takes some hundred bytes of memory, however short
@@ -25,8 +24,8 @@ MAX_CURSOR_CHARS: Final = 64 * 1024
 TURN_BYTES: Final = 64 * 1024  # of entries are read in one turn of the event loop
 TURN_ENTRIES: Final = 50  # at most, in such a turn: about 1 ms
 
-RequestPage = Callable[[str | None], Awaitable[msgspec.Raw | dict[str, Any]]]
-"""Requests the page of that cursor: its result, as it came or decoded."""
+RequestPage = Callable[[str | None], Awaitable[msgspec.Raw]]
+"""Requests the page of that cursor: its result, as it came."""
 
 
 class Budget:
@@ -118,16 +117,9 @@ class Pages:
                 await anyio.lowlevel.checkpoint()
         self.incomplete = self._budget.exceeded
 
-    async def _request_readable(self, cursor: str | None) -> msgspec.Raw | dict[str, Any]:
-        """Request a page. One that is nested too deeply comes without what is too deep."""
+    async def _request_readable(self, cursor: str | None) -> msgspec.Raw:
+        """Request a page. What strict readers cannot read in it is mended."""
         try:
             return await self._request(cursor)
-        except TooDeep as error:
-            line = cut_depth(error.line, MAX_PAGE_DEPTH)
-            if line is None:
-                raise
-            return msgspec.json.decode(line, type=_Answer).result
-
-
-class _Answer(msgspec.Struct):
-    result: msgspec.Raw = msgspec.Raw(b"{}")
+        except UnreadableAnswer as error:
+            return result_in(error.line)

@@ -45,6 +45,7 @@ from mcpx.upstream.session.greeting import (
     read_initialize,
     shared_version,
 )
+from mcpx.upstream.transport.exchange import take_raw
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId, split_progress
 
@@ -199,8 +200,8 @@ class PassingSession(ClientSession):
         """
         return await self._dispatcher.send_raw_request(request.method, None, opts)
 
-    async def ask_page(self, method: str, cursor: str | None) -> msgspec.Raw | dict[str, Any]:
-        """Request a page of a list; its result is raw JSON where the transport is ours.
+    async def ask_page(self, method: str, cursor: str | None) -> msgspec.Raw:
+        """Request a page of a list; return its result as it came.
 
         Raises:
             MCPError: The server refused it, or the connection ended.
@@ -214,7 +215,7 @@ class PassingSession(ClientSession):
         self._stamp(data, opts)
         if isinstance(self._dispatcher, WireDispatcher):
             return await self._dispatcher.send_for_bytes(method, data.get("params"), opts)
-        return await self._dispatcher.send_raw_request(method, data.get("params"), opts)
+        return await take_raw(self._dispatcher.send_raw_request(method, data.get("params"), opts))
 
     def header_problem(self, tool: ToolInfo) -> str | None:
         """What is wrong with the parameters that a tool wants in HTTP headers (2026-07-28); None if nothing.

@@ -234,9 +234,7 @@ class _SentBySession:
                 exchange.fail(error)
             else:
                 if not exchange.over:
-                    raw = None if exchange.answer is None else exchange.answer.result
-                    # an answer that came astray, on another stream, the SDK has read
-                    self._on_answer(msgspec.Raw(msgspec.json.encode(result)) if raw is None else raw, None)
+                    self._on_answer(exchange.result(result), None)
             finally:
                 if self._id is not None:
                     self._session.progress_of.pop(self._id, None)

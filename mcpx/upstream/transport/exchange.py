@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from http import HTTPStatus
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -21,14 +21,16 @@ from mcp import MCPError
 
 from mcpx.upstream.transport.loss import Ending
 from mcpx.wire.envelope import RequestId
-from mcpx.wire.outgoing import MalformedMessage
+from mcpx.wire.outgoing import MalformedMessage, PeerError, ResponseTooLarge
 
 T = TypeVar("T")
 OnFailure = Callable[[Exception], None]
 EncodeParams = Callable[[RequestId], bytes]
 """Encodes the params of the request that has this id."""
 PERMISSION_STATUSES: Final = frozenset({401, 403})
+NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
 ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an abandoned answer; then the connection is closed
+_OF_ANSWERS: Final = (PeerError, MalformedMessage, ResponseTooLarge)
 _SENDING: Final = "send_request_headers.started"
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
@@ -109,8 +111,8 @@ class Exchange:
     """One request in progress, for `timeout_s` at most.
 
     `on_failure` is called at most once, with the reason why there will be no answer. It must not raise. With
-    `encode_params` the exchange is of bytes: the request gets those params in place of the SDK's, and
-    `answer` holds the result as it came, of which the SDK sees nothing.
+    `is_raw`, `answer` holds the result as it came, of which the SDK sees nothing; with `encode_params` the
+    request gets those params in place of the SDK's, too.
     """
 
     def __init__(
@@ -118,9 +120,11 @@ class Exchange:
         on_failure: OnFailure = lambda _: None,
         *,
         timeout_s: float = math.inf,
+        is_raw: bool = False,
         encode_params: EncodeParams | None = None,
     ) -> None:
         self._on_failure = on_failure
+        self.is_raw = is_raw or encode_params is not None
         self.encode_params = encode_params
         self._deadline = anyio.current_time() + timeout_s
         self._waits: set[anyio.CancelScope] = set()
@@ -130,11 +134,6 @@ class Exchange:
         """Whether any byte of it may have been sent."""
         self.over = False
         """Whether it has failed or was abandoned."""
-
-    @property
-    def is_raw(self) -> bool:
-        """Whether it takes the result as it came."""
-        return self.encode_params is not None
 
     async def trace(self, event: str, _info: object) -> None:
         """Follow the steps of the exchange; a trace function of the HTTP library.
@@ -160,6 +159,11 @@ class Exchange:
         if self.answer.error is not None:
             return self.answer.error
         return error if self.answer.is_error else MalformedMessage("the answer is not a JSON-RPC message")
+
+    def result(self, decoded: dict[str, Any]) -> msgspec.Raw:
+        """The result as it came; `decoded`, which the SDK has read, if it came astray, on another stream."""
+        raw = None if self.answer is None else self.answer.result
+        return msgspec.Raw(msgspec.json.encode(decoded)) if raw is None else raw
 
     def fail(self, error: Exception) -> None:
         """Report that there will be no answer. The first reason counts."""
@@ -187,6 +191,29 @@ class Exchange:
 
 CURRENT_EXCHANGE: Final[ContextVar[Exchange | None]] = ContextVar("mcpx_exchange", default=None)
 """The exchange that requests sent in this context belong to."""
+
+
+async def take_raw(request: Awaitable[dict[str, Any]]) -> msgspec.Raw:
+    """Await a request of the SDK's that is no call; return its result as it came over HTTP.
+
+    Raises:
+        MCPError: The server refused it, or there was no answer.
+        ResponseTooLarge: The answer is longer than a message may be.
+        MalformedMessage: The answer is no message.
+    """
+    failures: list[Exception] = []
+    exchange = Exchange(failures.append, timeout_s=NON_CALL_TIMEOUT_S, is_raw=True)
+    token = CURRENT_EXCHANGE.set(exchange)
+    try:
+        decoded = await request
+    except MCPError as error:
+        cause = failures[0] if failures else exchange.cause(error)
+        # of an exchange without an answer, the SDK's error says what is known
+        raise (cause if isinstance(cause, _OF_ANSWERS) else error) from None
+    finally:
+        CURRENT_EXCHANGE.reset(token)
+        exchange.abandon()
+    return exchange.result(decoded)
 
 
 @contextmanager

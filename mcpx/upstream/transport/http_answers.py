@@ -20,7 +20,7 @@ from mcpx.wire import envelope, malformed
 from mcpx.wire.enclosed import one_line
 from mcpx.wire.envelope import RequestId, RPCError
 from mcpx.wire.mending import may_have_lone_surrogates, mend_lone_surrogates, mend_numbers
-from mcpx.wire.outgoing import MalformedMessage, has_error, read_error
+from mcpx.wire.outgoing import MalformedMessage, UnreadableAnswer, has_error, read_error
 
 SESSION_HEADER: Final = "mcp-session-id"
 MAX_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
@@ -113,13 +113,14 @@ def read_raw_answer(data: bytes) -> Answer | None:
         if not data.isascii():
             data.decode()
         message = envelope.split_large_answer(data) or envelope.decode_message(data)
-    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
+    except RecursionError:
+        raise UnreadableAnswer(malformed.TOO_DEEP, data) from None
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
         if (mended := mend_numbers(data)) == data:
-            problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise MalformedMessage(f"the answer is not a JSON-RPC message: {problem}") from None
+            raise MalformedMessage(f"the answer is not a JSON-RPC message: {error}") from None
         message = _decode_or_nothing(mended)
         if message.method is None:
-            raise MalformedMessage(malformed.NONFINITE) from None
+            raise UnreadableAnswer(malformed.NONFINITE, data) from None
     if message.method is not None:
         return read_answer(data)
     if has_error(message):
@@ -130,9 +131,12 @@ def read_raw_answer(data: bytes) -> Answer | None:
 
 
 def answered_id(data: bytes) -> RequestId | None:
-    """The id of the request that a message answers; None if it is no answer, or cannot be read."""
-    message = _decode_or_nothing(mend_numbers(data))
-    return message.id if message.method is None else None
+    """The id of the request that a message answers; None if it is no answer, or has none that can be read."""
+    message = _decode_or_nothing(data)
+    if message.id is not None or message.method is not None:
+        return message.id if message.method is None else None
+    problem = malformed.describe(data)
+    return None if malformed.is_request(problem) else malformed.find_id(problem.head, problem.tail)
 
 
 def _decode_or_nothing(data: bytes) -> envelope.RPCMessage:
@@ -182,6 +186,12 @@ def answer_to(posted: Posted, data: bytes, *, raw: bool = False) -> tuple[Answer
     if answer.id is not None and str(answer.id) != str(posted.id):
         raise MalformedMessage("the answer is to another request")
     return answer, data
+
+
+def refuse(data: bytes, error: MalformedMessage) -> bytes:
+    """The error that the SDK is to read in place of an answer that cannot be read."""
+    found = answered_id(data)
+    return data if found is None else encode_error(Posted(None, found), RPCError(INTERNAL_ERROR, str(error)))
 
 
 def encode_error(posted: Posted, error: RPCError) -> bytes:

@@ -30,6 +30,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from mcpx.upstream.transport import http_answers, http_network
 from mcpx.upstream.transport.exchange import (
     CURRENT_EXCHANGE,
+    NON_CALL_TIMEOUT_S,
     PERMISSION_STATUSES,
     Answer,
     ConnectionDropped,
@@ -44,7 +45,6 @@ from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, i
 from mcpx.wire.envelope import RPCError
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
-NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
 NOTIFICATION_TIMEOUT_S: Final = 5.0  # for the answer to a notification, which says nothing
 TERMINATE_TIMEOUT_S: Final = 1.0  # to end the session; a server that hangs is left without
 PROBE_TIMEOUT_S: Final = 2.0  # for a ping in a session that is in doubt

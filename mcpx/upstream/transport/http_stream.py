@@ -172,6 +172,7 @@ class EventStream(httpx2.AsyncByteStream):
             answer, event.data = http_answers.take_message(event.data, raw=exchange.is_raw)
         except MalformedMessage as error:
             exchange.fail(error)
+            event.data = http_answers.refuse(event.data, error)
         else:
             exchange.answer = answer or exchange.answer
             self._exchange.answer = answer or self._exchange.answer
