@@ -69,7 +69,7 @@ class Standing:
         self.request.origin.notify(method, params if is_own else with_subscription(params, self._id))
 
     def _announce_changes(self) -> None:
-        """Notify the client of all that it has subscribed to: it may have changed while the server was away."""
+        """Notify the client of all that it has subscribed to: it may have changed meanwhile."""
         wanted = value_of(members_of(self.request.raw).get("notifications"))
         if not isinstance(wanted, dict):
             return
