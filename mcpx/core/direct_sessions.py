@@ -28,10 +28,10 @@ _IDLE: Final = "its client says nothing"
 
 
 class DirectSessions:
-    """Opens and ends them. `make` makes one with the keywords of `DirectSession`, `start` has it supervised,
-    `dismiss` ends it with a reason.
+    """Opens and ends the direct sessions with `upstreams`, the servers that there are now.
 
-    `upstreams` are the servers now.
+    `make` makes one with the keywords of `DirectSession`, `start` has it supervised, `dismiss` ends it with a
+    reason.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Which tools clients are shown, and how: by the three tools, natively under their own names, or both.
 
 A client's own choice goes before the setting of a server (`expose`), and that before the one for all. What is
-`pinned` is native for everybody. One `Exposure` serves all clients that have made the same choice. It is made
-of the settings and catalogues in force, the last known ones for servers that are down, and made again only
-when they change; looking up a native name costs one dictionary.
+`pinned` is native for all clients. One `Exposure` serves all clients that have made the same choice. It is
+made of the settings and catalogues in force, the last known ones for servers that are down, and made again
+only when they change; looking up a native name costs one dictionary.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Exposure:
         return self._last
 
     def catalogue_changed(self, _server: str, _changed: Diff) -> None:
-        """Look again: an observer of the hub, which is told of other settings, too."""
+        """Discard what was shown: an observer of the hub, called when settings change, too."""
         self._last = None
 
     def described(self, servers: Iterable[ServerInfo]) -> list[ServerInfo]:
-        """Those of the servers that the three tools tell of."""
+        """Those of the servers that the descriptions of the three tools name."""
         aside = self.shown.native_servers
         return [server for server in servers if server.name not in aside]
 

@@ -25,7 +25,7 @@ Make = Callable[..., Upstream]
 
 
 class SideSessions:
-    """Opens them. `start` has a session supervised; `dismiss` ends one, and does not wait for that."""
+    """Opens side sessions. `start` has one supervised; `dismiss` ends one, and does not wait for that."""
 
     def __init__(
         self, make: Make, start: Callable[[Upstream], None], dismiss: Callable[[Upstream, str], None]
@@ -64,7 +64,7 @@ class SideSessions:
         return own
 
     def take(self, event: Event, upstream: Upstream) -> bool:
-        """Tell a companion of an event; return whether it only says that the server speaks one era."""
+        """Pass an event on to its companion; return whether it only says that the server speaks one era."""
         if isinstance(event, ChildReady) and upstream.companion is not None:
             upstream.companion.main_is_ready()
         companion = upstream.main.companion if upstream.main is not None else None

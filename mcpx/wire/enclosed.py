@@ -10,22 +10,30 @@ An enclosure holds its own text, and nothing is kept elsewhere: one whose respon
 the response, and one that is stored (for a client whose stream broke) counts with its message. The member's
 name is of this process alone and never leaves it, so nobody can forge an enclosure. White space in the JSON
 loses its ends of lines, which would end a line of a stream, or an event.
+
+The other way round, `encode_read` writes what the SDK has read, for those that take JSON as it came.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Iterable
-from json import JSONDecoder
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mcpx.wire.envelope import Bytes
 
 _KEY: Final = f"mcpx/{os.urandom(8).hex()}"
 _START: Final = f'{{"{_KEY}":'
 _START_BYTES: Final = _START.encode()
+_INFINITE: Final = f"mcpx-{os.urandom(8).hex()}"
+_MINUS_INFINITE: Final = f"-{_INFINITE}"
+_MARKS: Final = {_MINUS_INFINITE: "-1e400", _INFINITE: "1e400"}
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")  # in JSON they are nothing but white space
-_decode_at: Final = JSONDecoder().raw_decode
+_decode_at: Final = json.JSONDecoder().raw_decode
 
 
 def enclose(pieces: Iterable[Bytes]) -> dict[str, Any]:
@@ -48,3 +56,30 @@ def restore(written: bytes) -> bytes:
 def one_line(encoded: bytes) -> bytes:
     """Encoded JSON without the ends of lines that its white space may hold."""
     return encoded.translate(_ONE_LINE) if b"\n" in encoded or b"\r" in encoded else encoded
+
+
+def encode_read(value: Mapping[str, Any] | None) -> msgspec.Raw:
+    """The JSON of what the SDK has read, empty for None; what it read as infinite is beyond a double."""
+    if value is None:
+        return msgspec.Raw()
+    try:
+        text = json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        marked = json.dumps(_marked(dict(value)), ensure_ascii=False, separators=(",", ":"))
+        for mark, number in _MARKS.items():
+            marked = marked.replace(f'"{mark}"', number)
+        text = marked
+    return msgspec.Raw(text.encode(errors="replace"))
+
+
+def _marked(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _marked(each) for key, each in value.items()}
+        case list():
+            return [_marked(each) for each in value]
+        case float() if math.isinf(value):
+            return _INFINITE if value > 0 else _MINUS_INFINITE
+        case float() if math.isnan(value):
+            return None  # no JSON: the server itself sent none
+    return value

@@ -32,6 +32,7 @@ __all__ = [
     "PeerError",
     "ResponseTooLarge",
     "UnreadableAnswer",
+    "settling",
 ]
 
 OnAnswer = Callable[[msgspec.Raw | None, Exception | None], None]
@@ -136,7 +137,7 @@ class Outgoing:
         if on_progress is not None:
             body["_meta"] = {**(body.get("_meta") or {}), "progressToken": request_id}
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-        self._open[key] = _Open(_into(answer), on_progress, is_raw=is_raw)
+        self._open[key] = _Open(settling(answer), on_progress, is_raw=is_raw)
         self._channel.write(*envelope.request(request_id, method, envelope.encode(body) if body else None))
         timeout = opts.get("timeout")
         try:
@@ -252,7 +253,9 @@ def decode_result(raw: msgspec.Raw) -> dict[str, Any]:
     return result
 
 
-def _into(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:
+def settling(answer: asyncio.Future[msgspec.Raw]) -> OnAnswer:
+    """A callback that settles a future with the result or the error, unless nobody waits for it any more."""
+
     def settle(result: msgspec.Raw | None, error: Exception | None) -> None:
         if answer.done():
             return

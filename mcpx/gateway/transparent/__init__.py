@@ -2,15 +2,15 @@
 
 What a client sees through it equals what it sees directly, field by field, in both eras: the answers to
 `initialize` and `server/discover` with the server's own name, instructions, capabilities and revision; its
-names, pages and cursors; results, errors and notifications with all their members, also those that nobody
-knows; requests of the server to the client; unknown methods in both directions. Nothing is rendered, cut,
-checked, metered or added. What an era or a method means is between client and server: one of an era that the
-server does not speak gets the server's own refusal.
+names, pages and cursors; results, errors and notifications with all their members, also unknown ones;
+requests of the server to the client; unknown methods in both directions. Nothing is rendered, cut, checked,
+metered or added. What an era or a method means is between client and server: one of an era that the server
+does not speak gets the server's own refusal.
 
 MCPX adds supervision. The server's session is a `mcpx.upstream.direct` session: requests wait while the
-server starts, a server that dies is started again and told what its client had put in force, and its client
-hears only what has changed. A request that is lost gets a JSON-RPC error of MCPX's (`errors`), with code and
-outcome in its `data`; that is the one thing that a client would not get directly.
+server starts, a server that dies is started again and gets what its client had put in force, and its client
+is notified of what has changed only. A request that is lost gets a JSON-RPC error of MCPX's (`errors`), with
+code and outcome in its `data`; that is the one thing that a client would not get directly.
 
 `stream` serves the clients of stdio and of the socket: bytes in, bytes out. `http` serves those of
 `/mcp/servers/NAME`, over the SDK's transport.

@@ -7,7 +7,6 @@ enclosed (`mcpx.wire.enclosed`): so they pass as the bytes that came here, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import anyio
@@ -27,12 +26,12 @@ from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
 from mcpx.gateway.transparent.sessions import DoorSessions
 from mcpx.upstream.direct.client import INITIALIZE, DirectClient
-from mcpx.upstream.direct.messages import NOTHING, encode_read
+from mcpx.upstream.direct.messages import CANCELLED
 from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
+from mcpx.wire.enclosed import encode_read
 
 Context = ServerRequestContext[Any, Any]
-CANCELLED: Final = "notifications/cancelled"
 _CLIENT_KEY: Final = "mcpx.direct"
 
 
@@ -106,5 +105,4 @@ async def _params(ctx: Context) -> msgspec.Raw:
         else:
             if message.method == ctx.method and message.id == ctx.request_id:
                 return message.params
-    given: Mapping[str, Any] | None = ctx.params
-    return NOTHING if given is None else encode_read(dict(given))
+    return encode_read(ctx.params)

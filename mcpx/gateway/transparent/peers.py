@@ -18,9 +18,9 @@ from mcp_types import INTERNAL_ERROR
 
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.observe.contained import contain
-from mcpx.upstream.direct.messages import encode_read, error_answer, result_answer
+from mcpx.upstream.direct.messages import error_answer, result_answer
 from mcpx.upstream.direct.peer import Cancel, OnAnswer
-from mcpx.wire.enclosed import enclose
+from mcpx.wire.enclosed import enclose, encode_read
 from supervisors import Signal
 
 MAX_WAITING: Final = 1000  # messages to the client of one request; what comes beyond is dropped
@@ -59,7 +59,7 @@ class RequestPeer:
             self._changed.set()
 
     def close(self) -> None:
-        """The request is answered: nothing more will come, and the server waits for nothing more."""
+        """End it, once the request is answered: nothing more is sent, and the server's own requests end."""
         self._closed = True
         self._changed.set()
         for scope in self._asking:

@@ -19,7 +19,7 @@ from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.direct.carriers import answer_line
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.messages import (
-    encode_read,
+    CANCELLED,
     error_answer,
     members_of,
     result_answer,
@@ -32,10 +32,9 @@ from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
 from mcpx.wire.batch import BATCH_REVISION
 from mcpx.wire.dispatcher import LOSSY, WireDispatcher
+from mcpx.wire.enclosed import encode_read
 from mcpx.wire.envelope import RequestId, escaped
 from supervisors import Reply
-
-CANCELLED = "notifications/cancelled"
 
 
 class TransparentConnection:
@@ -79,8 +78,7 @@ class TransparentConnection:
         self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """Answer a request out of a batch, which is decoded already."""
-        encoded = msgspec.Raw() if params is None else encode_read(dict(params))
-        request = self._sessions.request(method, encoded, context.request_id or 0, self)
+        request = self._sessions.request(method, encode_read(params), context.request_id or 0, self)
         return await self._sessions.answer(self._client, request)
 
     def _answer(self, request: Passed, key: RequestId, reply: Reply[msgspec.Raw]) -> None:

@@ -22,7 +22,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import METHOD_NOT_FOUND
 
 from mcpx.upstream.direct.headers import Headers
-from mcpx.upstream.direct.messages import NOTHING, encode_read, members_of, result_of, value_of
+from mcpx.upstream.direct.messages import members_of, result_of, value_of
 from mcpx.upstream.direct.peer import OnAnswer as OnRawAnswer
 from mcpx.upstream.requests import Passed
 from mcpx.upstream.session.sdk_session import REQUEST
@@ -31,7 +31,7 @@ from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange
 from mcpx.upstream.transport.link import Link
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
-from mcpx.wire.enclosed import one_line
+from mcpx.wire.enclosed import encode_read, one_line
 from mcpx.wire.envelope import RequestId, escaped
 from mcpx.wire.outgoing import OnAnswer, Outgoing
 
@@ -196,9 +196,7 @@ class HttpCarrier:
                 exchange.fail(error)
             else:
                 if not exchange.over:
-                    raw = None if exchange.answer is None else exchange.answer.result
-                    # an answer that came astray, on another stream, the SDK has read
-                    answer(encode_read(result) if raw is None else raw, None)
+                    answer(exchange.result(result), None)
 
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None:
         opts: CallOptions = {"headers": self._headers.of(method, params)}
@@ -217,7 +215,7 @@ class HttpCarrier:
             if not found.done():
                 found.set_result(answer)
 
-        self._server.take_request(context.request_id or 0, method, _encoded(params), _about(), answered)
+        self._server.take_request(context.request_id or 0, method, encode_read(params), _about(), answered)
         answer = await found
         result = result_of(answer)
         if result is not None:
@@ -228,7 +226,7 @@ class HttpCarrier:
     async def _take_notification(
         self, _context: Context, method: str, params: Mapping[str, Any] | None
     ) -> None:
-        self._server.take_notification(method, _encoded(params), _about())
+        self._server.take_notification(method, encode_read(params), _about())
 
 
 class _SentOverHttp:
@@ -251,10 +249,6 @@ class _SentOverHttp:
 def _about() -> Passed | None:
     request = REQUEST.get()
     return request if isinstance(request, Passed) else None
-
-
-def _encoded(params: Mapping[str, Any] | None) -> msgspec.Raw:
-    return NOTHING if params is None else encode_read(dict(params))
 
 
 def open_carrier(link: Link, server: ServerMessages, headers: Headers, tasks: anyio.abc.TaskGroup) -> Carrier:

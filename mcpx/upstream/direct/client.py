@@ -1,7 +1,7 @@
 """The client behind direct sessions: what it has put in force, repeated to the server after a restart.
 
 Outlives the sessions: a server that was restarted, or whose configuration has changed, gets from `replay`
-what the client has said to the one before, and the client hears of what has changed meanwhile.
+what the client has said to the one before, and the client is notified of what has changed meanwhile.
 """
 
 from __future__ import annotations

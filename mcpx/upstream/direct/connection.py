@@ -24,6 +24,7 @@ from mcpx.upstream.direct.carriers import Carrier
 from mcpx.upstream.direct.client import INITIALIZE, DirectClient
 from mcpx.upstream.direct.headers import ToolSchemas
 from mcpx.upstream.direct.messages import (
+    CANCELLED,
     TOKEN,
     Prepared,
     error_answer,
@@ -42,13 +43,12 @@ from mcpx.upstream.requests import OnProgress, Passed, Request
 from mcpx.upstream.session.senders import Sent
 from mcpx.upstream.transport.link import Link
 from mcpx.wire.envelope import RequestId
-from mcpx.wire.outgoing import ConnectionEnded
+from mcpx.wire.outgoing import ConnectionEnded, settling
 from mcpx.wire.outgoing import OnAnswer as OnRawAnswer
 
 LOG: Final = "notifications/message"
 PROGRESS: Final = "notifications/progress"
 TOOLS_LIST: Final = "tools/list"
-CANCELLED: Final = "notifications/cancelled"
 _LOG_LEVEL: Final = LOG_LEVEL_META_KEY.encode()
 OWN_PREFIX: Final = "mcpx-"
 """The ids and tokens of MCPX's own at the server begin with it."""
@@ -200,17 +200,8 @@ class DirectConnection:
         """
         self._last_id += 1
         found: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-
-        def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
-            if found.done():
-                return
-            if error is not None:
-                found.set_exception(error)
-            else:
-                found.set_result(result or msgspec.Raw(b"{}"))
-
         own = f"{OWN_PREFIX}{self._last_id}"
-        sent = self.carrier.start(own, method, prepare(params, (), "").params, None, answered)
+        sent = self.carrier.start(own, method, prepare(params, (), "").params, None, settling(found))
         try:
             return await found
         except asyncio.CancelledError:

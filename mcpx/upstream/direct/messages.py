@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
@@ -20,10 +17,8 @@ OWN_META_PREFIX: Final = "mcpx/"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 TOKEN: Final = "progressToken"  # noqa: S105 - of progress
 _META: Final = b'"_meta"'
+CANCELLED: Final = "notifications/cancelled"
 NOTHING: Final = msgspec.Raw()
-_INFINITE: Final = f"mcpx-{os.urandom(8).hex()}"
-_MINUS_INFINITE: Final = f"-{_INFINITE}"
-_MARKS: Final = {_MINUS_INFINITE: "-1e400", _INFINITE: "1e400"}
 
 
 class Prepared(NamedTuple):
@@ -102,31 +97,6 @@ def with_subscription(params: msgspec.Raw, stream: msgspec.Raw) -> msgspec.Raw:
     """The params of a notification with another id of its stream."""
     meta = members_of(members_of(params).get("_meta", NOTHING))
     return with_member(params, "_meta", msgspec.Raw(envelope.encode({**meta, SUBSCRIPTION_ID_KEY: stream})))
-
-
-def encode_read(value: Any) -> msgspec.Raw:
-    """The JSON of what the SDK has read; a number beyond a double, read as infinite, stays beyond."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        marked = json.dumps(_marked(value), ensure_ascii=False, separators=(",", ":"))
-        for mark, number in _MARKS.items():
-            marked = marked.replace(f'"{mark}"', number)
-        text = marked
-    return msgspec.Raw(text.encode(errors="replace"))
-
-
-def _marked(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _marked(each) for key, each in value.items()}
-        case list():
-            return [_marked(each) for each in value]
-        case float() if math.isinf(value):
-            return _INFINITE if value > 0 else _MINUS_INFINITE
-        case float() if math.isnan(value):
-            return None  # no JSON: the server itself sent none
-    return value
 
 
 # --- answers

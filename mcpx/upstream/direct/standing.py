@@ -43,20 +43,20 @@ class Standing:
         return self._reply.settled
 
     def sent(self, cancel: Callable[[], None]) -> None:
-        """It was sent; `cancel` cancels it at the server."""
+        """Note that it was sent; `cancel` cancels it at the server."""
         self._cancel = cancel
         self._reply.on_abandon = cancel
 
     def lost(self) -> None:
-        """The connection has ended; there is nothing to cancel."""
+        """Note that the connection has ended; there is nothing to cancel."""
         self._reply.on_abandon = None
 
     def answer(self, answer: msgspec.Raw) -> None:
-        """The server has answered."""
+        """Pass the server's answer on."""
         self._reply.resolve(answer)
 
     def refuse(self, error: Exception) -> None:
-        """There will be no answer."""
+        """Fail it: there will be no answer."""
         self._reply.reject(error)
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
@@ -69,7 +69,7 @@ class Standing:
         self.request.origin.notify(method, params if is_own else with_subscription(params, self._id))
 
     def _announce_changes(self) -> None:
-        """Tell the client what may have changed while the server was away: all that it wants to hear of."""
+        """Notify the client of all that it has subscribed to: it may have changed meanwhile."""
         wanted = value_of(members_of(self.request.raw).get("notifications"))
         if not isinstance(wanted, dict):
             return

@@ -20,6 +20,7 @@ import msgspec
 from mcp import MCPError
 
 from mcpx.upstream.transport.loss import Ending
+from mcpx.wire.enclosed import encode_read
 from mcpx.wire.envelope import RequestId
 from mcpx.wire.outgoing import MalformedMessage, PeerError, ResponseTooLarge
 
@@ -163,7 +164,7 @@ class Exchange:
     def result(self, decoded: dict[str, Any]) -> msgspec.Raw:
         """The result as it came; `decoded`, which the SDK has read, if it came astray, on another stream."""
         raw = None if self.answer is None else self.answer.result
-        return msgspec.Raw(msgspec.json.encode(decoded)) if raw is None else raw
+        return encode_read(decoded) if raw is None else raw
 
     def fail(self, error: Exception) -> None:
         """Report that there will be no answer. The first reason counts."""

@@ -259,7 +259,7 @@ async def test_a_list_that_differs_after_a_restart_is_announced_and_one_that_doe
             await talk.ask("ping", None, "back")
             if number == 3:
                 tools.write_text('[{"name":"die","inputSchema":{"type":"object"}},{"name":"b"}]')
-        while talk.heard[-1] != [("method", "notifications/tools/list_changed")]:
+        while [("method", "notifications/tools/list_changed")] not in talk.heard:
             await talk.take()
         assert len((await talk.ask("tools/list", None, 5))["result"]["tools"]) == 2
         changed = [each for each in talk.heard if each[0] == ("method", "notifications/tools/list_changed")]
