@@ -46,7 +46,7 @@ async def test_the_suite_finds_the_same_through_the_transparent_door(revision, t
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("revision", "door", "scenario", "checks"),
-    [(NEWEST[0], "exec", "sse-retry", 3), (NEWEST[1], "transparent", "http-custom-headers", 20)],
+    [(NEWEST[0], "exec", "sse-retry", 3), (NEWEST[1], "transparent", "http-custom-headers", 18)],
 )
 async def test_mcpx_is_a_good_client(revision, door, scenario, checks):
     found = await check_mcpx(revision, door, [scenario])
