@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
-import contents  # beside this file
+import contents  # beside this file, and so is `events`
 import uvicorn
+from events import Events
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import McpError
@@ -134,25 +134,6 @@ _handle(
     types.CompleteRequest, types.CompleteResult, lambda asked: contents.complete(asked.params.argument.value)
 )
 _handle(types.SetLevelRequest, types.EmptyResult, lambda _: {})
-
-
-class Events(EventStore):
-    """All events of all streams, for a stream that is taken up again."""
-
-    def __init__(self) -> None:
-        self._events: list[tuple[str, Any]] = []
-
-    async def store_event(self, stream_id: str, message: Any) -> str:
-        self._events.append((stream_id, message))
-        return str(len(self._events) - 1)
-
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        last = int(last_event_id)
-        stream_id = self._events[last][0]
-        for number, (stream, message) in enumerate(self._events[last + 1 :], last + 1):
-            if stream == stream_id and message is not None:
-                await send_callback(EventMessage(message, str(number)))
-        return stream_id
 
 
 async def over_stdio() -> None:
