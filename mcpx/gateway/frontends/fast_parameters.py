@@ -7,7 +7,7 @@ Structs for the fast path (`mcpx.gateway.frontends.fast_path`). What they do not
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
@@ -93,20 +93,7 @@ class Named(msgspec.Struct, gc=False):
 decode: Final[Callable[[msgspec.Raw], Params]] = msgspec.json.Decoder(_UsualParams).decode
 """Decodes the params of a usual request, whose `_meta` holds nothing for the server."""
 decode_named: Final = msgspec.json.Decoder(Named).decode
-_decode_rich: Final = msgspec.json.Decoder(_RichParams).decode
 _decode_given_meta: Final = msgspec.json.Decoder(_GivenMeta).decode
-
-
-def decode_rich(raw: msgspec.Raw) -> Params:
-    """Decode the params of any such request, those too whose `_meta` holds something for the server.
-
-    Raises:
-        msgspec.DecodeError: The fast path does not take them.
-    """
-    params = _decode_rich(raw)
-    if params.meta is not None:
-        params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
-    return params
 
 
 # --- native tools
@@ -132,16 +119,28 @@ class _RichNativeParams(NativeParams, gc=False):
 
 decode_native: Final[Callable[[msgspec.Raw], NativeParams]] = msgspec.json.Decoder(_UsualNativeParams).decode
 """As `decode`, for any tool."""
-_decode_rich_native: Final = msgspec.json.Decoder(_RichNativeParams).decode
 
 
-def decode_rich_native(raw: msgspec.Raw) -> NativeParams:
-    """As `decode_rich`, for any tool.
+# --- what `_meta` holds for the server
 
-    Raises:
-        msgspec.DecodeError: The fast path does not take them.
+_Rich = TypeVar("_Rich", _RichParams, _RichNativeParams)
+
+
+def _rich_decoder(params_type: type[_Rich]) -> Callable[[msgspec.Raw], _Rich]:
+    """What decodes the params of any such request, those too whose `_meta` holds something for the server.
+
+    It raises as `decode` does.
     """
-    params = _decode_rich_native(raw)
-    if params.meta is not None:
-        params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
-    return params
+    decode_params = msgspec.json.Decoder(params_type).decode
+
+    def decode_all(raw: msgspec.Raw) -> _Rich:
+        params = decode_params(raw)
+        if params.meta is not None:
+            params.meta.for_server = members_for_server(_decode_given_meta(raw).meta)
+        return params
+
+    return decode_all
+
+
+decode_rich: Final[Callable[[msgspec.Raw], Params]] = _rich_decoder(_RichParams)
+decode_rich_native: Final[Callable[[msgspec.Raw], NativeParams]] = _rich_decoder(_RichNativeParams)

@@ -130,25 +130,26 @@ class HttpFrontend:
     def _app(self) -> ASGIApp:
         kept = KeptEvents()
         managers = {expose: self._manager(self._doors.gateway(expose), kept) for expose in (None, *EXPOSURES)}
-        endpoint: ASGIApp = EncodedResults(
-            _ByExposure({expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()})
-        )
+        endpoints = {expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()}
         transparent = self._doors.transparent_endpoint(lambda server: self._manager(server, kept))
-        servers_endpoint: ASGIApp = EncodedResults(transparent)
+        routes: dict[str, ASGIApp] = {PATH: _ByExposure(endpoints), SERVERS_PATH: transparent}
         middleware: list[Middleware] = []
         if self._token is not None:
-            endpoint = RequireAuthMiddleware(endpoint, required_scopes=[])
-            servers_endpoint = RequireAuthMiddleware(servers_endpoint, required_scopes=[])
             backend = BearerAuthBackend(OneToken(self._token))
             middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
         app = Starlette(
-            routes=[Route(PATH, endpoint=endpoint), Route(SERVERS_PATH, endpoint=servers_endpoint)],
+            routes=[Route(path, endpoint=self._guarded(endpoint)) for path, endpoint in routes.items()],
             middleware=middleware,
             lifespan=lambda _app: _running(
                 [manager.run() for manager in managers.values()] + [transparent.running()]
             ),
         )
         return self._cors(app)
+
+    def _guarded(self, endpoint: ASGIApp) -> ASGIApp:
+        """The endpoint, for those who have the token."""
+        encoded = EncodedResults(endpoint)
+        return encoded if self._token is None else RequireAuthMiddleware(encoded, required_scopes=[])
 
     def _cors(self, app: ASGIApp) -> ASGIApp:
         """Let in the browser pages that the configuration names."""

@@ -10,7 +10,7 @@ from mcp_types import INTERNAL_ERROR
 
 from mcpx.errors import CallError, Outcome, internal_error
 from mcpx.observe.contained import contain
-from mcpx.upstream.direct.messages import NOTHING, members_of, value_of
+from mcpx.upstream.direct.messages import NOTHING, error_answer, members_of, value_of
 from mcpx.wire import envelope
 from mcpx.wire.enclosed import enclose
 
@@ -35,9 +35,7 @@ def to_mcp_error(error: CallError) -> MCPError:
 
 def to_answer(error: CallError) -> msgspec.Raw:
     """The same as an answer (`mcpx.upstream.direct.peer.OnAnswer`)."""
-    said = to_mcp_error(error)
-    encoded = envelope.encode({"code": said.code, "message": said.message, "data": said.data})
-    return msgspec.Raw(b'"error":' + encoded)
+    return error_answer(to_mcp_error(error))
 
 
 def error_in(answer: msgspec.Raw) -> MCPError:

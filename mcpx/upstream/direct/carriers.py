@@ -27,7 +27,7 @@ from mcpx.upstream.direct.peer import OnAnswer as OnRawAnswer
 from mcpx.upstream.requests import Passed
 from mcpx.upstream.session.sdk_session import REQUEST
 from mcpx.upstream.session.senders import Sent
-from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange
+from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
 from mcpx.upstream.transport.link import Link
 from mcpx.wire import envelope
 from mcpx.wire.dispatcher import WireDispatcher
@@ -184,19 +184,11 @@ class HttpCarrier:
         return sent
 
     async def _send(self, method: str, opts: CallOptions, sent: _SentOverHttp, about: Passed | None) -> None:
-        exchange, answer = sent.exchange, sent.answer
-        CURRENT_EXCHANGE.set(exchange)  # in this task only
+        CURRENT_EXCHANGE.set(sent.exchange)  # in this task only
         REQUEST.set(about)  # what comes in on its stream belongs to it
         with sent.scope:
-            try:
-                result = await self._dispatcher.send_raw_request(method, None, opts)
-            except MCPError as error:
-                exchange.fail(exchange.cause(error))
-            except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
-                exchange.fail(error)
-            else:
-                if not exchange.over:
-                    answer(exchange.result(result), None)
+            request = self._dispatcher.send_raw_request(method, None, opts)
+            await settle(request, sent.exchange, sent.answer)
 
     def notify(self, method: str, params: msgspec.Raw | bytes) -> None:
         opts: CallOptions = {"headers": self._headers.of(method, params)}

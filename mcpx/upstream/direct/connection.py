@@ -39,15 +39,15 @@ from mcpx.upstream.direct.peer import OnAnswer, Peer
 from mcpx.upstream.direct.server_requests import ServerRequests
 from mcpx.upstream.direct.standing import Standing
 from mcpx.upstream.errors import call_error
+from mcpx.upstream.relay.clients import LOG
 from mcpx.upstream.requests import OnProgress, Passed, Request
+from mcpx.upstream.session.sdk_session import PROGRESS
 from mcpx.upstream.session.senders import Sent
 from mcpx.upstream.transport.link import Link
 from mcpx.wire.envelope import RequestId
 from mcpx.wire.outgoing import ConnectionEnded, settling
 from mcpx.wire.outgoing import OnAnswer as OnRawAnswer
 
-LOG: Final = "notifications/message"
-PROGRESS: Final = "notifications/progress"
 TOOLS_LIST: Final = "tools/list"
 _LOG_LEVEL: Final = LOG_LEVEL_META_KEY.encode()
 OWN_PREFIX: Final = "mcpx-"
@@ -128,11 +128,8 @@ class DirectConnection:
                     self.agreed()
                 elif request.method == TOOLS_LIST:
                     self._schemas.learn(result)
-                on_answer(result_answer(result), None)
-            elif isinstance(error, MCPError) and not _is_end(error):
-                on_answer(error_answer(error), None)  # to the client it is an answer like any other
-            else:
-                on_answer(None, error)
+            answer = _answer_of(result, error)
+            on_answer(answer, error if answer is None else None)
 
         sent = self._start(request_id, answered)
         return _Cancellable(sent, lambda: self._forget(request_id))
@@ -174,10 +171,9 @@ class DirectConnection:
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
             self._standing.pop(key, None)
             self._forget(request_id)
-            if result is not None:
-                standing.answer(result_answer(result))
-            elif isinstance(error, MCPError) and not _is_end(error):
-                standing.answer(error_answer(error))
+            answer = _answer_of(result, error)
+            if answer is not None:
+                standing.answer(answer)
             elif error is not None and not isinstance(error, MCPError):
                 standing.refuse(call_error(error, server=self._server, tool=None))
 
@@ -284,5 +280,10 @@ class _Cancellable:
         self._sent.cancel(reason)
 
 
-def _is_end(error: MCPError) -> bool:
-    return isinstance(error, ConnectionEnded)
+def _answer_of(result: msgspec.Raw | None, error: Exception | None) -> msgspec.Raw | None:
+    """The server's answer, which its own error is like any other; None where there is none."""
+    if result is not None:
+        return result_answer(result)
+    if isinstance(error, MCPError) and not isinstance(error, ConnectionEnded):
+        return error_answer(error)
+    return None

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from mcp import MCPError
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from mcpx.wire import envelope
 from mcpx.wire.outgoing import PeerError
@@ -14,7 +15,6 @@ from mcpx.wire.outgoing import PeerError
 Members = dict[str, msgspec.Raw]
 
 OWN_META_PREFIX: Final = "mcpx/"
-SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 TOKEN: Final = "progressToken"  # noqa: S105 - of progress
 _META: Final = b'"_meta"'
 CANCELLED: Final = "notifications/cancelled"
@@ -88,15 +88,17 @@ def with_member(params: msgspec.Raw, name: str, value: msgspec.Raw) -> msgspec.R
 
 def subscription_of(params: msgspec.Raw) -> Any:
     """The id of the stream that a notification belongs to (2026-07-28); None for none."""
-    if SUBSCRIPTION_ID_KEY.encode() not in bytes(params):
+    if SUBSCRIPTION_ID_META_KEY.encode() not in bytes(params):
         return None
-    return value_of(members_of(members_of(params).get("_meta", NOTHING)).get(SUBSCRIPTION_ID_KEY))
+    return value_of(members_of(members_of(params).get("_meta", NOTHING)).get(SUBSCRIPTION_ID_META_KEY))
 
 
 def with_subscription(params: msgspec.Raw, stream: msgspec.Raw) -> msgspec.Raw:
     """The params of a notification with another id of its stream."""
     meta = members_of(members_of(params).get("_meta", NOTHING))
-    return with_member(params, "_meta", msgspec.Raw(envelope.encode({**meta, SUBSCRIPTION_ID_KEY: stream})))
+    return with_member(
+        params, "_meta", msgspec.Raw(envelope.encode({**meta, SUBSCRIPTION_ID_META_KEY: stream}))
+    )
 
 
 # --- answers

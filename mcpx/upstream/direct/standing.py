@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.direct.messages import (
-    SUBSCRIPTION_ID_KEY,
     members_of,
     subscription_of,
     value_of,
@@ -73,7 +73,7 @@ class Standing:
         wanted = value_of(members_of(self.request.raw).get("notifications"))
         if not isinstance(wanted, dict):
             return
-        meta = {SUBSCRIPTION_ID_KEY: self.request.id}
+        meta = {SUBSCRIPTION_ID_META_KEY: self.request.id}
         for kind, method in _CHANGED.items():
             if wanted.get(kind) is True:
                 self.request.origin.notify(method, msgspec.Raw(envelope.encode({"_meta": meta})))

@@ -7,13 +7,13 @@ with the error; after a lost connection perhaps not at all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 import mcp_types
 import msgspec
-from mcp import ClientSession, MCPError
+from mcp import ClientSession
 from mcp.shared.dispatcher import CallOptions
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -26,7 +26,7 @@ from mcpx.upstream.context import CallerHandle
 from mcpx.upstream.requests import OnProgress, Request
 from mcpx.upstream.session.log_level import LogLevelSync
 from mcpx.upstream.session.sdk_session import REQUEST, PassingSession
-from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange
+from mcpx.upstream.transport.exchange import CURRENT_EXCHANGE, Exchange, settle
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.envelope import RequestId
 from mcpx.wire.outgoing import OnAnswer, Outgoing
@@ -220,21 +220,17 @@ class _SentBySession:
 
     async def run(self, log_level: LogLevelSync, opts: CallOptions) -> None:
         """Send it and wait for the answer. Run once, in a task of its own."""
-        request, exchange = self._request, self._exchange
         with self._scope:
             try:
-                if request.context.caller is not None:
-                    await log_level.raise_level(request.context.caller.log_level)
-                CURRENT_EXCHANGE.set(exchange)  # in this task only
-                REQUEST.set(request)  # what comes in on its stream belongs to it
-                result = await self._session.send_without_params(request, opts)
-            except MCPError as error:
-                exchange.fail(exchange.cause(error))
-            except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
-                exchange.fail(error)
-            else:
-                if not exchange.over:
-                    self._on_answer(exchange.result(result), None)
+                await settle(self._answer(log_level, opts), self._exchange, self._on_answer)
             finally:
                 if self._id is not None:
                     self._session.progress_of.pop(self._id, None)
+
+    async def _answer(self, log_level: LogLevelSync, opts: CallOptions) -> dict[str, Any]:
+        request = self._request
+        if request.context.caller is not None:
+            await log_level.raise_level(request.context.caller.log_level)
+        CURRENT_EXCHANGE.set(self._exchange)  # in this task only
+        REQUEST.set(request)  # what comes in on its stream belongs to it
+        return await self._session.send_without_params(request, opts)

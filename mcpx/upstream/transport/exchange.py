@@ -22,7 +22,7 @@ from mcp import MCPError
 from mcpx.upstream.transport.loss import Ending
 from mcpx.wire.enclosed import encode_read
 from mcpx.wire.envelope import RequestId
-from mcpx.wire.outgoing import MalformedMessage, PeerError, ResponseTooLarge
+from mcpx.wire.outgoing import MalformedMessage, OnAnswer, PeerError, ResponseTooLarge
 
 T = TypeVar("T")
 OnFailure = Callable[[Exception], None]
@@ -192,6 +192,19 @@ class Exchange:
 
 CURRENT_EXCHANGE: Final[ContextVar[Exchange | None]] = ContextVar("mcpx_exchange", default=None)
 """The exchange that requests sent in this context belong to."""
+
+
+async def settle(request: Awaitable[dict[str, Any]], exchange: Exchange, on_answer: OnAnswer) -> None:
+    """Await a call of the SDK's; call back with the result as it came, or have `exchange` report why not."""
+    try:
+        decoded = await request
+    except MCPError as error:
+        exchange.fail(exchange.cause(error))
+    except Exception as error:  # noqa: BLE001 - the boundary: every failure goes to the caller
+        exchange.fail(error)
+    else:
+        if not exchange.over:
+            on_answer(exchange.result(decoded), None)
 
 
 async def take_raw(request: Awaitable[dict[str, Any]]) -> msgspec.Raw:
