@@ -14,8 +14,9 @@ from mcpx.wire import batch
 from mcpx.wire.envelope import RequestId, RPCMessage
 
 LISTEN: Final = "subscriptions/listen"
-REPEATABLE: Final = frozenset({"initialize", "server/discover"})
-"""Sent again to the next daemon, under the client's id, if the one before did not respond."""
+LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+REPEATABLE: Final = frozenset({"initialize", "server/discover", "ping"}) | LISTS
+"""Harmless: sent again to the next daemon, under the client's id, if the one before did not respond."""
 
 
 class PendingRequests:

@@ -96,6 +96,15 @@ def test_what_was_in_flight_is_told_as_unknown_once(opened):
     assert move(opened)[0] == []
 
 
+@pytest.mark.parametrize("method", ["tools/list", "resources/list", "prompts/list", "ping"])
+def test_what_changes_nothing_is_asked_of_the_next_daemon_again(opened, method):
+    ask(opened, 8, method, {})
+    told, heard = move(opened)
+    assert told == []
+    assert line(id=8, method=method, params={}) in [line(**each) for each in heard]
+    answer(opened, 8, {"tools": []})
+
+
 def test_a_request_of_which_nothing_was_written_goes_to_the_next_daemon(opened):
     unsent = opened.from_client(line(id=9, method="tools/call", params={"name": "exec"}))
     assert unsent is not None
