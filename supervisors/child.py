@@ -79,7 +79,8 @@ class ChildSpec:
     """How to run and keep one child.
 
     `run` is one incarnation. `classify` makes a cause of an exception it raised (pure; must not raise).
-    A `significant` child takes its supervisor with it when it is done. `urgent` says whether a
+    A `significant` child takes its supervisor with it when it is done. One that is `on_demand` is not started
+    with its supervisor, but when it is first demanded. `urgent` says whether a
     caller waits for this child: where starts are limited, urgent ones go first.
     """
 
@@ -89,6 +90,7 @@ class ChildSpec:
     shutdown: Shutdown = field(default_factory=Shutdown)
     classify: Callable[[Exception], Cause] = classify
     significant: bool = False
+    on_demand: bool = False
     urgent: Callable[[], bool] = lambda: False
 
 

@@ -22,12 +22,16 @@ Feed = Callable[["ManagedChild", Fact], None]
 
 
 class ManagedChild:
-    """One child. `pending` is the generation of a start that is held back."""
+    """One child. `pending` is the generation of a start that is held back.
+
+    `wanted` is whether it starts with its supervisor.
+    """
 
     def __init__(self, spec: ChildSpec, feed: Feed) -> None:
         self.spec = spec
         self.state = ChildState(child=spec.name, policy=spec.policy)
         self.pending: int | None = None
+        self.wanted = not spec.on_demand
         self.done = anyio.Event()
         self.dismissed = False
         self._feed = feed
