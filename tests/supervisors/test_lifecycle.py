@@ -113,7 +113,7 @@ MUTANTS = {
     "a rest is a restart": changed_row(Phase.UP, Rest, lambda s, f, m: lifecycle._recycle(s, Recycle(), m)),
     "a rest is for good": changed_row(Phase.UP, Rest, lifecycle._stop),
     "a demand is lost while it goes to rest": changed_row(Phase.STOPPING, Demand, None),
-    "a demand makes a stopping child start": changed_function("_no_rest", start_again),
+    "a demand makes a stopping child start": changed_row(Phase.STOPPING, Demand, start_again),
     "the timer does nothing": changed_row(Phase.WAITING, Due, None),
 }
 
