@@ -79,8 +79,8 @@ class ChildSpec:
     """How to run and keep one child.
 
     `run` is one incarnation. `classify` makes a cause of an exception it raised (pure; must not raise).
-    A `significant` child takes its supervisor with it when it is done. `urgent` says whether a
-    caller waits for this child: where starts are limited, urgent ones go first.
+    A `significant` child takes its supervisor with it when it is done. `priority` ranks its start where
+    starts are limited: lower ranks go first, and are not held back by higher ones that are starting.
     """
 
     name: str
@@ -89,7 +89,7 @@ class ChildSpec:
     shutdown: Shutdown = field(default_factory=Shutdown)
     classify: Callable[[Exception], Cause] = classify
     significant: bool = False
-    urgent: Callable[[], bool] = lambda: False
+    priority: Callable[[], int] = lambda: 0
 
 
 async def run_incarnation(spec: ChildSpec, incarnation: Incarnation, scope: anyio.CancelScope) -> Cause:
