@@ -80,8 +80,8 @@ class ChildSpec:
 
     `run` is one incarnation. `classify` makes a cause of an exception it raised (pure; must not raise).
     A `significant` child takes its supervisor with it when it is done. One that is `on_demand` is not started
-    with its supervisor, but when it is first demanded. `urgent` says whether a
-    caller waits for this child: where starts are limited, urgent ones go first.
+    with its supervisor, but when it is first demanded. `priority` ranks its start where starts are limited:
+    lower ranks go first, and are not held back by higher ones that are starting.
     """
 
     name: str
@@ -91,7 +91,7 @@ class ChildSpec:
     classify: Callable[[Exception], Cause] = classify
     significant: bool = False
     on_demand: bool = False
-    urgent: Callable[[], bool] = lambda: False
+    priority: Callable[[], int] = lambda: 0
 
 
 async def run_incarnation(spec: ChildSpec, incarnation: Incarnation, scope: anyio.CancelScope) -> Cause:

@@ -2,8 +2,8 @@
 
 It owns its children (each a `ManagedChild`), feeds facts to `step` one after the other and has the commands
 carried out. It decides only what concerns children together: which siblings are restarted with a failed one
-(`strategy`), when failures are too many (`intensity`), and how many may start at a time (`max_starting`,
-urgent ones first).
+(`strategy`), when failures are too many (`intensity`), and how many may start at a time (`max_starting`, by
+the children's `priority`).
 
 Used from one event loop, on either anyio back end. Run it with `run` in a task of its own, or as the
 child of another supervisor with `run_as_child`. Its methods may be called from any task of that loop,
@@ -13,9 +13,11 @@ with a new state: all but those that are on demand and were never wanted.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 
 import anyio
 import anyio.abc
@@ -132,6 +134,11 @@ class Supervisor:
     def rest(self, name: str) -> None:
         """End a child's incarnation, if it is up, and start the next one when it is demanded."""
         self._feed(self._child(name), facts.Rest())
+
+    def reprioritize(self) -> None:
+        """Start what may start now, because a child's priority has changed while its start was held back."""
+        if self._tasks is not None and not self._feeding:
+            self._release()
 
     def _child(self, name: str) -> ManagedChild:
         try:
@@ -272,10 +279,17 @@ class Supervisor:
             child.state.phase is Phase.STOPPING for child in self._children.values()
         ):
             return
-        if self._max_starting is not None:
-            if self._strategy is Strategy.ONE_FOR_ONE:
-                pending.sort(key=lambda child: not child.spec.urgent())
-            starting = sum(1 for c in self._children.values() if c.state.phase is Phase.STARTING)
-            pending = pending[: max(0, self._max_starting - (starting - len(pending)))]
-        for child in pending:
+        limit = math.inf if self._max_starting is None else self._max_starting
+        starting = [
+            self._rank(child)
+            for child in self._children.values()
+            if child.state.phase is Phase.STARTING and child.pending is None
+        ]
+        for rank, child in sorted(((self._rank(child), child) for child in pending), key=itemgetter(0)):
+            if sum(1 for other in starting if other <= rank) >= limit:
+                return  # no later one has a lower rank
+            starting.append(rank)
             child.spawn(self._group)
+
+    def _rank(self, child: ManagedChild) -> int:
+        return child.spec.priority() if self._strategy is Strategy.ONE_FOR_ONE else 0

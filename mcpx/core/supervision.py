@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -31,6 +32,16 @@ log = structlog.get_logger()
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
 
 
+class StartPriority(IntEnum):
+    """Whose start goes first where starts are limited: the lower ones."""
+
+    CALLER = 0
+    """Somebody waits for the server."""
+    LISTING = 1
+    """What the server offers is not known."""
+    REST = 2
+
+
 def child_spec(upstream: Upstream | DirectSession, *, grace_s: float) -> ChildSpec:
     """What the supervisor runs for this server, and how it restarts it. `grace_s` is for calls that run."""
     restart = upstream.config.restart
@@ -42,8 +53,16 @@ def child_spec(upstream: Upstream | DirectSession, *, grace_s: float) -> ChildSp
         policy=Policy(backoff=backoff, parking=parking),
         shutdown=Shutdown(grace=grace_s, limit=TEARDOWN_S),
         classify=lambda error: cause_of(error, upstream.config),
-        urgent=lambda: upstream.queue.has_callers,
+        priority=lambda: start_priority(upstream),
     )
+
+
+def start_priority(upstream: Upstream | DirectSession) -> StartPriority:
+    """What a server's start is for, as it is now."""
+    if upstream.queue.has_callers:
+        return StartPriority.CALLER
+    is_unknown = isinstance(upstream, Upstream) and upstream.main is None and upstream.catalogue is None
+    return StartPriority.LISTING if is_unknown else StartPriority.REST
 
 
 def log_event(event: Event, upstream: Upstream | DirectSession) -> None:

@@ -103,6 +103,8 @@ class CallQueue:
                 self.ref.mailbox.discard(envelope)
                 raise self._overloaded(request, f"calls of {MAX_WAITING_BYTES >> 20} MB are waiting")
             self._expiry.add(_Waiting(envelope, None))
+            if self.lifecycle_phase() is Phase.STARTING:
+                self._supervisor.reprioritize()
 
     def _waiting_bytes(self) -> int:
         return sum(size_of(envelope.message) for envelope in self.ref.mailbox)
@@ -143,6 +145,7 @@ class CallQueue:
         if known() or not self._is_wanted():
             return
         self._awaiting += 1
+        self._supervisor.reprioritize()
         try:
             with anyio.move_on_after(self._config.limits.queue_timeout):
                 while not known() and self.lifecycle_phase() not in _OVER | {Phase.PARKED}:

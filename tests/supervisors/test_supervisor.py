@@ -248,16 +248,30 @@ def test_siblings_go_down_together_and_start_in_order(virtual):
     virtual(supervised(main, strategy=Strategy.REST_FOR_ONE))
 
 
-def test_few_start_at_a_time_and_the_urgent_first(virtual):
+def test_few_start_at_a_time_in_the_order_of_their_priority(virtual):
     async def main(supervisor, recorder):
-        for name in "abcde":
-            spec = ChildSpec(name=name, run=Patient(start=1).run, urgent=partial("e".__eq__, name))
-            supervisor.add(spec)
-        await recorder.wait_for(ChildReady, count=5)
+        for name in "abcdef":
+            rank = {"d": 1, "c": 2}.get(name, 0 if name in "ab" else 3)
+            supervisor.add(ChildSpec(name=name, run=Patient(start=1).run, priority=lambda rank=rank: rank))
+        await recorder.wait_for(ChildReady, count=6)
         assert anyio.current_time() == pytest.approx(3, abs=0.01)
         order = [event.child for event in recorder.of(ChildReady)]
-        assert set(order[:2]) == {"a", "b"}
-        assert "e" in order[2:4]
+        assert [set(order[:2]), set(order[2:4]), set(order[4:])] == [set("ab"), set("cd"), set("ef")]
+
+    virtual(supervised(main, max_starting=2))
+
+
+def test_a_start_is_not_held_back_by_those_of_a_higher_priority_number(virtual):
+    async def main(supervisor, recorder):
+        ranks = dict.fromkeys("abcd", 1)
+        for name in ranks:
+            spec = ChildSpec(name=name, run=Patient(start=5).run, priority=partial(ranks.__getitem__, name))
+            supervisor.add(spec)
+        await anyio.sleep(1)
+        ranks |= {"c": 0, "d": 0}
+        supervisor.reprioritize()
+        await recorder.wait_for(ChildReady, count=4)
+        assert anyio.current_time() == pytest.approx(6, abs=0.01)  # not 10
 
     virtual(supervised(main, max_starting=2))
 
