@@ -186,8 +186,10 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All that one server offered at its last listing. Keys are tool names and resource URIs.
 
-    `generation` is the incarnation that listed it (1 for the first). `title`, `version`, `instructions`,
-    `protocol_version` and `capabilities` are what the server said of itself in the handshake.
+    `generation` is the incarnation that listed it (1 for the first); 0 for one that was kept by an earlier
+    process, and `listed_at` is then when it was last known to be right (seconds since the epoch). `title`,
+    `version`, `instructions`, `protocol_version` and `capabilities` are what the server said of itself in the
+    handshake.
     """
 
     generation: int
@@ -202,6 +204,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     capabilities: JSON = {}
     left_out: tuple[LeftOut, ...] = ()
     """What cannot be used, and why; a bounded number."""
+    listed_at: float | None = None
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
