@@ -105,7 +105,7 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
     again_at: float | None = None
     """In `STOPPING`: start again no earlier than this, because it is being recycled."""
     resting: bool = False
-    """In `STOPPING`: be `IDLE` afterwards."""
+    """In `IDLE`: wait for a demand; in `STOPPING`: do so afterwards."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -252,8 +252,8 @@ def _stop_for_good(state: ChildState, _fact: Stop, _moment: Moment) -> Step:
 def _left(state: ChildState, fact: Exited, moment: Moment) -> Step:
     """The incarnation left as it was asked to."""
     if state.resting:
-        state = replace(state, phase=Phase.IDLE, resting=False)
-        return state, [Announce(ChildRested(state.child, state.generation))]
+        rested = Announce(ChildRested(state.child, state.generation))
+        return replace(state, phase=Phase.IDLE), [rested]
     if state.again_at is None:
         return _done(state, fact, moment)
     if state.again_at <= moment.now:
@@ -266,7 +266,9 @@ def _left(state: ChildState, fact: Exited, moment: Moment) -> Step:
 def _done(state: ChildState, _fact: object, _moment: Moment) -> Step:
     commands: list[Command] = [] if state.next_attempt_at is None else [Disarm()]
     event = ChildStopped(state.child, state.generation, state.cause)
-    state = replace(state, phase=Phase.DONE, up_since=None, next_attempt_at=None, again_at=None)
+    state = replace(
+        state, phase=Phase.DONE, up_since=None, next_attempt_at=None, again_at=None, resting=False
+    )
     return state, [*commands, Announce(event)]
 
 

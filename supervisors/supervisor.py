@@ -78,7 +78,7 @@ class Supervisor:
         """
         if spec.name in self._children:
             raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
-        self._children[spec.name] = child = ManagedChild(spec, self._feed)
+        self._children[spec.name] = child = ManagedChild(spec, self._feed, wanted=not spec.on_demand)
         if self._tasks is not None and child.wanted:
             self._feed(child, facts.Start())
 
@@ -123,8 +123,10 @@ class Supervisor:
         self._want(self._child(name), facts.Resume())
 
     def _want(self, child: ManagedChild, fact: Fact) -> None:
-        child.wanted = True
-        if self._tasks is not None and not self._over.is_set():
+        if self._tasks is None:
+            self._children[child.spec.name] = ManagedChild(child.spec, self._feed, wanted=True)
+        elif not self._over.is_set():
+            child.wanted = True
             self._feed(child, fact)
 
     def recycle(self, name: str) -> None:
@@ -159,8 +161,8 @@ class Supervisor:
         self._restarts.clear()
         self._facts.clear()
         for child in list(self._children.values()):
-            self._children[child.spec.name] = new = ManagedChild(child.spec, self._feed)
-            new.wanted = child.wanted
+            again = ManagedChild(child.spec, self._feed, wanted=child.wanted)
+            self._children[child.spec.name] = again
         try:
             async with anyio.create_task_group() as self._tasks:
                 for child in list(self._children.values()):

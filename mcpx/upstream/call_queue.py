@@ -124,18 +124,19 @@ class CallQueue:
         self._expiry.add(_Waiting(self.ref.put_back(request, reply), error))
 
     def lifecycle_phase(self) -> Phase:
-        """The phase of the server; a disabled one is done, and one that is stopping may not be for long."""
+        """The phase that the server has, or will have without anybody's doing; a disabled one is done."""
         if self._config.disabled is not None or self.closed:
             return Phase.DONE
         life = self.lifecycle()
-        if life.phase is Phase.STOPPING:
-            return Phase.IDLE if life.resting else Phase.STOPPING if life.again_at is None else Phase.STARTING
-        return life.phase
+        if life.resting:
+            return Phase.IDLE
+        is_coming = life.phase is Phase.IDLE or life.again_at is not None
+        return Phase.STARTING if is_coming else life.phase
 
     @property
     def is_asleep(self) -> bool:
         """Whether the server was stopped, or not started, because nobody needs it."""
-        return self.lifecycle_phase() is Phase.IDLE and not self.pending_reason
+        return self.lifecycle_phase() is Phase.IDLE
 
     def wake(self) -> bool:
         """Have the server tried at once, if it is asleep or waits; whether a call may wait for it then."""
@@ -146,7 +147,7 @@ class CallQueue:
         phase = self.lifecycle_phase()
         if phase in _OVER:
             return False
-        if phase not in _DELAYED or self.pending_reason:
+        if phase not in _DELAYED:
             return True
         self.is_waking |= phase is Phase.IDLE
         return self._supervisor.demand(self._child)

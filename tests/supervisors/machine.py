@@ -59,10 +59,12 @@ class Kernel(RuleBasedStateMachine):
         restart=KINDS,
         parking=st.none() | st.builds(Parking, after=st.integers(1, 8)),
         healthy_after=st.floats(0.1, 50),
+        on_demand=st.booleans(),
     )
-    def begin(self, restart, parking, healthy_after):
+    def begin(self, restart, parking, healthy_after, on_demand):
         self.policy = Policy(restart=restart, parking=parking, backoff=Backoff(healthy_after=healthy_after))
-        self.state = ChildState(child="c", policy=self.policy)
+        self.state = ChildState(child="c", policy=self.policy, resting=on_demand)
+        self.resting = on_demand
 
     def feed(self, fact, jitter=0.75):
         before = self.state
@@ -262,6 +264,10 @@ class Kernel(RuleBasedStateMachine):
         assert (self.timer is not None) == (phase in {Phase.WAITING, Phase.PARKED})
         assert (self.state.next_attempt_at is not None) == (self.timer is not None)
         assert (self.state.up_since is not None) == (phase is Phase.UP)
+
+    @invariant()
+    def rest_is_known(self):
+        assert self.state.resting == self.resting
 
     @invariant()
     def up_is_earned(self):
