@@ -29,6 +29,7 @@ from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
@@ -56,7 +57,7 @@ OLD_ENDING: Final = "its process with the old configuration is ending"
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual.
+    """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual.
 
     Without `starts` no server has a session of its own, only those of the clients of its transparent door.
     """
@@ -73,6 +74,8 @@ class Fleet:
         self._clients = clients or ConnectedClients()
         self._state = state
         self.ledger = Ledger(state)
+        self.catalogues = CatalogueStore(state)
+        """What servers offered last; run by the hub, beyond the end of the servers."""
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
         )
@@ -88,11 +91,13 @@ class Fleet:
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
         self._unsettled = {
-            name for name, up in self.upstreams.items() if starts and up.config.disabled is None
+            name
+            for name, up in self.upstreams.items()
+            if starts and up.config.disabled is None and not self._may_sleep(up)
         }
-        for upstream in self.upstreams.values():
+        for name, upstream in self.upstreams.items():
             if starts:
-                self._start(upstream, asleep=self._may_sleep(upstream))
+                self._start(upstream, asleep=name not in self._unsettled)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
@@ -101,7 +106,7 @@ class Fleet:
     def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
-            more["on_catalogue"] = self.observers.notify
+            more |= {"on_catalogue": self.observers.notify, "catalogues": self.catalogues}
             server_log = ServerLog(server.name, self._state, redact=redactor_of(server))
         else:
             server_log = main.server_log
@@ -277,6 +282,15 @@ class Fleet:
         with anyio.move_on_after(seconds):
             await self._settled.wait()
         return self._settled.is_set()
+
+    async def listed(self, seconds: float) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`."""
+        with anyio.move_on_after(seconds):
+            while any(
+                name in self._unsettled and upstream.catalogue is None
+                for name, upstream in self.upstreams.items()
+            ):
+                await self._news.wait()
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
