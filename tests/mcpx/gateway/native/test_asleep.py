@@ -1,4 +1,4 @@
-"""Servers that sleep: their lists are shown, and every kind of request starts them. Both eras on either side."""
+"""Servers that sleep: their lists are shown, and every kind of request starts them."""
 
 from __future__ import annotations
 
