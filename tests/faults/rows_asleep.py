@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+from msgspec.structs import replace
 
 from mcpx.catalog.model import State
 from mcpx.errors import Code
 from tests.faults import traces
 from tests.faults.served import entry, open_served
-from tests.faults.stage import SOON_S, Seen, stage, wicked
+from tests.faults.stage import SOON_S, Seen, stage
 from tests.faults.table import Faults
-from tests.mcpx.scripted import config_of
 
 faults = Faults()
+LOOK_S = 0.02
 AWAKE = {"start": "eager"}  # for the neighbour
 ASLEEP = {"start": "on_demand"}
+
+
+def _rests(folder: Path, mark: str) -> bool:
+    """Whether its server was listed, and has left."""
+    return any(folder.glob("state/catalogues/*.json")) and not traces.marked(mark)
 
 
 def as_it_is(_catalogues: Path) -> None:
@@ -46,8 +53,8 @@ async def mcpx_killed(seen: Seen) -> None:
         servers = {"s": entry("good", folder / "s", mark) | ASLEEP}
         async with open_served(servers, folder) as first:
             with anyio.fail_after(SOON_S):
-                while traces.marked(mark) or not list(folder.glob("state/catalogues/*.json")):
-                    await anyio.sleep(0.01)
+                while not _rests(folder, mark):  # noqa: ASYNC110 - it is another process
+                    await anyio.sleep(LOOK_S)
             os.kill(first.pid, signal.SIGKILL)
             await first.process.wait()
         async with open_served(servers, folder) as second:
@@ -81,16 +88,14 @@ async def starts_no_more(seen: Seen) -> None:
 async def changes_while_asleep(seen: Seen) -> None:
     async with stage(seen, "new_tools", last_time=as_it_is, entry=ASLEEP, **AWAKE) as on:
         seen.check("tool_1" in on.upstream.info().tools, "it is not remembered")
-        old, servers = on.config.servers, {}
-        for server in old.values():
-            _, _, _, mode, folder, times = (server.transport.command, *server.transport.args)
-            mark = server.transport.env[traces.MARK]
-            servers[server.name] = wicked(mode, Path(folder), mark, times=int(times)) | AWAKE
-        servers["s"]["env"] |= {"VARIANT": "other"}
+        server = on.config.servers["s"]
+        transport = replace(server.transport, env=server.transport.env | {"VARIANT": "other"})
+        servers = on.config.servers | {"s": replace(server, transport=transport)}
         on.now()
-        await on.watch.hub.reload(config_of(servers))
+        await on.watch.hub.reload(replace(on.config, servers=servers))
         shown = on.upstream.info().tools
         seen.check("tool_1" not in shown, "what another entry offered is listed")
         await on.answered("tool_2", contains="tool_2 by incarnation 2")
         await on.caught(Code.UNKNOWN_TOOL, "tool_1", tool="tool_1")
-        await on.recovered()
+        await on.watch.becomes(State.READY)
+        seen.recovery_s, seen.ended = time.monotonic() - on.fault_at, "ready"
