@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from mcpx.config import Config
 from mcpx.core.hub import Hub
-from mcpx.core.stats_file import StatsFile, StatsWriter
+from mcpx.core.stats_file import StatsWriter, stats_file
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
 from mcpx.daemon.paths import DaemonPaths, check_state_folder
@@ -36,6 +36,7 @@ from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
 from mcpx.observe.log_rotation import LogRotation
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
+from mcpx.paths import claim_configuration_folder
 from mcpx.upstream.transport.descriptors import raise_limit
 from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
 
@@ -140,7 +141,8 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     notifier = Notifier()
     hub = Hub(config, reloading=notifier.reloading, starts=starts)
     clients = ClientSessions(hub)
-    hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, StatsFile()).run))
+    folder = claim_configuration_folder(config.source)
+    hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for child in frontends(Doors(hub, clients)):
         hub.root.add(child)

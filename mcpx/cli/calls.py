@@ -143,7 +143,8 @@ def _value(text: str) -> Any:
 def _ask(config_path: str | None, control_request: JSON) -> JSON:
     """The answer of the daemon, or of servers started for this alone."""
     from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import DaemonError, daemon_paths
+    from mcpx.daemon.paths import daemon_paths
+    from mcpx.errors import DaemonError
 
     with suppress(DaemonError):  # then no daemon can be there
         # a call has deadlines of its own

@@ -87,9 +87,10 @@ def restart(config_path: str | None) -> None:
     load(paths.config)
     with lifecycle.startup_lock(paths) as lock:
         old = lifecycle.stop(paths, marked=False)
-        lifecycle.start(paths, lock=lock)
+        next_paths = _paths(config_path)  # others, if it is a link that leads elsewhere now
+        lifecycle.start(next_paths, lock=lock if next_paths == paths else None)
     before = "none ran" if old is None else f"was {old}"
-    click.echo(f"restarted: pid {lock_owner_pid(paths)} ({before}), serving {paths.config}")
+    click.echo(f"restarted: pid {lock_owner_pid(next_paths)} ({before}), serving {paths.config}")
 
 
 @daemon.command(short_help="Whether it runs, and where.")

@@ -11,7 +11,8 @@ from typing import Final
 
 from mcpx.daemon.control_client import request
 from mcpx.daemon.launch import START_TIMEOUT_S, DaemonLauncher
-from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, lock_owner_pid, open_lock, try_lock
+from mcpx.daemon.locks import take_lock
+from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, lock_owner_pid
 from mcpx.errors import MCPXError
 
 STOP_TIMEOUT_S: Final = 30.0  # for the longest orderly end: grace time, the servers' teardown, a margin
@@ -65,10 +66,12 @@ def startup_lock(paths: DaemonPaths) -> Iterator[int]:
         MCPXError: Another process holds it for too long.
     """
     claim_folder(paths)
-    lock = open_lock(paths.starting)
-    try:
-        if not _within(START_TIMEOUT_S, lambda: try_lock(lock)):
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while (lock := take_lock(paths.starting)) is None:
+        if time.monotonic() > deadline:
             raise MCPXError(f"somebody has been starting a daemon for {START_TIMEOUT_S:g} s; see {paths.log}")
+        time.sleep(POLL_INTERVAL_S)
+    try:
         yield lock
     finally:
         with suppress(OSError):  # `start` has closed it

@@ -22,9 +22,10 @@ import anyio
 import anyio.abc
 import structlog
 
-from mcpx.daemon.paths import DaemonError, DaemonPaths, address, claim_folder, connect
+from mcpx.daemon.paths import DaemonPaths, address, claim_folder, connect
 from mcpx.daemon.protocol import CONTROL_PREFIX
 from mcpx.door import FRONT_DOOR, Door
+from mcpx.errors import DaemonError
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.control import Control
 from mcpx.observe.log import Throttle

@@ -13,6 +13,7 @@ import anyio
 import httpx2 as httpx
 import pytest
 
+from mcpx.paths import ensure_folder
 from tests.mcpx.daemon.daemons import until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import environment, run_cli, serving
@@ -232,7 +233,7 @@ async def test_http_is_served_beside_the_socket_where_it_is_configured(house):
 
 async def test_a_full_disk_for_the_log_costs_the_log_alone(house):
     house.write({"s": entry(stderr="words\n")})
-    house.place.log.parent.mkdir(mode=0o700)
+    ensure_folder(house.place.folder)
     house.place.log.symlink_to("/dev/full")
     async with house.attached() as client:
         await client.initialize()

@@ -14,7 +14,8 @@ import structlog
 import mcpx.daemon.paths
 from mcpx.config import load
 from mcpx.core.hub import open_hub
-from mcpx.daemon.paths import DaemonError, acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
+from mcpx.daemon.paths import acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
+from mcpx.errors import DaemonError
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends import unix_socket
