@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.printing import echo
 from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
@@ -63,13 +64,70 @@ def start(config_path: str | None) -> None:
 
 @daemon.command(short_help="End it.")
 @with_config
-def stop(config_path: str | None) -> None:
+@click.option("--all", "every", is_flag=True, help="The daemons of all configurations.")
+def stop(config_path: str | None, every: bool) -> None:  # noqa: FBT001 - click passes it by name
     """End the daemon in order. Clients that are attached start it again with their next request."""
     from mcpx.daemon import lifecycle
 
+    if every and config_path is not None:
+        raise click.UsageError("--all ends the daemons of all configurations; leave --config out")
+    if every:
+        _stop_all()
+        return
     paths = _paths(config_path)
     pid = lifecycle.stop(paths, marked=True)
     click.echo(f"no daemon serves {paths.config}" if pid is None else f"stopped pid {pid}")
+
+
+def _stop_all() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from mcpx.daemon import lifecycle
+    from mcpx.daemon.running import running_daemons
+    from mcpx.daemon.stale import clean_up
+    from mcpx.errors import MCPXError
+
+    def end(paths: DaemonPaths) -> tuple[str, bool]:
+        try:
+            pid = lifecycle.stop(paths, marked=True)
+        except MCPXError as error:
+            return f"{paths.config}: {error}", False
+        return f"stopped pid {pid}, serving {paths.config}", True
+
+    found = running_daemons()
+    with ThreadPoolExecutor(max(1, len(found))) as threads:
+        ended = list(threads.map(end, [each.paths for each in found]))
+    for line, is_good in ended:
+        echo(line, err=not is_good)
+    if not found:
+        click.echo("no daemon runs")
+    clean_up()
+    if not all(is_good for _, is_good in ended):
+        sys.exit(1)
+
+
+@daemon.command("list", short_help="Those of all configurations.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """List your daemons, a row each, and clean up after those that were killed.
+
+    Those with another MCPX_STATE_DIR are not seen.
+    """
+    import json
+
+    from mcpx.daemon.running import report
+    from mcpx.daemon.stale import clean_up
+
+    rows = report()
+    clean_up()
+    if as_json:
+        echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif not rows:
+        click.echo("no daemon runs")
+    else:
+        from mcpx.cli.daemon_table import show
+
+        show(rows)
 
 
 @daemon.command(short_help="End it, and start it again.")

@@ -142,6 +142,11 @@ def check_state_folder() -> None:
         raise _not_ours(folder)
 
 
+def _unusable(folder: Path, error: OSError) -> DaemonError:
+    problem = error.strerror or str(error)
+    return DaemonError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR")
+
+
 def _not_ours(folder: Path) -> DaemonError:
     return DaemonError(f"{folder}: others may change it; name another folder with MCPX_STATE_DIR")
 
@@ -157,10 +162,21 @@ def claim_folder(paths: DaemonPaths) -> None:
     try:
         ensure_folder(folder.parent)
         ensure_folder(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    check_runtime_folder(folder)
+
+
+def check_runtime_folder(folder: Path) -> None:
+    """Refuse a folder for sockets that is not this user's alone.
+
+    Raises:
+        DaemonError: It cannot be seen, belongs to somebody else, or others may enter it.
+    """
+    try:
         above, found = folder.parent.stat(), folder.lstat()
     except OSError as error:
-        problem = error.strerror or str(error)
-        raise DaemonError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR") from None
+        raise _unusable(folder, error) from None
     if others_may_change(above, sticky_is_safe=True):
         raise _not_ours(folder.parent)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():

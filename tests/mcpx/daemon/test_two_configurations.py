@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
+from datetime import datetime
 
 import pytest
 
 from mcpx.core.stats import Count, Totals
 from mcpx.core.stats_file import StatsFile, stats_file
+from mcpx.daemon.paths import acquire_lock
+from mcpx.daemon.running import report
+from mcpx.version import __version__
 from tests.mcpx.daemon.daemons import House
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import run_cli
@@ -67,3 +74,43 @@ def test_the_sums_that_all_configurations_once_shared_are_taken_over_by_the_firs
     assert stats_file(tmp_path / "configs" / "a").read().total.calls == 1
     assert stats_file(tmp_path / "configs" / "b").read().total.calls == 0
     assert stats_file(tmp_path / "configs" / "a").add(summed).total.calls == 2
+
+
+def test_the_daemons_of_all_configurations_are_listed_and_ended(house, second):
+    for each in (house, second):
+        each.write({"s": {"command": "true", "disabled": True}})
+        ok(each.run("daemon", "start"))
+    first, other = json.loads(ok(run_cli(house.folder, "daemon", "list", "--json")))
+    assert (first["config"], first["pid"]) == (house.config, house.pid)
+    assert (other["config"], other["pid"]) == (second.config, second.pid)
+    assert {key: first[key] for key in ("version", "clients", "servers", "ready", "asleep")} == {
+        "version": __version__,
+        "clients": 0,
+        "servers": 1,
+        "ready": 0,
+        "asleep": 0,
+    }
+    assert 0 <= time.time() - datetime.fromisoformat(first["since"]).timestamp() < 100
+    os.kill(house.pid, signal.SIGKILL)
+    shown = ok(run_cli(house.folder, "daemon", "list"))
+    assert second.config in shown
+    assert house.config not in shown
+    assert not house.place.socket.exists()
+    assert run_cli(house.folder, "daemon", "stop", "--all", "--config", "x").returncode == 2
+    pid = second.pid
+    assert (
+        ok(run_cli(house.folder, "daemon", "stop", "--all"))
+        == f"stopped pid {pid}, serving {second.config}\n"
+    )
+    assert second.pid is None
+    assert json.loads(ok(run_cli(house.folder, "daemon", "list", "--json"))) == []
+    assert ok(run_cli(house.folder, "daemon", "stop", "--all")) == "no daemon runs\n"
+
+
+def test_a_daemon_that_does_not_answer_is_listed_with_the_reason(house):
+    lock = acquire_lock(house.place)
+    (row,) = report()
+    assert (row["config"], row["pid"]) == (house.config, os.getpid())
+    assert row["error"] == "it does not listen: it is starting or ending"
+    os.close(lock)
+    assert report() == []
