@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import structlog
@@ -39,6 +39,9 @@ from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.paths import claim_configuration_folder
 from mcpx.upstream.transport.descriptors import raise_limit
 from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
+
+if TYPE_CHECKING:
+    from mcpx.gateway.frontends.http_supervision import SupervisedHttp
 
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
@@ -96,32 +99,38 @@ async def serve_daemon(config: Config, paths: DaemonPaths, *, patience: Patience
 
     Raises:
         DaemonError: The socket cannot be listened on.
-        BindError: HTTP's address cannot be listened on.
-        TokenError: There is no usable token.
     """
     raise_limit()
     with ExitStack() as stack:
-        http = stack.enter_context(_http(config)) if config.http_served else None
+        http = _supervised_http(config) if config.http_served else None
+        if http is not None:
+            stack.callback(http.close)
         listener = stack.enter_context(listen_on_socket(paths))
         stack.callback(paths.socket.unlink, missing_ok=True)
 
         def frontends(doors: Doors) -> list[ChildSpec]:
             socket = SocketFrontend(doors, listener, paths)
+            if http is not None:
+                doors.hub.http = http.status
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
                 ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
                 ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
-                *(http(doors) if http is not None else ()),
+                *([http.serve(doors)] if http is not None else ()),
             ]
 
         return await _run(config, frontends, patience=patience)
 
 
+def _supervised_http(config: Config) -> SupervisedHttp:
+    from mcpx.gateway.frontends.http_supervision import SupervisedHttp  # noqa: PLC0415 - as below
+
+    return SupervisedHttp(config)
+
+
 @contextmanager
-def _http(
-    config: Config, *, host: str | None = None, port: int | None = None, auth: bool = True
-) -> Iterator[Frontends]:
+def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> Iterator[Frontends]:
     """Listen at once, so that a wrong address is an error at once; the frontend follows with the hub."""
     from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
 
@@ -168,7 +177,9 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
 def _describe(hub: Hub) -> str:
     """One line for the service manager."""
     servers = hub.registry.list_servers()
-    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    ready = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    down = hub.http is not None and hub.http().error is not None
+    return f"{ready}; HTTP is not served" if down else ready
 
 
 async def _handle_signals(hub: Hub) -> None:

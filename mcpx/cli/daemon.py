@@ -60,6 +60,20 @@ def start(config_path: str | None) -> None:
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
     click.echo(f"socket {paths.socket}\nlog {paths.log}", err=True)
+    _warn_of_http(paths)
+
+
+def _warn_of_http(paths: DaemonPaths) -> None:
+    """Say so where the daemon cannot serve HTTP, which its other clients do not notice."""
+    from contextlib import suppress
+
+    from mcpx.daemon.control_client import request
+    from mcpx.errors import MCPXError
+
+    with suppress(MCPXError):
+        http = ((request(paths, {"mcpx": "status"}) or {}).get("daemon") or {}).get("http") or {}
+        if http.get("error"):
+            echo(f"HTTP is not served yet, and tried again: {http['error']}", err=True)
 
 
 @daemon.command(short_help="End it.")

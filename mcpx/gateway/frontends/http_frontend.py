@@ -51,8 +51,12 @@ class BindError(MCPXError):
     """The address cannot be listened on."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket on which clients can connect from now on.
+class ListenerLostError(MCPXError):
+    """The listening socket has become unusable while it was served on."""
+
+
+def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
+    """A socket on which clients can connect from now on. `configured`: the address is in the configuration.
 
     Raises:
         BindError: The address cannot be listened on; its text says what to do.
@@ -66,7 +70,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)  # before the address is logged; uvicorn would do it later
     except OSError as error:
         listener.close()
-        hint = "choose another with --port" if port else "choose another with --host"
+        name = "port" if port else "host"
+        hint = f"choose another http.{name}" if configured else f"choose another with --{name}"
         raise BindError(f"cannot listen on {host}:{port}: {error.strerror}; {hint}") from error
     return listener
 
@@ -116,6 +121,8 @@ class HttpFrontend:
             # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
             await uvicorn_server.serve([self._listener.dup()])
             tasks.cancel_scope.cancel()
+        if uvicorn_server.lost is not None and not incarnation.stopping.is_set():
+            raise ListenerLostError(f"the socket of {self.url} was lost: {uvicorn_server.lost}")
 
     def _warn_of_exposure(self) -> None:
         """Warn where other hosts can connect: plain HTTP can be read on the way, with the token in it."""
