@@ -16,6 +16,7 @@ from mcpx.config import parse
 from mcpx.core.hub import open_hub
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
+from mcpx.gateway.frontends import http_supervision
 from mcpx.gateway.frontends.http_supervision import SupervisedHttp
 from supervisors import Backoff
 from tests.mcpx.daemon.daemons import until
@@ -101,20 +102,22 @@ async def test_a_token_that_cannot_be_used_costs_http_alone(tmp_path, monkeypatc
         assert await answers(http.status().url)
 
 
-async def test_a_fault_of_the_frontend_is_logged_and_it_is_tried_again(tmp_path, monkeypatch):
-    faults = iter(["first", "second", "third", "fourth", "fifth"])
+async def test_a_fault_of_the_frontend_is_contained_and_it_is_tried_again(tmp_path, monkeypatch):
+    faults = [RuntimeError(str(number)) for number in range(5)]  # more than the root would suffer
+    contained = []
 
-    async def fail(frontend, incarnation):
-        for text in faults:
-            raise RuntimeError(text)
+    async def run(_frontend, incarnation):
+        if len(contained) < len(faults):
+            raise faults[len(contained)]
         incarnation.ready()
         await incarnation.stopping.wait()
 
-    monkeypatch.setattr("mcpx.gateway.frontends.http_supervision.HttpFrontend.run", fail)
+    monkeypatch.setattr(http_supervision.HttpFrontend, "run", run)
+    monkeypatch.setattr(http_supervision, "contain", lambda error, _place: contained.append(error))
     async with served(tmp_path, monkeypatch, 0) as (http, logged):
-        await until(lambda: next(faults, None) is None)
-        await until(lambda: http.frontend is not None and http.status().error is None)
-        assert [line["place"] for line in logged if line["event"] == "fault.contained"] == ["http"]
+        await until(lambda: http.frontend is not None)
+        assert contained == faults
+        assert warnings(logged) == ["MCPX failed (RuntimeError); its log says more"]
 
 
 async def test_where_it_never_served_its_socket_is_closed(tmp_path, monkeypatch):
