@@ -14,18 +14,22 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
 from mcpx.config import Config
 from mcpx.core.hub import Hub
+from mcpx.core.idle_exit import IdleExit
 from mcpx.core.stats_file import StatsWriter, stats_file
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
 from mcpx.daemon.paths import DaemonPaths, check_state_folder
+from mcpx.daemon.stale import clean_up
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
@@ -38,13 +42,14 @@ from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.paths import claim_configuration_folder
 from mcpx.upstream.transport.descriptors import raise_limit
-from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
+from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:
     from mcpx.gateway.frontends.http_supervision import SupervisedHttp
 
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
+CLEAN_UP_AFTER_S: Final = 60.0  # of running: the start is busy enough
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 
@@ -112,15 +117,27 @@ async def serve_daemon(config: Config, paths: DaemonPaths, *, patience: Patience
             socket = SocketFrontend(doors, listener, paths)
             if http is not None:
                 doors.hub.http = http.status
+            uses = [socket.use, *([http.use] if http is not None else ())]
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
                 ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
                 ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
+                ChildSpec(name="stale files", run=_clean_up, policy=Policy(restart=Restart.TEMPORARY)),
+                ChildSpec(name="idle exit", run=IdleExit(doors.hub, uses, partial(socket.end, "idle")).run),
                 *([http.serve(doors)] if http is not None else ()),
             ]
 
         return await _run(config, frontends, patience=patience)
+
+
+async def _clean_up(incarnation: Incarnation) -> None:
+    """Clean up after daemons that are gone, once this one has started its servers."""
+    incarnation.ready()
+    with anyio.move_on_after(CLEAN_UP_AFTER_S):
+        await incarnation.stopping.wait()
+        return
+    await anyio.to_thread.run_sync(clean_up)
 
 
 def _supervised_http(config: Config) -> SupervisedHttp:

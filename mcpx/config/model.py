@@ -25,6 +25,7 @@ TOON_MAX_SIZE: Final = 2 << 20
 """Bytes as they come, with all escapes; very dense results have a bound of their own."""
 
 Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
+SecondsOrNever = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 StructuredContent = Literal["auto", "always", "never"]
@@ -271,6 +272,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_grace: Annotated[
         Seconds, doc("Seconds that calls in flight may take to finish at shutdown.")
     ] = 5.0
+    idle_exit: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds without a client or a call after which the daemon ends; the next client starts it again."
+            " 0 is never."
+        ),
+    ] = 0.0
     max_starting: Annotated[Count, doc("Servers that start at the same time.")] = 8
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")

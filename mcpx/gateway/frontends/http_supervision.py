@@ -14,6 +14,7 @@ import anyio
 import structlog
 
 from mcpx.config import Config
+from mcpx.core.idle_exit import Use
 from mcpx.core.status import HttpStatus
 from mcpx.errors import MCPXError
 from mcpx.gateway.doors import Doors
@@ -81,6 +82,10 @@ class SupervisedHttp:
             error=self._error if state.cause is None else state.cause.text,
             next_attempt_in_s=None if at is None else round(max(0.0, at - anyio.current_time()), 3),
         )
+
+    def use(self) -> Use:
+        """As of the frontend; while there is none, nobody uses it."""
+        return Use(has_clients=False, so_far=0) if self.frontend is None else self.frontend.use()
 
     def _listen(self) -> socket.socket:
         return listen(self._config.http.host, self._config.http.port, configured=True)

@@ -22,12 +22,13 @@ import anyio
 import anyio.abc
 import structlog
 
+from mcpx.core.idle_exit import Use
 from mcpx.daemon.paths import DaemonPaths, address, claim_folder, connect
 from mcpx.daemon.protocol import CONTROL_PREFIX
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.errors import DaemonError
 from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.control import Control
+from mcpx.gateway.frontends.control import LOOKS, Control
 from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
 from mcpx.wire.channel import Channel
@@ -113,6 +114,17 @@ class SocketFrontend:
         self._max_clients = share(MAX_CLIENTS_SHARE, MAX_CLIENTS)
         self._throttle = Throttle()
         self.clients = 0
+        self._used = 0  # connections and control requests that were a use of the daemon
+
+    def use(self) -> Use:
+        """Who is connected, and how often the daemon was used; that somebody looks at its state is no use."""
+        return Use(self.clients > 0, self._used)
+
+    def end(self, why: str) -> None:
+        """End the daemon in order, without the mark that it was stopped, which the command itself makes."""
+        log.info("mcpx.stopping", signal=why)
+        self._stop_requested = True
+        self._hub.stop()
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave; then let the clients finish."""
@@ -209,6 +221,7 @@ class SocketFrontend:
             return
         channel = Channel(peer.fileno(), peer.fileno())
         self.clients += 1
+        self._used += 1
         log.info("client.joined", clients=self.clients)
         try:
             client = self._doors.stream_client(door, channel)
@@ -217,6 +230,7 @@ class SocketFrontend:
             channel.flush()
             channel.close()
             self.clients -= 1
+            self._used += 1
             log.info("client.left", clients=self.clients)
 
     async def _handle_control(self, peer: socket.socket, line: bytes) -> Door | None:
@@ -228,10 +242,10 @@ class SocketFrontend:
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(CONTROL_TIMEOUT_S):
             await _send(peer, response)
-        if request is not None and request.mcpx == "stop":
-            log.info("mcpx.stopping", signal="control")
-            self._stop_requested = True
-            self._hub.stop()
+        if request is not None:
+            self._used += request.mcpx not in LOOKS
+            if request.mcpx == "stop":
+                self.end("control")
         attaches = request is not None and request.mcpx == "attach"
         return Door(request.expose, request.server) if request is not None and attaches else None
 

@@ -15,7 +15,7 @@ from mcpx.core.stats_file import StatsFile, stats_file
 from mcpx.daemon.paths import acquire_lock
 from mcpx.daemon.running import report
 from mcpx.version import __version__
-from tests.mcpx.daemon.daemons import House
+from tests.mcpx.daemon.daemons import House, until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import run_cli
 
@@ -114,3 +114,18 @@ def test_a_daemon_that_does_not_answer_is_listed_with_the_reason(house):
     assert row["error"] == "it does not listen: it is starting or ending"
     os.close(lock)
     assert report() == []
+
+
+async def test_a_daemon_that_nobody_uses_ends_and_the_next_client_starts_another(house):
+    house.write({"s": entry()}, idle_exit=0.3)
+    async with house.attached() as client:
+        await client.initialize()
+        first = house.pid
+        await client.call("exec", server_name="s", tool_name="echo", arguments={"text": "hi"})
+        assert house.pid == first
+    await until(lambda: house.pid is None)
+    assert not house.place.stopped.exists()
+    assert [line["signal"] for line in house.log() if line["event"] == "mcpx.stopping"] == ["idle"]
+    async with house.attached() as client:
+        await client.initialize()
+        assert house.pid not in {first, None}
