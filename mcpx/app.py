@@ -22,6 +22,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
+from mcpx.catalog.model import State
 from mcpx.config import Config
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
@@ -194,7 +195,9 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
 def _describe(hub: Hub) -> str:
     """One line for the service manager."""
     servers = hub.registry.list_servers()
+    asleep = sum(info.state is State.ASLEEP for info in servers)
     ready = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    ready += f", {asleep} asleep" if asleep else ""
     down = hub.http is not None and hub.http().error is not None
     return f"{ready}; HTTP is not served" if down else ready
 
