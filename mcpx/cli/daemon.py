@@ -31,6 +31,7 @@ def run(config_path: str | None) -> None:
 
     from mcpx.config import load
     from mcpx.daemon.paths import acquire_lock
+    from mcpx.light_sdk import light_sdk
     from mcpx.observe.log import configure
 
     configure()
@@ -39,7 +40,8 @@ def run(config_path: str | None) -> None:
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     paths.stopped.unlink(missing_ok=True)
     try:
-        from mcpx.app import serve_daemon
+        with light_sdk():
+            from mcpx.app import serve_daemon
 
         sys.exit(anyio.run(partial(serve_daemon, loaded, paths)))
     finally:

@@ -46,6 +46,7 @@ def serve(
 
     from mcpx.config import load
     from mcpx.config.transport import is_loopback
+    from mcpx.light_sdk import light_sdk
     from mcpx.observe.log import configure
 
     configure()
@@ -56,7 +57,8 @@ def serve(
             f"--no-auth on {address} lets everybody who reaches that address run every tool;"
             " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
         )
-    from mcpx import app
+    with light_sdk():
+        from mcpx import app
 
     if transport == "http":
         if expose or server:
