@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -37,12 +38,12 @@ from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
-from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
 from mcpx.observe.log_rotation import LogRotation
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.paths import claim_configuration_folder
 from mcpx.upstream.transport.descriptors import raise_limit
+from mcpx.upstream.transport.spawning import EARLY
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
 CLEAN_UP_AFTER_S: Final = 60.0  # of running: the start is busy enough
+SETTLED_TIMEOUT_S: Final = 60.0  # of the start; what no server needs until then is not needed
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 
@@ -98,34 +100,31 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
         return await _run(config, frontends, patience=PATIENCE)
 
 
-async def serve_daemon(config: Config, paths: DaemonPaths, *, patience: Patience = PATIENCE) -> int:
-    """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
+async def serve_daemon(
+    config: Config, paths: DaemonPaths, listener: socket.socket, *, patience: Patience = PATIENCE
+) -> int:
+    """Serve any number of clients on that socket, and over HTTP if the configuration says so, until a signal.
 
     The caller holds the lock of `paths`.
-
-    Raises:
-        DaemonError: The socket cannot be listened on.
     """
     raise_limit()
     with ExitStack() as stack:
         http = _supervised_http(config) if config.http_served else None
         if http is not None:
             stack.callback(http.close)
-        listener = stack.enter_context(listen_on_socket(paths))
-        stack.callback(paths.socket.unlink, missing_ok=True)
 
         def frontends(doors: Doors) -> list[ChildSpec]:
-            socket = SocketFrontend(doors, listener, paths)
+            frontend = SocketFrontend(doors, listener, paths)
             if http is not None:
                 doors.hub.http = http.status
-            uses = [socket.use, *([http.use] if http is not None else ())]
+            uses = [frontend.use, *([http.use] if http is not None else ())]
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
                 ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
-                ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
+                ChildSpec(name="gateway", run=frontend.run, shutdown=shutdown),
                 ChildSpec(name="stale files", run=_clean_up, policy=Policy(restart=Restart.TEMPORARY)),
-                ChildSpec(name="idle exit", run=IdleExit(doors.hub, uses, partial(socket.end, "idle")).run),
+                ChildSpec(name="idle exit", run=IdleExit(doors.hub, uses, partial(frontend.end, "idle")).run),
                 *([http.serve(doors)] if http is not None else ()),
             ]
 
@@ -180,6 +179,7 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_handle_signals, hub)
+        tasks.start_soon(_end_unneeded, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
             with watchdog:
@@ -190,6 +190,12 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
         finally:
             tasks.cancel_scope.cancel()
     return 0
+
+
+async def _end_unneeded(hub: Hub) -> None:
+    """End the processes that were started early and that no server has taken."""
+    await hub.settled(SETTLED_TIMEOUT_S)
+    EARLY.end()
 
 
 def _describe(hub: Hub) -> str:
@@ -225,4 +231,5 @@ def _end_at_once(hub: Hub, why: str, code: int) -> None:
         if upstream.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(upstream.pid, signal.SIGKILL)
+    EARLY.end()
     os._exit(code)

@@ -31,8 +31,11 @@ def run(config_path: str | None) -> None:
     import anyio
 
     from mcpx.config import load
+    from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
+    from mcpx.light_sdk import light_sdk
     from mcpx.observe.log import configure
+    from mcpx.upstream.transport.spawning import early_children
 
     configure()
     paths = _paths(config_path)
@@ -40,11 +43,14 @@ def run(config_path: str | None) -> None:
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     paths.stopped.unlink(missing_ok=True)
     try:
-        from mcpx.app import serve_daemon
+        with listening(paths) as listener, early_children(loaded):
+            with light_sdk():
+                from mcpx.app import serve_daemon
 
-        sys.exit(anyio.run(partial(serve_daemon, loaded, paths)))
+            code = anyio.run(partial(serve_daemon, loaded, paths, listener))
     finally:
         os.close(lock)
+    sys.exit(code)
 
 
 @daemon.command(short_help="Start it, unless it runs.")
