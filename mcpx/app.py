@@ -71,7 +71,7 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
     if door.server is None:
         return await _run(config, frontends, patience=patience)
     alone = replace(config, servers={door.server: config.servers[door.server]})
-    return await _run(alone, frontends, patience=patience, starts=False)
+    return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
 
 async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
@@ -136,7 +136,9 @@ def _http(
         yield frontends
 
 
-async def _run(config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True) -> int:
+async def _run(
+    config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True, watches: bool = True
+) -> int:
     notifier = Notifier()
     hub = Hub(config, reloading=notifier.reloading, starts=starts)
     clients = ClientSessions(hub)
@@ -144,6 +146,8 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for child in frontends(Doors(hub, clients)):
         hub.root.add(child)
+    if watches:
+        hub.root.add(ChildSpec(name="config", run=hub.file.watch))
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in config.notices:
         log.info("config.notice", notice=notice)
@@ -166,7 +170,8 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
 def _describe(hub: Hub) -> str:
     """One line for the service manager."""
     servers = hub.registry.list_servers()
-    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    problem = "" if hub.file.problem is None else "; the configuration file cannot be used"
+    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready{problem}"
 
 
 async def _handle_signals(hub: Hub) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.core.status import ServerStatus, Status
+from mcpx.core.status import DaemonStatus, ServerStatus, Status
 from mcpx.text import one_line
 
 STYLES: Final = {
@@ -49,7 +49,8 @@ def show(status: dict[str, Any]) -> None:
 
 def render(status: Status) -> RenderableType:
     """The daemon in one line, a row a server, and a line for each server with an error."""
-    parts: list[RenderableType] = [_daemon(status), Text(), _table(status.servers)]
+    parts: list[RenderableType] = [_daemon(status), *_config_error(status.daemon)]
+    parts += [Text(), _table(status.servers)]
     if with_causes := [server for server in status.servers if server.last_error]:
         parts += [Text(), *_causes(with_causes)]
     return Group(*parts)
@@ -62,6 +63,13 @@ def _daemon(status: Status) -> Text:
     clients = "1 client" if daemon.clients == 1 else f"{daemon.clients} clients"
     rest = f"  pid {daemon.pid}, up {duration(daemon.uptime_s)}, {clients}"
     return text.append(f"{rest}, {ready} of {len(status.servers)} servers ready", style="not bold")
+
+
+def _config_error(daemon: DaemonStatus) -> list[Text]:
+    """A line if the file was changed to something that cannot be used."""
+    if not daemon.config_error:
+        return []
+    return [Text("configuration not reloaded: ", style="red").append(one_line(daemon.config_error))]
 
 
 def _table(servers: list[ServerStatus]) -> Table:

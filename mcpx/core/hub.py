@@ -21,6 +21,7 @@ import structlog
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
+from mcpx.core.config_file import ConfigFile
 from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Message
@@ -73,7 +74,11 @@ class Hub:
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
         self._checker = ArgumentChecker()
-        self._inspector = Inspector(self.registry, self._checker, self.results)
+        self.file = ConfigFile(config.source, lambda: self.config, self.reload)
+        """What the configuration was read from, where it comes from a file."""
+        self._inspector = Inspector(
+            self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
+        )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
