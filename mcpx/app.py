@@ -34,6 +34,7 @@ from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
 from mcpx.observe.log_rotation import LogRotation
+from mcpx.observe.suspend import AwakeLoop
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.upstream.transport.descriptors import raise_limit
@@ -41,6 +42,8 @@ from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
 
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
+LOOP: Final = {"loop_factory": AwakeLoop}
+"""The options of `anyio.run` for each `serve_*`."""
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 

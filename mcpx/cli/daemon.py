@@ -39,9 +39,9 @@ def run(config_path: str | None) -> None:
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     paths.stopped.unlink(missing_ok=True)
     try:
-        from mcpx.app import serve_daemon
+        from mcpx.app import LOOP, serve_daemon
 
-        sys.exit(anyio.run(partial(serve_daemon, loaded, paths)))
+        sys.exit(anyio.run(partial(serve_daemon, loaded, paths), backend_options=LOOP))
     finally:
         os.close(lock)
 

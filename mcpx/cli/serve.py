@@ -66,7 +66,7 @@ def serve(
         if host or port is not None or no_auth or yes_everybody:
             raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
         run = partial(app.serve_stdio, loaded, _door(loaded, expose, server))
-    sys.exit(anyio.run(run))
+    sys.exit(anyio.run(run, backend_options=app.LOOP))
 
 
 def _door(config: Config, expose: Expose | None, server: str | None) -> Door:

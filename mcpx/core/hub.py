@@ -35,6 +35,7 @@ from mcpx.core.router import MAILBOX_SIZE, RouterActor
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
+from mcpx.observe.suspend import SuspendWatch
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
@@ -93,6 +94,8 @@ class Hub:
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
+        suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())
+        self.root.add(ChildSpec(name="suspend", run=suspend.run))
 
     def _apply(self, config: Config) -> None:
         """Put in force what is looked up when it is used."""
