@@ -25,6 +25,7 @@ from supervisors import Incarnation
 log = structlog.get_logger()
 TICK_S: Final = 1.0  # between two looks at the clocks
 MIN_AWAY_S: Final = 3.0  # less is a busy machine
+_MAX_STEP_S: Final = TICK_S + MIN_AWAY_S  # of a clock that is looked at at every tick
 # goes on while the machine sleeps; time.monotonic does not
 _ALWAYS_ON: Final = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
@@ -40,7 +41,7 @@ class AwakeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds, by a monotonic clock that is looked at once in `TICK_S` at least, while the loop runs."""
         now = time.monotonic()
-        if now - self._looked_at > TICK_S + MIN_AWAY_S:
+        if now - self._looked_at > _MAX_STEP_S:
             self._away_s += now - self._looked_at - TICK_S
         self._looked_at = now
         return now - self._away_s
