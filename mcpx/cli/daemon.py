@@ -45,9 +45,9 @@ def run(config_path: str | None) -> None:
     try:
         with listening(paths) as listener, early_children(loaded):
             with light_sdk():
-                from mcpx.app import serve_daemon
+                from mcpx.app import LOOP, serve_daemon
 
-            code = anyio.run(partial(serve_daemon, loaded, paths, listener))
+            code = anyio.run(partial(serve_daemon, loaded, paths, listener), backend_options=LOOP)
     finally:
         os.close(lock)
     sys.exit(code)
@@ -191,6 +191,8 @@ def status(config_path: str | None) -> None:
         about = answer["daemon"]
         up = f"up {about['uptime_s']:.0f} s, clients: {about['clients']}"
         click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {paths.config}")
+        if problem := about.get("config_error"):
+            click.echo(f"that was changed, and cannot be used: {problem}")
     click.echo(f"socket {paths.socket}\nlog {paths.log}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know

@@ -74,7 +74,7 @@ def serve(
             run = partial(app.serve_http, loaded, host=host, port=port, auth=not no_auth)
         else:
             run = partial(app.serve_stdio, loaded, door)
-        code = anyio.run(run)
+        code = anyio.run(run, backend_options=app.LOOP)
     sys.exit(code)
 
 

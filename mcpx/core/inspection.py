@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.core.messages import Inspect
@@ -31,25 +32,42 @@ from mcpx.rendering.results import ToolResult
 from mcpx.rendering.search_answer import search_answer
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
-from mcpx.text import shown_name
+from mcpx.text import one_line, shown_name
 from mcpx.validation.checker import ArgumentChecker
 from mcpx.validation.example import example_arguments
 
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
 MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
+MAX_PROBLEM_LEN: Final = 400  # characters of what is wrong with the configuration
 _MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
 _MAX_RESOURCES: Final = 1_000  # of one server, for programs
+
+CONFIG_NOTE: Final = (
+    "note: the configuration file of MCPX was changed and cannot be used, so what was read before is in"
+    " force: {}. Tell the user."
+)
 
 Found = tuple[ServerInfo, ToolInfo]
 
 
 class Inspector:
-    """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed."""
+    """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed.
 
-    def __init__(self, registry: Registry, checker: ArgumentChecker, results: ResultRenderer) -> None:
+    `config_problem` says why the configuration file cannot be used, if it cannot: each answer ends with that.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        checker: ArgumentChecker,
+        results: ResultRenderer,
+        *,
+        config_problem: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._registry = registry
         self._checker = checker
         self._results = results
+        self._config_problem = config_problem
         self._forms = ToolForms(results.settings)
         self.indexing = SearchIndexing(registry.list_servers)
 
@@ -81,6 +99,19 @@ class Inspector:
 
     def inspect(self, request: Inspect) -> ToolResult:
         """The answer.
+
+        Raises:
+            CallError: As from `_answer`.
+        """
+        answer = self._answer(request)
+        if (problem := self._config_problem()) is None:
+            return answer
+        note = {"type": "text", "text": CONFIG_NOTE.format(one_line(problem, MAX_PROBLEM_LEN))}
+        plain = {**(answer.structured_content or {}), "config_error": problem}
+        return replace(answer, content=[*answer.content, note], structured_content=plain)
+
+    def _answer(self, request: Inspect) -> ToolResult:
+        """The answer by itself.
 
         Raises:
             CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
