@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mcpx.config.profiles import Profile
 from mcpx.door import Expose
 
 YEAR_S: Final = 31_536_000
@@ -279,6 +280,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
     ] = HttpGateway()
+    profiles: Annotated[
+        dict[str, Profile],
+        doc(
+            "Which servers and tools the clients see that ask for a profile by its name (mcpx attach"
+            " --profile, /mcp/NAME over HTTP)."
+        ),
+    ] = {}
 
 
 class Config(Settings, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ frontends close before the servers. `reload` and `restart` change the tree while
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -23,17 +23,17 @@ from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
 from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
-from mcpx.core.messages import Message
 from mcpx.core.meter import Meter
 from mcpx.core.observers import Observer
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
-from mcpx.core.router import MAILBOX_SIZE, RouterActor
+from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
+from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
@@ -67,7 +67,7 @@ class Hub:
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.views = ResultViews(self.results, self.upstreams)
-        self.router = ActorRef[Message]("router", MAILBOX_SIZE)
+        self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
@@ -82,6 +82,15 @@ class Hub:
         self._with_secrets: list[ServerConfig] = []
         self._apply(config)
         self._build_tree()
+
+    def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
+        """The registry of these servers, and the calls to them: routed among them, through the one router."""
+        requests = RoutedRequests(self.router)
+        calls = ToolCalls(upstreams, requests, self.results)
+        registry = Registry(upstreams, calls)
+        inspector = Inspector(registry, self._checker, self.results, self._inspector.forms)
+        requests.router = Router(registry, inspector, self._checker)
+        return registry, calls
 
     def _build_tree(self) -> None:
         actor = RouterActor(self.router, self.registry, self._inspector, self._checker)
@@ -167,9 +176,9 @@ class Hub:
         for notice in config.notices:
             log.info("config.notice", notice=notice)
         self._warn_of_disabled((*plan.added, *plan.changed))
-        await self.fleet.change(self.config, plan)
-        if plan.settings:
+        if plan.settings:  # in force already, while servers may take their time to leave
             self.fleet.observers.announce(plan.untouched)
+        await self.fleet.change(self.config, plan)
         return plan
 
     async def restart(self, name: str) -> ServerInfo:
