@@ -37,7 +37,7 @@ class Line:
         channel = Channel(fds[0], fds[3])
         wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
         connection = EraServer(server, wire)
-        path = FastPath(self.hub, server, connection)
+        path = FastPath(server, connection)
         wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given))
         try:
             async with anyio.create_task_group() as tasks:

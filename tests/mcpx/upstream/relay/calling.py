@@ -40,6 +40,9 @@ class FakeCaller:
         self.is_notified = anyio.Event()
         self.request_cancelled = anyio.Event()
 
+    def sees(self, _server: str) -> bool:
+        return True
+
     def log(self, params: dict[str, Any]) -> None:
         self.logged.append(params)
 
