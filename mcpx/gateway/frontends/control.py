@@ -11,7 +11,8 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "exec", "server", "tool", "arguments"?, "words"?}
     {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}} without a URI
     {"mcpx": "environment"}                                what it was started with: PATH, for its servers
-    {"mcpx": "attach", "expose"?, "server"?}               from now on this is an MCP client at that door
+    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
+                                                           from now on this is an MCP client at that door
                                                            (`mcpx.door`), which knows that the daemon lives:
                                                            nothing is sent to a dying one
 
@@ -38,10 +39,11 @@ from mcpx.catalog.model import JSON
 from mcpx.config import load
 from mcpx.core.calls import ExecutionResult
 from mcpx.core.hub import Hub
+from mcpx.core.profiles import check_door
 from mcpx.core.stats import report
 from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
-from mcpx.door import Expose
+from mcpx.door import Door, Expose
 from mcpx.errors import CallError, Code, ConfigError, MCPXError
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import ToolResult
@@ -66,6 +68,13 @@ class ControlRequest(msgspec.Struct, frozen=True):
     arguments: Any = None
     words: dict[str, str] | None = None
     expose: Expose | None = None
+    only: tuple[str, ...] | None = None
+    profile: str | None = None
+
+    @property
+    def door(self) -> Door:
+        """The door that `attach` names."""
+        return Door(self.expose, self.server, self.only, self.profile)
 
 
 class Control:
@@ -121,6 +130,7 @@ class Control:
             case "attach":
                 if request.server is not None:
                     self._hub.registry.upstream(request.server)  # else an error, with the nearest
+                check_door(request.door, self._hub.config)
                 limit = self._hub.config.max_message_bytes
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:

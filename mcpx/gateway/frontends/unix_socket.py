@@ -232,7 +232,7 @@ class SocketFrontend:
             self._stop_requested = True
             self._hub.stop()
         attaches = request is not None and request.mcpx == "attach"
-        return Door(request.expose, request.server) if request is not None and attaches else None
+        return request.door if request is not None and attaches else None
 
 
 async def _send(peer: socket.socket, response: bytes) -> None:
