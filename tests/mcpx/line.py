@@ -82,5 +82,7 @@ class Line:
 
     async def initialize(self, client=None):
         client = client or {"name": "test", "version": "1"}
-        await self.ask("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client})
+        given = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client}
+        greeted = await self.ask("initialize", given)
         os.write(self._out, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+        return greeted
