@@ -40,7 +40,7 @@ def note_listing(hub: HubView, ctx: Context, three: Iterable[mcp_types.Tool], ex
         cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in three)
         cost += exposure.cost_of_native()
         hub.meter.note_listing(
-            session_client(connection_of(ctx.session), hub), client_name(ctx.session), cost
+            session_client(connection_of(ctx.session), hub), client_name(ctx.session), cost, hub.upstreams
         )
     except Exception as error:  # noqa: BLE001 - the promise of this module
         contain(error, "meter")

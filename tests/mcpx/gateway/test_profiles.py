@@ -220,6 +220,7 @@ async def test_a_client_hears_nothing_of_what_it_does_not_see():
                 await whole.hear(f"notifications/{kind}/list_changed")
             await whole.ask(*run("vault", "shout"))
             await whole.hear("notifications/message")
+            await part.ask("ping", {})  # and read what came before
             assert part.notifications == []
             await whole.ask(*run("shop", "shout"))
             await part.hear("notifications/message")
@@ -240,6 +241,7 @@ async def test_a_hidden_tool_that_changes_is_not_announced():
         await whole.hear("notifications/tools/list_changed")
         await whole.ask(*run("shop", "grow", arguments={"text": "prompts"}))
         await part.hear("notifications/prompts/list_changed")
+        await part.ask("ping", {})
         assert part.notifications == []
 
 
