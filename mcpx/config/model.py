@@ -282,10 +282,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = HttpGateway()
     profiles: Annotated[
         dict[str, Profile],
-        doc(
-            "Which servers and tools the clients see that ask for a profile by its name (mcpx attach"
-            " --profile, /mcp/NAME over HTTP)."
-        ),
+        doc("By name, what clients see that ask for it (mcpx attach --profile NAME, /mcp/NAME over HTTP)."),
     ] = {}
 
 
