@@ -30,6 +30,7 @@ class FakeCaller:
         self.modern = modern
         self.capabilities = read_capabilities(can)
         self.log_level = level
+        self.seen: set[str] | None = None  # the servers that it is shown; None: all
         self.logged: list[dict[str, Any]] = []
         self.notified: list[tuple[str, dict[str, Any]]] = []
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -40,8 +41,8 @@ class FakeCaller:
         self.is_notified = anyio.Event()
         self.request_cancelled = anyio.Event()
 
-    def sees(self, _server: str) -> bool:
-        return True
+    def sees(self, server: str) -> bool:
+        return self.seen is None or server in self.seen
 
     def log(self, params: dict[str, Any]) -> None:
         self.logged.append(params)
