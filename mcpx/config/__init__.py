@@ -21,6 +21,7 @@ from mcpx.config.model import (
     Transport,
     Variables,
 )
+from mcpx.config.profiles import Profile
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of
 
@@ -32,6 +33,7 @@ __all__ = [
     "HttpGateway",
     "Limits",
     "PerServer",
+    "Profile",
     "Redactor",
     "RestartPolicy",
     "ServerConfig",

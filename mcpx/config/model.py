@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mcpx.config.profiles import Profile
 from mcpx.door import Expose
 
 YEAR_S: Final = 31_536_000
@@ -313,6 +314,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
     ] = HttpGateway()
+    profiles: Annotated[
+        dict[str, Profile],
+        doc("By name, what clients see that ask for it (mcpx attach --profile NAME, /mcp/NAME over HTTP)."),
+    ] = {}
 
 
 class Config(Settings, frozen=True, kw_only=True):

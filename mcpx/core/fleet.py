@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -281,12 +281,20 @@ class Fleet:
                 each.queue.close()
         self._wake()
 
-    async def settled(self, seconds: float) -> bool:
-        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
+    async def settled(self, seconds: float, among: Container[str] | None = None) -> bool:
+        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have.
+
+        With `among`, every one of these.
+        """
         if not self._unsettled:
             self._settled.set()
         with anyio.move_on_after(seconds):
-            await self._settled.wait()
+            if among is None:
+                await self._settled.wait()
+            else:
+                while any(name in among for name in self._unsettled):
+                    await self._news.wait()
+            return True
         return self._settled.is_set()
 
     async def described(self, seconds: float) -> None:
