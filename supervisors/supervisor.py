@@ -150,8 +150,8 @@ class Supervisor:
             self._children[child.spec.name] = ManagedChild(child.spec, self._feed)
         try:
             async with anyio.create_task_group() as self._tasks:
-                for child in list(self._children.values()):
-                    self._feed(child, facts.Start())
+                self._facts.extend((child, facts.Start()) for child in self._children.values())
+                self._take_facts()
                 task_status.started()
                 await self._over.wait()
                 await self._stop_children()
@@ -190,8 +190,10 @@ class Supervisor:
     def _feed(self, child: ManagedChild, fact: Fact) -> None:
         """Take one fact in. Facts that come up meanwhile wait for their turn."""
         self._facts.append((child, fact))
-        if self._feeding:
-            return
+        if not self._feeding:
+            self._take_facts()
+
+    def _take_facts(self) -> None:
         self._feeding = True
         try:
             while self._facts:
