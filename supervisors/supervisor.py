@@ -7,8 +7,8 @@ the children's `priority`).
 
 Used from one event loop, on either anyio back end. Run it with `run` in a task of its own, or as the
 child of another supervisor with `run_as_child`. Its methods may be called from any task of that loop,
-and from observers. A supervisor that is run again, after a restart by its own supervisor, starts all its
-children with a new state.
+and from observers. A supervisor that is run again, after a restart by its own supervisor, starts its children
+with a new state: all but those that are on demand and were never wanted.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ class Supervisor:
     # --- the children
 
     def add(self, spec: ChildSpec) -> None:
-        """Supervise a child; it is started at once, or with the supervisor.
+        """Supervise a child; it is started at once, or with the supervisor, if it is not on demand.
 
         Raises:
             DuplicateChild: One of that name is there.
         """
         if spec.name in self._children:
             raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
-        self._children[spec.name] = child = ManagedChild(spec, self._feed)
-        if self._tasks is not None:
+        self._children[spec.name] = child = ManagedChild(spec, self._feed, wanted=not spec.on_demand)
+        if self._tasks is not None and child.wanted:
             self._feed(child, facts.Start())
 
     async def remove(self, name: str) -> None:
@@ -108,20 +108,34 @@ class Supervisor:
         return self._child(name).state
 
     def demand(self, name: str) -> bool:
-        """Try now if the child waits, because a caller needs it; false if it is parked and was just tried."""
+        """Start the child now if it rests or waits, because a caller needs it.
+
+        Returns false if it is parked and was just tried. Before the supervisor runs, it is noted.
+        """
         child = self._child(name)
         if lifecycle.demand_refused(child.state, anyio.current_time()):
             return False
-        self._feed(child, facts.Demand())
+        self._want(child, facts.Demand())
         return True
 
     def resume(self, name: str) -> None:
         """Forget a child's failures and try now."""
-        self._feed(self._child(name), facts.Resume())
+        self._want(self._child(name), facts.Resume())
+
+    def _want(self, child: ManagedChild, fact: Fact) -> None:
+        if self._tasks is None:
+            self._children[child.spec.name] = ManagedChild(child.spec, self._feed, wanted=True)
+        elif not self._over.is_set():
+            child.wanted = True
+            self._feed(child, fact)
 
     def recycle(self, name: str) -> None:
         """End a child's incarnation and start the next, without counting a failure."""
         self._feed(self._child(name), facts.Recycle())
+
+    def rest(self, name: str) -> None:
+        """End a child's incarnation, if it is up, and start the next one when it is demanded."""
+        self._feed(self._child(name), facts.Rest())
 
     def reprioritize(self) -> None:
         """Start what may start now, because a child's priority has changed while its start was held back."""
@@ -147,10 +161,12 @@ class Supervisor:
         self._restarts.clear()
         self._facts.clear()
         for child in list(self._children.values()):
-            self._children[child.spec.name] = ManagedChild(child.spec, self._feed)
+            again = ManagedChild(child.spec, self._feed, wanted=child.wanted)
+            self._children[child.spec.name] = again
         try:
             async with anyio.create_task_group() as self._tasks:
-                self._facts.extend((child, facts.Start()) for child in self._children.values())
+                wanted = [child for child in self._children.values() if child.wanted]
+                self._facts.extend((child, facts.Start()) for child in wanted)
                 self._take_facts()
                 task_status.started()
                 await self._over.wait()

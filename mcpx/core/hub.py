@@ -67,6 +67,7 @@ class Hub:
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.views = ResultViews(self.results, self.upstreams)
+        self.fleet.has_open_tasks = self.views.tasks.has_open
         self.router = ActorRef[Message]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)

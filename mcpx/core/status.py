@@ -66,8 +66,9 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream server.
 
-    `state` is stopped, starting, ready, waiting, parked, or disabled (`last_error` then says why). `restarts`
-    counts its incarnations after the first, `failures` those that failed in a row. `last_error` is the cause
+    `state` is stopped, starting, ready, asleep (started when it is needed), waiting, parked, or disabled
+    (`last_error` then says why). `restarts` counts its incarnations after the first, but for those that began
+    because it was needed again, `failures` those that failed in a row. `last_error` is the cause
     of the last failure, even if the server has recovered. `calls` counts what was sent to it; `errors` counts
     requests that ended without a response or with a protocol error, sent or not. `sessions` is present for a
     server with a session for each client, and counts those that are open; state and pid are then those of the
@@ -173,9 +174,10 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
     )
 
 
-def _restarts(upstream: Upstream | DirectSession) -> int:
-    life = upstream.queue.lifecycle_or_none()
-    return max(0, life.generation - 1) if life else 0
+def _restarts(session: Upstream | DirectSession) -> int:
+    life = session.queue.lifecycle_or_none()
+    woken = getattr(session, "rests", 0)
+    return max(0, life.generation - 1 - woken) if life else 0
 
 
 def _uptime(life: ChildState | None) -> float | None:

@@ -15,6 +15,7 @@ from supervisors import (
     ChildFailed,
     ChildParked,
     ChildReady,
+    ChildRested,
     ChildSpec,
     ChildStarting,
     ChildStopped,
@@ -39,10 +40,12 @@ class StartPriority(IntEnum):
     """Somebody waits for the server."""
     LISTING = 1
     """What the server offers is not known."""
-    REST = 2
+    WARM_UP = 2
+    """Somebody will call the server."""
+    REST = 3
 
 
-def child_spec(upstream: Upstream | DirectSession, *, grace_s: float) -> ChildSpec:
+def child_spec(upstream: Upstream | DirectSession, *, grace_s: float, on_demand: bool = False) -> ChildSpec:
     """What the supervisor runs for this server, and how it restarts it. `grace_s` is for calls that run."""
     restart = upstream.config.restart
     backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
@@ -53,6 +56,7 @@ def child_spec(upstream: Upstream | DirectSession, *, grace_s: float) -> ChildSp
         policy=Policy(backoff=backoff, parking=parking),
         shutdown=Shutdown(grace=grace_s, limit=TEARDOWN_S),
         classify=lambda error: cause_of(error, upstream.config),
+        on_demand=on_demand,
         priority=lambda: start_priority(upstream),
     )
 
@@ -62,7 +66,9 @@ def start_priority(upstream: Upstream | DirectSession) -> StartPriority:
     if upstream.queue.has_callers:
         return StartPriority.CALLER
     is_unknown = isinstance(upstream, Upstream) and upstream.main is None and upstream.catalogue is None
-    return StartPriority.LISTING if is_unknown else StartPriority.REST
+    if is_unknown:
+        return StartPriority.LISTING
+    return StartPriority.WARM_UP if upstream.queue.is_waking else StartPriority.REST
 
 
 def log_event(event: Event, upstream: Upstream | DirectSession) -> None:
@@ -100,6 +106,8 @@ def _log(event: Event, upstream: Upstream | DirectSession) -> None:
         case ChildParked(_, _, cause, failures, probe_in):
             fields = {"cause": cause.text, "failures": failures, "probe_in_s": round(probe_in, 2)}
             log.warning("upstream.parked", server=server, **fields)
+        case ChildRested():
+            log.info("upstream.asleep", server=server)
         case ChildStopped():
             log.debug("upstream.stopped", server=server)
         case ChildStuck(_, _, waited):

@@ -13,6 +13,7 @@ from supervisors import (
     ChildFailed,
     ChildParked,
     ChildReady,
+    ChildRested,
     ChildSpec,
     ChildStarting,
     ChildStopped,
@@ -157,6 +158,62 @@ def test_recycling_is_no_failure(virtual):
         assert patient.most == 1
 
     virtual(supervised(main))
+
+
+def test_a_child_on_demand_starts_when_it_is_demanded_and_rests_again(virtual):
+    async def main(supervisor, recorder):
+        patient = Patient(start=2)
+        supervisor.add(ChildSpec(name="p", run=patient.run, on_demand=True))
+        supervisor.add(ChildSpec(name="other", run=Patient().run))
+        await recorder.wait_for(ChildReady)
+        assert (supervisor.state("p").phase, patient.running) == (Phase.IDLE, 0)
+        supervisor.recycle("p")  # there is nothing to end
+        assert supervisor.demand("p")
+        await recorder.wait_for(ChildReady, count=2)
+        supervisor.rest("p")
+        rested = await recorder.wait_for(ChildRested)
+        assert (rested.generation, supervisor.state("p").phase, patient.running) == (1, Phase.IDLE, 0)
+        supervisor.resume("p")
+        await recorder.wait_for(ChildReady, count=3)
+        assert recorder.of(ChildFailed) == []
+
+    virtual(supervised(main))
+
+
+def test_a_demand_of_a_child_that_goes_to_rest_is_not_lost(virtual):
+    async def main(supervisor, recorder):
+        async def leaves_late(incarnation):
+            incarnation.ready()
+            await incarnation.stopping.wait()
+            await anyio.sleep(3)
+
+        supervisor.add(ChildSpec(name="late", run=leaves_late))
+        await recorder.wait_for(ChildReady)
+        supervisor.rest("late")
+        await anyio.sleep(1)
+        assert supervisor.demand("late")
+        await recorder.wait_for(ChildReady, count=2)
+        assert anyio.current_time() == pytest.approx(3)
+        assert recorder.of(ChildRested) == []
+
+    virtual(supervised(main))
+
+
+def test_a_demand_before_the_supervisor_runs_is_noted(virtual):
+    async def main():
+        recorder = Recorder()
+        supervisor = Supervisor(observe=recorder)
+        for name in ("wanted", "other"):
+            supervisor.add(ChildSpec(name=name, run=Patient().run, on_demand=True))
+        assert supervisor.demand("wanted")
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(supervisor.run)
+            assert (await recorder.wait_for(ChildReady)).child == "wanted"
+            supervisor.stop()
+            assert supervisor.demand("other")
+        assert [event.child for event in recorder.of(ChildStarting)] == ["wanted"]
+
+    virtual(main)
 
 
 def test_a_child_that_works_between_its_deaths_is_back_at_once_each_time(virtual):
