@@ -23,6 +23,7 @@ from mcpx.config.model import (
 )
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of
+from mcpx.config.starting import starting_limit
 
 __all__ = [
     "Config",
@@ -45,4 +46,5 @@ __all__ = [
     "locate",
     "parse",
     "redactor_of",
+    "starting_limit",
 ]

@@ -58,8 +58,9 @@ async def test_it_begins_once_the_catalogues_are_quiet(monkeypatch):
     assert [seconds for seconds, _ in later] == [QUIET_S, QUIET_S]
     monkeypatch.undo()
     later[-1][1]()
-    while not index_of("long", servers[0].catalogue).whole:
+    for _ in range(10):
         await asyncio.sleep(0)
+    assert index_of("long", servers[0].catalogue).whole
 
 
 async def test_an_entry_that_cannot_be_read_costs_itself_alone():
