@@ -291,6 +291,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_grace: Annotated[
         Seconds, doc("Seconds that calls in flight may take to finish at shutdown.")
     ] = 5.0
+    idle_exit: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds without a client or a call after which the daemon ends; the next client starts it again."
+            " 0 is never."
+        ),
+    ] = 0.0
     max_starting: Annotated[
         int,
         Meta(ge=0, le=1_000_000),

@@ -27,6 +27,7 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
+from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -71,7 +72,7 @@ class Fleet:
     ) -> None:
         self._config = config
         self._clients = clients or ConnectedClients()
-        self._state = state
+        self._folder = configuration_folder(config.source, state)
         self.ledger = Ledger(state)
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
@@ -105,7 +106,7 @@ class Fleet:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
             more["on_catalogue"] = self.observers.notify
-            server_log = ServerLog(server.name, self._state, redact=redactor_of(server))
+            server_log = ServerLog(server.name, self._folder, redact=redactor_of(server))
         else:
             server_log = main.server_log
         upstream = Upstream(

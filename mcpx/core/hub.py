@@ -31,6 +31,7 @@ from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, RouterActor
+from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
@@ -80,6 +81,8 @@ class Hub:
         self._reloading = reloading
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
+        self.http: Callable[[], HttpStatus] | None = None
+        """How the HTTP side is, where a daemon has one: set by the composition root."""
         self._with_secrets: list[ServerConfig] = []
         self._apply(config)
         self._build_tree()
