@@ -14,6 +14,7 @@ from typing import Final
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.catalog.search_index import ServerIndex, index_of
+from mcpx.catalog.words import load_stemmer
 from mcpx.observe.contained import contain
 
 QUIET_S: Final = 1.0  # after the last change of a catalogue
@@ -40,7 +41,7 @@ class SearchIndexing:
         """Read what is not read yet, in turns to come."""
         if not self._running:
             self._running = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._begin)
 
     def when_read(self, done: Callable[[], None]) -> None:
         """Call `done` when everything that is listed now has been read: now, or in a turn to come."""
@@ -49,6 +50,11 @@ class SearchIndexing:
             return
         self._waiting.append(done)
         self._run()
+
+    def _begin(self) -> None:
+        """Take a turn for the stemmer alone, which takes some time to import."""
+        load_stemmer()
+        asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
         if not self._unread:
