@@ -24,6 +24,7 @@ from mcpx.config.model import (
 from mcpx.config.profiles import Profile
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of
+from mcpx.config.starting import starting_limit
 
 __all__ = [
     "Config",
@@ -48,4 +49,5 @@ __all__ = [
     "parse",
     "read_file",
     "redactor_of",
+    "starting_limit",
 ]

@@ -299,7 +299,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             " 0 is never."
         ),
     ] = 0.0
-    max_starting: Annotated[Count, doc("Servers that start at the same time.")] = 8
+    max_starting: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000),
+        doc("Servers that start at the same time; 0 takes four for each processor, from 4 to 32."),
+    ] = 0
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
     ] = 64 << 20

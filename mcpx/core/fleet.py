@@ -20,12 +20,12 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
-from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
+from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
@@ -77,7 +77,10 @@ class Fleet:
         self._folder = configuration_folder(config.source, state)
         self.ledger = Ledger(state)
         self.supervisor = Supervisor(
-            max_starting=config.max_starting, stop_together=True, observe=self._on_event
+            max_starting=starting_limit(config),
+            slow_start=SLOW_START_S,
+            stop_together=True,
+            observe=self._on_event,
         )
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far

@@ -73,6 +73,11 @@ def goals(figures: dict) -> list[Goal]:
         found.append(
             Goal("70 servers ready, to the bare children", ratio(start["mcpx"], start["children"]), 1.3)
         )
+        found.append(
+            Goal("a call while they start, to all ready", ratio(start["mcpx_call"], start["mcpx"]), 0.7)
+        )
+        if theirs := start.get("compressor"):
+            found.append(Goal(f"70 servers ready, to {COMPRESSOR}", ratio(start["mcpx"], theirs), 1.0))
     if looks := figures.get("inspect"):
         found.append(Goal("inspect with 527 tools, to 5 tools", ratio(looks["all"], looks["few"]), 1.2))
     if idle := figures.get("idle"):

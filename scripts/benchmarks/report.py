@@ -7,7 +7,7 @@ import statistics
 from goals import MB, goals, ratio
 from rich.console import Console
 from rich.table import Table
-from targets import DIRECT
+from targets import COMPRESSOR, DIRECT
 
 NO_VALUE = "-"
 WIDTH = 116  # of the widest table
@@ -83,6 +83,9 @@ def _scales(figures: dict) -> Table:
     if start := figures.get("start"):
         table.add_row("70 bare children, started and answered", f"{_median(start['children']):.2f} s")
         table.add_row("all ready in MCPX, from its own start", f"{_median(start['mcpx']):.2f} s")
+        if "compressor" in start:
+            table.add_row(f"all ready in {COMPRESSOR}", f"{_median(start['compressor']):.2f} s")
+        table.add_row("  a call meanwhile, answered in MCPX", f"{_median(start['mcpx_call']):.2f} s")
         own = f"{_median(start['mcpx_own']):.2f} s"
         table.add_row("  from the start of its first child", own)
         table.add_row(

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from mcpx.config import Config, Stdio
+from mcpx.config import Config, Stdio, starting_limit
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.upstream.transport.descriptors import restore_for
 from mcpx.upstream.transport.ledger import Ledger
@@ -130,4 +130,4 @@ def early_children(config: Config) -> Iterator[None]:
 
 def _needed_first(config: Config) -> list[Stdio]:
     found = (server.transport for server in config.servers.values() if server.disabled is None)
-    return [transport for transport in found if isinstance(transport, Stdio)][: config.max_starting]
+    return [transport for transport in found if isinstance(transport, Stdio)][: starting_limit(config)]
