@@ -22,9 +22,10 @@ from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.session import Session
 from mcpx.daemon.launch import DaemonLauncher
-from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonError, DaemonPaths, connect
+from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
 from mcpx.daemon.protocol import LIMIT_KEY, greeting
 from mcpx.door import Door
+from mcpx.errors import DaemonError
 from mcpx.wire.lines import LineSplitter, TooLong
 
 HIGH_WATER: Final = 1 << 20  # bytes that wait for one side; beyond, the other side is not read
@@ -201,6 +202,7 @@ class Shim:
 
     def _start_connecting(self) -> None:
         self._stop_connecting()
+        self._paths = daemon_paths(self._paths.config)  # a link may lead elsewhere now
         self._launcher = DaemonLauncher(self._paths)
         self._trouble = NO_DAEMON
         self._not_before = time.monotonic()

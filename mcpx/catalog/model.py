@@ -27,6 +27,7 @@ class State(StrEnum):
 
     STARTING = "starting"
     READY = "ready"
+    ASLEEP = "asleep"
     WAITING = "waiting"
     PARKED = "parked"
     STOPPED = "stopped"
@@ -225,6 +226,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def ready(self) -> bool:
         """Whether calls are served now."""
         return self.state is State.READY
+
+    @property
+    def available(self) -> bool:
+        """Whether a call is served, though the server may have to be started for it."""
+        return self.state in {State.READY, State.ASLEEP}
 
     @property
     def tools(self) -> dict[str, ToolInfo]:

@@ -31,6 +31,7 @@ from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, RouterActor
+from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
@@ -67,6 +68,7 @@ class Hub:
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.views = ResultViews(self.results, self.upstreams)
+        self.fleet.has_open_tasks = self.views.tasks.has_open
         self.router = ActorRef[Message]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
@@ -79,6 +81,8 @@ class Hub:
         self._reloading = reloading
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
+        self.http: Callable[[], HttpStatus] | None = None
+        """How the HTTP side is, where a daemon has one: set by the composition root."""
         self._with_secrets: list[ServerConfig] = []
         self._apply(config)
         self._build_tree()

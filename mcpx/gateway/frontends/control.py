@@ -53,6 +53,8 @@ from mcpx.wire.mending import shallow
 
 STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for servers that are starting
 OPERATIONS: Final = ("inspect", "exec", "resources")
+LOOKS: Final = frozenset({"status", "stats", "environment"})
+"""Requests that look at the daemon, and use nothing of it."""
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
