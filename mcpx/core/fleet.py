@@ -30,6 +30,7 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
@@ -59,7 +60,7 @@ OLD_ENDING: Final = "its process with the old configuration is ending"
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual.
+    """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual.
 
     Without `starts` no server has a session of its own, only those of the clients of its transparent door.
     """
@@ -76,6 +77,8 @@ class Fleet:
         self._clients = clients or ConnectedClients()
         self._folder = configuration_folder(config.source, state)
         self.ledger = Ledger(state)
+        self.catalogues = CatalogueStore(state)
+        """What servers offered last; run by the hub, beyond the end of the servers."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
             slow_start=SLOW_START_S,
@@ -107,7 +110,7 @@ class Fleet:
     def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
-            more["on_catalogue"] = self.observers.notify
+            more |= {"on_catalogue": self.observers.notify, "catalogues": self.catalogues}
             server_log = ServerLog(server.name, self._folder, redact=redactor_of(server))
         else:
             server_log = main.server_log
@@ -299,6 +302,15 @@ class Fleet:
                     await self._news.wait()
             return True
         return self._settled.is_set()
+
+    async def listed(self, seconds: float) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`."""
+        with anyio.move_on_after(seconds):
+            while any(
+                name in self._unsettled and upstream.catalogue is None
+                for name, upstream in self.upstreams.items()
+            ):
+                await self._news.wait()
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
