@@ -48,7 +48,7 @@ def serve(
     from mcpx.config import load
     from mcpx.config.transport import is_loopback
     from mcpx.daemon.paths import check_state_folder
-    from mcpx.light_sdk import light_sdk
+    from mcpx.light_imports import light_sdk
     from mcpx.observe.log import configure
     from mcpx.upstream.transport.spawning import early_children
 
@@ -67,7 +67,7 @@ def serve(
     door = _door(loaded, expose, server)
     check_state_folder()
     with early_children(loaded) if server is None else nullcontext():
-        with light_sdk():
+        with light_sdk(serves_http=transport == "http"):
             from mcpx import app
 
         if transport == "http":
