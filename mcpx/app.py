@@ -21,6 +21,7 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
+from mcpx.catalog.model import State
 from mcpx.config import Config
 from mcpx.core.hub import Hub
 from mcpx.core.stats_file import StatsFile, StatsWriter
@@ -174,7 +175,9 @@ async def _end_unneeded(hub: Hub) -> None:
 def _describe(hub: Hub) -> str:
     """One line for the service manager."""
     servers = hub.registry.list_servers()
-    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    asleep = sum(info.state is State.ASLEEP for info in servers)
+    ready = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    return f"{ready}, {asleep} asleep" if asleep else ready
 
 
 async def _handle_signals(hub: Hub) -> None:

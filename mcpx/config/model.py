@@ -25,6 +25,7 @@ TOON_MAX_SIZE: Final = 2 << 20
 """Bytes as they come, with all escapes; very dense results have a bound of their own."""
 
 Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
+SecondsOrNever = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 StructuredContent = Literal["auto", "always", "never"]
@@ -166,6 +167,25 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
             " over stdio by handshake, and over HTTP in the era of each client."
         ),
     ] = "auto"
+    start: Annotated[
+        Literal["auto", "eager", "on_demand"],
+        doc(
+            "When the server is started. eager: with MCPX. on_demand: when something is asked of it; what it"
+            " offers is remembered, and where it is not, the server is started once to list it. auto: on"
+            " demand if what it offers is remembered from the last remembered_for seconds, else with MCPX."
+        ),
+    ] = "auto"
+    remembered_for: Annotated[
+        Seconds,
+        doc("Seconds for which start: auto relies on what is remembered of the server, without a listing."),
+    ] = 86_400.0
+    idle_stop: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds without use after which the server is stopped until it is needed again; 0 is never. It"
+            " is for servers that keep nothing between calls."
+        ),
+    ] = 0.0
     native: Annotated[
         bool,
         doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),

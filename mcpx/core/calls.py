@@ -127,7 +127,7 @@ class ToolCalls:
     async def _result_of(self, request: Request) -> msgspec.Raw:
         upstream = self._upstreams.get(request.server_name)
         if upstream is not None:
-            await upstream.await_catalogue()
+            await self._await_listing(upstream, tool_of(request))
         raw: msgspec.Raw = await self._reply_to(request)
         return raw
 
@@ -147,7 +147,7 @@ class ToolCalls:
         """
         upstream = self._upstreams.get(server_name)
         if upstream is not None:
-            await upstream.await_catalogue()
+            await self._await_listing(upstream, tool_name)
             if upstream.catalogue is None:
                 raise not_listed(upstream.info(), tool_name)
             if tool_name in upstream.catalogue.tools:
@@ -156,6 +156,18 @@ class ToolCalls:
             await self._await_first_listings(self._results.settings.startup_wait)
         servers = [each.info() for each in self._upstreams.values()]
         return resolve_tool(servers, server_name, tool_name)
+
+    @staticmethod
+    async def _await_listing(upstream: Upstream, tool_name: str | None) -> None:
+        """Wait for the first listing of this run: what is known from last time may be so no more.
+
+        Raises:
+            CallError: `server_unavailable`: there is none, though it has listed last time.
+        """
+        if not upstream.has_listed:
+            await upstream.await_catalogue(lambda _known: False)
+            if not upstream.has_listed and upstream.catalogue is not None:
+                raise not_listed(upstream.info(), tool_name or "")
 
     async def _await_first_listings(self, within_s: float, server: str | None = None) -> None:
         """Wait for the first listing of one server, or of all, as long as it has not failed."""
@@ -178,6 +190,9 @@ class ToolCalls:
         if server_name or names or query:
             only = server_name if server_name in self._upstreams else None
             await self._await_first_listings(INSPECT_WAIT_S, only)
+            if only is not None and names:
+                with anyio.move_on_after(INSPECT_WAIT_S):
+                    await self._upstreams[only].await_catalogue(lambda known: known.tools.keys() >= {*names})
         shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
         return shaped
 

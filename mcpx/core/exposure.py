@@ -87,7 +87,7 @@ class Exposure:
         return [
             upstream
             for upstream in self._upstreams.values()
-            if upstream.catalogue is None
+            if not upstream.has_listed
             and may_be_of(upstream.name, name)
             and (server := known.get(upstream.name)) is not None
             and (server.pinned or self._of(server) != "three")
@@ -137,7 +137,11 @@ def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
             continue
         known = upstream.catalogue
         for pattern in server.pinned:
-            fits = known is None or any(_fits(whole_name(server.name, tool), pattern) for tool in known.tools)
+            fits = (
+                known is None
+                or known.generation == 0
+                or any(_fits(whole_name(server.name, tool), pattern) for tool in known.tools)
+            )
             fitting[pattern] = fitting.get(pattern, False) or fits
     return [pattern for pattern, fits in fitting.items() if not fits]
 

@@ -67,6 +67,7 @@ class Hub:
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.views = ResultViews(self.results, self.upstreams)
+        self.fleet.has_open_tasks = self.views.tasks.has_open
         self.router = ActorRef[Message]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
@@ -86,6 +87,7 @@ class Hub:
     def _build_tree(self) -> None:
         actor = RouterActor(self.router, self.registry, self._inspector, self._checker)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
+        self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
 
@@ -125,6 +127,13 @@ class Hub:
     async def settled(self, seconds: float) -> bool:
         """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
         return await self.fleet.settled(seconds)
+
+    async def listed(self, seconds: float) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
+
+        What it offered last time is known from the start.
+        """
+        await self.fleet.listed(seconds)
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""

@@ -1,13 +1,14 @@
 """What inspect answers, for the model and for programs; and resources, where no URI is given.
 
-Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server. The model
+Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server, but those
+that are asleep are started where a tool of theirs is shown. The model
 gets text within a budget of tokens (`mcpx.rendering.inspection`), programs get the same data as plain JSON
 with the original JSON Schemas. Momentary state is said here, and never in a description.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -86,6 +87,7 @@ class Inspector:
                 tool is named without its server, and not one server alone has it.
         """
         found, problems = self._find(request)
+        self._warm({info.name for info, _ in found})
         if len(found) == 1 and not problems:
             return self._one(*found[0])
         if found:
@@ -157,7 +159,14 @@ class Inspector:
 
     def _search(self, request: Inspect) -> ToolResult:
         only = self._registry.upstream(request.server_name).name if request.server_name else None
-        return _result(*search_answer(self._registry.list_servers(), request.query, only=only))
+        text, plain = search_answer(self._registry.list_servers(), request.query, only=only)
+        self._warm(each["server"] for each in plain["servers"] if _shows_tools(each))
+        return _result(text, plain)
+
+    def _warm(self, servers: Iterable[str]) -> None:
+        """Start the servers that are asleep and whose tools are shown: a call is likely to follow."""
+        for name in servers:
+            self._registry.upstream(name).warm()
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
@@ -234,8 +243,13 @@ def _result(text: str, plain: JSON) -> ToolResult:
 
 
 def _state(info: ServerInfo) -> JSON:
-    """The state of a server that is not ready."""
-    return {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
+    """The state of a server that takes no calls now."""
+    return {} if info.available else {"state": info.describe_state(), **info.next_attempt()}
+
+
+def _shows_tools(found: JSON) -> bool:
+    """Whether a search shows tools of this server by more than their names."""
+    return any("signature" in tool for tool in found["tools"])
 
 
 def _not_found(error: CallError) -> str:

@@ -113,16 +113,17 @@ class GatewayServer(Server[Any]):
         self._hub.client_left(client)
 
     async def _wait_for_servers(self) -> None:
-        """Wait until every server has listed or failed, but not beyond `startup_wait` after the start.
+        """Wait until it is known what every server offers, or it has failed.
 
-        Nor beyond it for the descriptions that MCPX makes of resources, without which the next list differs.
+        But not beyond `startup_wait` after the start. Nor beyond it for the descriptions that MCPX makes of
+        resources, without which the next list differs.
         """
-        await self._hub.settled(self._wait_until - anyio.current_time())
+        await self._hub.listed(self._wait_until - anyio.current_time())
         await self._hub.described(self._wait_until - anyio.current_time())
 
     async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
         if ctx.meta and ctx.meta.get(SETTLED_KEY):
-            await self._hub.settled(SETTLED_TIMEOUT_S)
+            await self._hub.listed(SETTLED_TIMEOUT_S)
             await self._hub.described(DESCRIBED_TIMEOUT_S)
         else:
             await self._wait_for_servers()

@@ -124,7 +124,7 @@ class Control:
                 limit = self._hub.config.max_message_bytes
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:
-                await self._hub.settled(STARTUP_TIMEOUT_S)
+                await self._hub.listed(STARTUP_TIMEOUT_S)
                 return await perform(self._hub, request)
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
 
@@ -199,7 +199,8 @@ async def _exec(hub: Hub, request: ControlRequest, client: ClientId) -> Executio
 
 def _server(hub: Hub, name: str) -> JSON:
     info = hub.upstreams[name].info()
-    return {**info.to_dict(), "described": info.describe_state()}
+    described = info.describe_state() + ("; from last time" if info.from_last_time() else "")
+    return {**info.to_dict(), "described": described}
 
 
 def _resources(hub: Hub, server: str | None) -> JSON:

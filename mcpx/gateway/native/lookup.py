@@ -85,9 +85,10 @@ class Lookup:
         named = own_prompt(offered)
         upstream = self._hub.upstreams.get(named[0]) if named else None
         if named is not None and upstream is not None and upstream.config.native:
-            await upstream.await_catalogue()
+            own = named[1]
+            await upstream.await_catalogue(lambda known: any(info.name == own for info in known.prompts))
             catalogue = upstream.catalogue
-            if catalogue is None or any(info.name == named[1] for info in catalogue.prompts):
+            if catalogue is None or any(info.name == own for info in catalogue.prompts):
                 return upstream, named[1]
         catalogues = self.catalogues()
         known = [offered_prompt(server.name, info.name) for server, its in catalogues for info in its.prompts]

@@ -153,8 +153,8 @@ async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
     """
     if name not in exposure.shown.native:
         for server in exposure.unlisted(name):
-            await server.await_catalogue()
-            if server.catalogue is None:
+            await server.await_catalogue(lambda _known: False)
+            if not server.has_listed:
                 raise not_listed(server.info(), "")
     tool = exposure.shown.native.get(name)
     if tool is None:
