@@ -34,7 +34,7 @@ def run(config_path: str | None) -> None:
     from mcpx.daemon.paths import acquire_lock
     from mcpx.light_imports import light_sdk
     from mcpx.observe.log import configure
-    from mcpx.upstream.transport.spawning import early_children
+    from mcpx.upstream.early_start import early_children
 
     configure()
     paths = _paths(config_path)

@@ -50,7 +50,7 @@ def serve(
     from mcpx.daemon.paths import check_state_folder
     from mcpx.light_imports import light_sdk
     from mcpx.observe.log import configure
-    from mcpx.upstream.transport.spawning import early_children
+    from mcpx.upstream.early_start import early_children
 
     configure()
     loaded = load(config)

@@ -8,7 +8,6 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +29,7 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
+from mcpx.upstream.offers.remembered import may_sleep
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
@@ -169,10 +169,8 @@ class Fleet:
 
     def _may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
-        config, known = upstream.config, upstream.catalogue
-        if config.start == "eager" or known is None or known.listed_at is None:
-            return False
-        return config.start == "on_demand" or time.time() - known.listed_at < config.remembered_for
+        known = upstream.catalogue
+        return may_sleep(upstream.config, None if known is None else known.listed_at)
 
     # --- its changes
 
