@@ -53,9 +53,9 @@ def serve(
     from mcpx.config.transport import is_loopback
     from mcpx.core.profiles import select
     from mcpx.daemon.paths import check_state_folder
-    from mcpx.light_sdk import light_sdk
+    from mcpx.light_imports import light_sdk
     from mcpx.observe.log import configure
-    from mcpx.upstream.transport.spawning import early_children
+    from mcpx.upstream.early_start import early_children
 
     configure()
     loaded = load(config)
@@ -74,7 +74,7 @@ def serve(
     door = _door(loaded, expose, profile, only, server)
     check_state_folder()
     with early_children(select(door, loaded).config) if server is None else nullcontext():
-        with light_sdk():
+        with light_sdk(serves_http=transport == "http"):
             from mcpx import app
 
         if transport == "http":

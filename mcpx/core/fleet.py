@@ -8,9 +8,8 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,7 @@ from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
+from mcpx.upstream.offers.remembered import may_sleep
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
@@ -97,11 +97,13 @@ class Fleet:
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
         self._unsettled = {
-            name for name, up in self.upstreams.items() if starts and up.config.disabled is None
+            name
+            for name, up in self.upstreams.items()
+            if starts and up.config.disabled is None and not self._may_sleep(up)
         }
-        for upstream in self.upstreams.values():
+        for name, upstream in self.upstreams.items():
             if starts:
-                self._start(upstream, asleep=self._may_sleep(upstream))
+                self._start(upstream, asleep=name not in self._unsettled)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
@@ -173,10 +175,8 @@ class Fleet:
 
     def _may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
-        config, known = upstream.config, upstream.catalogue
-        if config.start == "eager" or known is None or known.listed_at is None:
-            return False
-        return config.start == "on_demand" or time.time() - known.listed_at < config.remembered_for
+        known = upstream.catalogue
+        return may_sleep(upstream.config, None if known is None else known.listed_at)
 
     # --- its changes
 
@@ -287,29 +287,22 @@ class Fleet:
                 each.queue.close()
         self._wake()
 
-    async def settled(self, seconds: float, among: Container[str] | None = None) -> bool:
-        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have.
-
-        With `among`, every one of these.
-        """
+    async def settled(self, seconds: float) -> bool:
+        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
         if not self._unsettled:
             self._settled.set()
         with anyio.move_on_after(seconds):
-            if among is None:
-                await self._settled.wait()
-            else:
-                while any(name in among for name in self._unsettled):
-                    await self._news.wait()
-            return True
+            await self._settled.wait()
         return self._settled.is_set()
 
-    async def listed(self, seconds: float) -> None:
-        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`."""
+    async def listed(self, seconds: float, among: Mapping[str, Upstream] | None = None) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
+
+        With `among`, of every one of these.
+        """
+        awaited = self.upstreams if among is None else among
         with anyio.move_on_after(seconds):
-            while any(
-                name in self._unsettled and upstream.catalogue is None
-                for name, upstream in self.upstreams.items()
-            ):
+            while any(name in self._unsettled and each.catalogue is None for name, each in awaited.items()):
                 await self._news.wait()
 
     async def described(self, seconds: float) -> None:

@@ -64,10 +64,9 @@ class HubView:
         """When the hub was run, by `anyio.current_time()`; now, if it was not."""
         return anyio.current_time() if self._hub.started is None else self._hub.started
 
-    async def settled(self, seconds: float) -> bool:
-        """Wait until every server that is shown is ready or has failed once; whether they all have."""
-        among = None if self.door.shows_all else self.upstreams
-        return await self._hub.fleet.settled(seconds, among)
+    async def listed(self, seconds: float) -> None:
+        """As `Hub.listed`, for the servers that are shown."""
+        await self._hub.fleet.listed(seconds, self.upstreams)
 
     async def described(self, seconds: float) -> None:
         """As `Hub.described`, for the servers that are shown."""
