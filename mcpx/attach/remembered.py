@@ -114,7 +114,11 @@ class RememberedAnswers:
     def write(self) -> None:
         """Bring the file up to date with what was noted, unless the configuration has changed meanwhile."""
         noted, self._noted = self._noted, {}
-        changed = {key: given for key, given in noted.items() if self._written.get(key) != hash(given)}
+        changed = {
+            key: given
+            for key, given in noted.items()
+            if self._written.get(key) != hash(given) and _is_json(given)
+        }
         if not changed or self._look_at_config() != self._config_state:
             return
         before = {key: bytes(given) for key, given in self._load().items()}
@@ -251,6 +255,15 @@ def _decode(contents: bytes) -> _File | None:
         return msgspec.json.decode(contents, type=_File)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+
+
+def _is_json(answer: bytes) -> bool:
+    """Whether it can be read: a large answer has passed unread."""
+    try:
+        msgspec.json.decode(answer, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _text(value: object) -> str:

@@ -69,7 +69,12 @@ class GatewayServer(Server[Any]):
         self._hub = hub
         self._wait_until = anyio.current_time() + hub.config.startup_wait
         self._native = ResourcesAndPrompts(
-            hub, clients.subscribers, self.tool_list.bus, self._wait_for_servers, self.stamp_for
+            hub,
+            clients.subscribers,
+            self.tool_list.bus,
+            self._wait_for_servers,
+            self.stamp_for,
+            wait_to_list=self._wait_to_list,
         )
         self._native.register(self)
 
@@ -120,13 +125,18 @@ class GatewayServer(Server[Any]):
         await self._hub.settled(self._wait_until - anyio.current_time())
         await self._hub.described(self._wait_until - anyio.current_time())
 
-    async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
-        if ctx.meta and ctx.meta.get(SETTLED_KEY):
+    async def _wait_to_list(self, ctx: Context) -> bool:
+        """Wait for the servers before a list; whether it is paged. For a shim it is whole, to be compared."""
+        asked = ctx.meta.get(SETTLED_KEY) if ctx.meta else None
+        if asked:
             await self._hub.settled(SETTLED_TIMEOUT_S)
             await self._hub.described(DESCRIBED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
-        paged = not (ctx.meta and SETTLED_KEY in ctx.meta)  # a shim holds all tools against all
+        return asked is None
+
+    async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
+        paged = await self._wait_to_list(ctx)
         name, cursor = client_name(ctx.session), params.cursor if params is not None else None
         descriptions, native = self.tool_list.give(name)
         three = [] if descriptions is None else tools.tools(descriptions)
