@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from contextlib import AsyncExitStack
 
 import anyio
 import pytest
 
 from mcpx.daemon.lifecycle import startup_lock
+from tests.forking.client import run
 from tests.mcpx.daemon.daemons import until
 from tests.mcpx.daemon.test_carried_over import CHANGED, ECHO, echo, framed, open_session, text
 from tests.mcpx.scripted import entry
-from tests.mcpx.serving import LEGACY, MODERN
+from tests.mcpx.serving import LEGACY, MODERN, environment
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 LISTS = ("resources/list", "resources/templates/list", "prompts/list")
@@ -145,21 +147,18 @@ async def test_input_that_ends_at_once_is_answered_and_the_daemon_is_started_all
     lines = [{"id": 0, "method": "initialize", "params": hello}, {"id": 1, "method": "tools/list"}]
     told = "".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in lines)
     done = await anyio.to_thread.run_sync(lambda: piped(house, told))
+    assert done.returncode == 0
     assert [json.loads(each)["id"] for each in done.stdout.splitlines()] == [0, 1]
     assert json.loads(done.stdout.splitlines()[1])["result"] == tools
     await until(lambda: house.pid is not None)
 
 
 def piped(house, told: str) -> subprocess.CompletedProcess[str]:
-    from tests.mcpx.daemon.daemons import parameters  # noqa: PLC0415
-
-    shim = parameters(house)
-    return subprocess.run(
-        [shim.command, *shim.args],
-        env=shim.env,
+    return run(
+        [sys.executable, "-m", "mcpx", "attach", "--config", house.config],
+        env=environment(house.folder),
         input=told,
         capture_output=True,
         text=True,
         timeout=30,
-        check=True,
     )
