@@ -9,12 +9,17 @@ import os
 import stat
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 OWNER_ONLY = 0o700
 CONFIG_VARIABLE = "MCPX_CONFIG"
 STATE_VARIABLE = "MCPX_STATE_DIR"
 CONFIG_NAME = "config.json"
+CONFIGURATIONS = "configs"
+"""In the state folder: a folder for each configuration."""
+CONFIGURATION_NOTE = "config"
+"""In the folder of a configuration: a file with its path."""
 
 
 def state_folder() -> Path:
@@ -48,6 +53,36 @@ def config_file(path: str | Path | None = None, *, environ: Mapping[str, str] = 
     import platformdirs  # noqa: PLC0415 - as above
 
     return platformdirs.user_config_path("mcpx") / CONFIG_NAME
+
+
+def configuration_key(path: str | os.PathLike[str]) -> str:
+    """The name of a configuration's files: a digest of its real path, the same for each link to it."""
+    return digest(os.path.realpath(path))
+
+
+def configuration_folder(path: str | os.PathLike[str], state: Path | None = None) -> Path:
+    """The folder for what MCPX keeps for one configuration alone: its logs, its sums. It is not created."""
+    return (state or state_folder()) / CONFIGURATIONS / configuration_key(path)
+
+
+def claim_configuration_folder(path: str | os.PathLike[str]) -> Path:
+    """`configuration_folder`, created if possible, with the path of the configuration in it."""
+    folder = configuration_folder(path)
+    with suppress(OSError):
+        ensure_folder(folder)
+        absolute = os.fsencode(os.path.abspath(path))  # noqa: PTH100 - text to text
+        note = folder / CONFIGURATION_NOTE
+        if not note.exists() or note.read_bytes() != absolute:
+            note.write_bytes(absolute)
+    return folder
+
+
+def digest(text: str) -> str:
+    """FNV-1a in sixteen hexadecimal digits: enough for one user's files, with nothing to import."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(text):
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return f"{value:016x}"
 
 
 def home(environ: Mapping[str, str] = os.environ) -> str:

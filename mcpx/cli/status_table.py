@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.core.status import ServerStatus, Status
+from mcpx.core.status import DaemonStatus, HttpStatus, ServerStatus, Status
 from mcpx.text import one_line
 
 STYLES: Final = {
@@ -50,7 +50,10 @@ def show(status: dict[str, Any]) -> None:
 
 def render(status: Status) -> RenderableType:
     """The daemon in one line, a row a server, a line for each server with an error, and what is not new."""
-    parts: list[RenderableType] = [_daemon(status), Text(), _table(status.servers)]
+    parts: list[RenderableType] = [_daemon(status), *_config_error(status.daemon)]
+    if isinstance(status.daemon.http, HttpStatus):
+        parts.append(_http(status.daemon.http))
+    parts += [Text(), _table(status.servers)]
     if with_causes := [server for server in status.servers if server.last_error]:
         parts += [Text(), *_causes(with_causes)]
     if old := [one_line(server.name) for server in status.servers if server.from_last_time]:
@@ -67,6 +70,20 @@ def _daemon(status: Status) -> Text:
     asleep = sum(server.state == "asleep" for server in status.servers)
     rest += f", {ready} of {len(status.servers)} servers ready" + (f", {asleep} asleep" if asleep else "")
     return text.append(rest, style="not bold")
+
+
+def _http(http: HttpStatus) -> Text:
+    if http.error is None:
+        return Text(f"http {http.url or 'is starting'}")
+    wait = "" if http.next_attempt_in_s is None else f" (next attempt in {duration(http.next_attempt_in_s)})"
+    return Text(one_line(f"http is not served{wait}: {http.error}"), style="red")
+
+
+def _config_error(daemon: DaemonStatus) -> list[Text]:
+    """A line if the file was changed to something that cannot be used."""
+    if not daemon.config_error:
+        return []
+    return [Text("configuration not reloaded: ", style="red").append(one_line(daemon.config_error))]
 
 
 def _table(servers: list[ServerStatus]) -> Table:
