@@ -22,12 +22,18 @@ Feed = Callable[["ManagedChild", Fact], None]
 
 
 class ManagedChild:
-    """One child. `pending` is the generation of a start that is held back."""
+    """One child, which rests at first if it is not `wanted`.
 
-    def __init__(self, spec: ChildSpec, feed: Feed) -> None:
+    `pending` is the generation of a start that is held back.
+    """
+
+    def __init__(self, spec: ChildSpec, feed: Feed, *, wanted: bool) -> None:
         self.spec = spec
-        self.state = ChildState(child=spec.name, policy=spec.policy)
+        self.state = ChildState(child=spec.name, policy=spec.policy, resting=not wanted)
         self.pending: int | None = None
+        self.spawned_at = 0.0
+        """When the newest incarnation was run, which may be later than it was to start."""
+        self.wanted = wanted
         self.done = anyio.Event()
         self.dismissed = False
         self._feed = feed
@@ -40,6 +46,7 @@ class ManagedChild:
     def spawn(self, tasks: anyio.abc.TaskGroup) -> None:
         """Run the pending incarnation."""
         generation, self.pending = self.pending or 0, None
+        self.spawned_at = anyio.current_time()
         self._incarnation = Incarnation(
             self.spec.name,
             generation,

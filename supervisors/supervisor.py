@@ -2,17 +2,17 @@
 
 It owns its children (each a `ManagedChild`), feeds facts to `step` one after the other and has the commands
 carried out. It decides only what concerns children together: which siblings are restarted with a failed one
-(`strategy`), when failures are too many (`intensity`), and how many may start at a time (`max_starting`,
-urgent ones first).
+(`strategy`), when failures are too many (`intensity`), and how many start at a time (`starts.StartLimit`).
 
 Used from one event loop, on either anyio back end. Run it with `run` in a task of its own, or as the
 child of another supervisor with `run_as_child`. Its methods may be called from any task of that loop,
-and from observers. A supervisor that is run again, after a restart by its own supervisor, starts all its
-children with a new state.
+and from observers. A supervisor that is run again, after a restart by its own supervisor, starts its children
+with a new state: all but those that are on demand and were never wanted.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -34,12 +34,16 @@ from supervisors.facts import Announce, Arm, Command, Disarm, Fact, Halt, Spawn
 from supervisors.lifecycle import ChildState, Phase
 from supervisors.managed_child import ManagedChild
 from supervisors.policy import Intensity, Strategy, siblings_to_restart
+from supervisors.starts import StartLimit
 
 Observer = Callable[[Event], None]
 
 
 class Supervisor:
-    """Keeps children alive. Children are added and removed at any time, before or while it runs."""
+    """Keeps children alive. Children are added and removed at any time, before or while it runs.
+
+    A start that takes longer than `slow_start` seconds does not count for `max_starting` (`StartLimit`).
+    """
 
     def __init__(
         self,
@@ -47,14 +51,18 @@ class Supervisor:
         strategy: Strategy = Strategy.ONE_FOR_ONE,
         intensity: Intensity | None = None,
         max_starting: int | None = None,
+        slow_start: float = math.inf,
         stop_together: bool = False,
         observe: Observer = lambda _event: None,
         jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0),  # noqa: S311 - no secret
     ) -> None:
         self._strategy = strategy
         self._intensity = intensity
-        # siblings that depend on each other start one after the other, as in OTP
-        self._max_starting = max_starting if strategy is Strategy.ONE_FOR_ONE else 1
+        if strategy is Strategy.ONE_FOR_ONE:
+            self._starts = StartLimit(max_starting, slow_start)
+        else:  # siblings that depend on each other start one after the other, as in OTP
+            self._starts = StartLimit(1, by_priority=False)
+        self._release_is_due = False
         self._stop_together = stop_together
         self._observe = observe
         self._jitter = jitter
@@ -69,15 +77,15 @@ class Supervisor:
     # --- the children
 
     def add(self, spec: ChildSpec) -> None:
-        """Supervise a child; it is started at once, or with the supervisor.
+        """Supervise a child; it is started at once, or with the supervisor, if it is not on demand.
 
         Raises:
             DuplicateChild: One of that name is there.
         """
         if spec.name in self._children:
             raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
-        self._children[spec.name] = child = ManagedChild(spec, self._feed)
-        if self._tasks is not None:
+        self._children[spec.name] = child = ManagedChild(spec, self._feed, wanted=not spec.on_demand)
+        if self._tasks is not None and child.wanted:
             self._feed(child, facts.Start())
 
     async def remove(self, name: str) -> None:
@@ -106,20 +114,39 @@ class Supervisor:
         return self._child(name).state
 
     def demand(self, name: str) -> bool:
-        """Try now if the child waits, because a caller needs it; false if it is parked and was just tried."""
+        """Start the child now if it rests or waits, because a caller needs it.
+
+        Returns false if it is parked and was just tried. Before the supervisor runs, it is noted.
+        """
         child = self._child(name)
         if lifecycle.demand_refused(child.state, anyio.current_time()):
             return False
-        self._feed(child, facts.Demand())
+        self._want(child, facts.Demand())
         return True
 
     def resume(self, name: str) -> None:
         """Forget a child's failures and try now."""
-        self._feed(self._child(name), facts.Resume())
+        self._want(self._child(name), facts.Resume())
+
+    def _want(self, child: ManagedChild, fact: Fact) -> None:
+        if self._tasks is None:
+            self._children[child.spec.name] = ManagedChild(child.spec, self._feed, wanted=True)
+        elif not self._over.is_set():
+            child.wanted = True
+            self._feed(child, fact)
 
     def recycle(self, name: str) -> None:
         """End a child's incarnation and start the next, without counting a failure."""
         self._feed(self._child(name), facts.Recycle())
+
+    def rest(self, name: str) -> None:
+        """End a child's incarnation, if it is up, and start the next one when it is demanded."""
+        self._feed(self._child(name), facts.Rest())
+
+    def reprioritize(self) -> None:
+        """Start what may start now, because a child's priority has changed while its start was held back."""
+        if self._tasks is not None and not self._feeding:
+            self._release()
 
     def _child(self, name: str) -> ManagedChild:
         try:
@@ -139,12 +166,15 @@ class Supervisor:
         self._over, self._failure = anyio.Event(), None
         self._restarts.clear()
         self._facts.clear()
+        self._release_is_due = False
         for child in list(self._children.values()):
-            self._children[child.spec.name] = ManagedChild(child.spec, self._feed)
+            again = ManagedChild(child.spec, self._feed, wanted=child.wanted)
+            self._children[child.spec.name] = again
         try:
             async with anyio.create_task_group() as self._tasks:
-                for child in list(self._children.values()):
-                    self._feed(child, facts.Start())
+                wanted = [child for child in self._children.values() if child.wanted]
+                self._facts.extend((child, facts.Start()) for child in wanted)
+                self._take_facts()
                 task_status.started()
                 await self._over.wait()
                 await self._stop_children()
@@ -183,8 +213,10 @@ class Supervisor:
     def _feed(self, child: ManagedChild, fact: Fact) -> None:
         """Take one fact in. Facts that come up meanwhile wait for their turn."""
         self._facts.append((child, fact))
-        if self._feeding:
-            return
+        if not self._feeding:
+            self._take_facts()
+
+    def _take_facts(self) -> None:
         self._feeding = True
         try:
             while self._facts:
@@ -251,17 +283,18 @@ class Supervisor:
 
     def _release(self) -> None:
         """Start what is pending, as far as leaving siblings and the limit allow."""
-        pending = [child for child in self._children.values() if child.pending is not None]
-        if not pending:
+        children = list(self._children.values())
+        leaving = any(child.state.phase is Phase.STOPPING for child in children)
+        if leaving and self._strategy is not Strategy.ONE_FOR_ONE:
             return
-        if self._strategy is not Strategy.ONE_FOR_ONE and any(
-            child.state.phase is Phase.STOPPING for child in self._children.values()
-        ):
-            return
-        if self._max_starting is not None:
-            if self._strategy is Strategy.ONE_FOR_ONE:
-                pending.sort(key=lambda child: not child.spec.urgent())
-            starting = sum(1 for c in self._children.values() if c.state.phase is Phase.STARTING)
-            pending = pending[: max(0, self._max_starting - (starting - len(pending)))]
-        for child in pending:
+        admitted, again_at = self._starts.admit(children, anyio.current_time())
+        for child in admitted:
             child.spawn(self._group)
+        if again_at is not None and not self._release_is_due:
+            self._release_is_due = True
+            self._group.start_soon(self._release_at, again_at)
+
+    async def _release_at(self, at: float) -> None:
+        await anyio.sleep_until(at)
+        self._release_is_due = False
+        self._release()

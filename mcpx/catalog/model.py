@@ -12,6 +12,7 @@ plain JSON with the protocol's own keys, as the upstream sent them; members that
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ class State(StrEnum):
 
     STARTING = "starting"
     READY = "ready"
+    ASLEEP = "asleep"
     WAITING = "waiting"
     PARKED = "parked"
     STOPPED = "stopped"
@@ -185,8 +187,10 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All that one server offered at its last listing. Keys are tool names and resource URIs.
 
-    `generation` is the incarnation that listed it (1 for the first). `title`, `version`, `instructions`,
-    `protocol_version` and `capabilities` are what the server said of itself in the handshake.
+    `generation` is the incarnation that listed it (1 for the first); 0 for one that was kept by an earlier
+    process, and `listed_at` is then when it was last known to be right (seconds since the epoch). `title`,
+    `version`, `instructions`, `protocol_version` and `capabilities` are what the server said of itself in the
+    handshake.
     """
 
     generation: int
@@ -201,6 +205,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     capabilities: JSON = {}
     left_out: tuple[LeftOut, ...] = ()
     """What cannot be used, and why; a bounded number."""
+    listed_at: float | None = None
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,6 +228,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.state is State.READY
 
     @property
+    def available(self) -> bool:
+        """Whether a call is served, though the server may have to be started for it."""
+        return self.state in {State.READY, State.ASLEEP}
+
+    @property
     def tools(self) -> dict[str, ToolInfo]:
         """The tools last listed, by name; empty before the first listing."""
         return self.catalogue.tools if self.catalogue else {}
@@ -241,6 +251,13 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def instructions(self) -> str | None:
         """The server's own usage instructions, uncut."""
         return self.catalogue.instructions if self.catalogue else None
+
+    def from_last_time(self) -> JSON:
+        """`{from_last_time: true, listed_at}` where an earlier MCPX has kept the catalogue, else nothing."""
+        if self.catalogue is None or self.catalogue.listed_at is None:
+            return {}
+        at = datetime.fromtimestamp(self.catalogue.listed_at, UTC).isoformat(timespec="seconds")
+        return {"from_last_time": True, "listed_at": at}
 
     def describe_state(self, *, cause: bool = True) -> str:
         """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ...
@@ -285,4 +302,5 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
             resources=len(self.resources),
             templates=len(known.templates) if known else 0,
             prompts=len(known.prompts) if known else 0,
+            **self.from_last_time(),
         )

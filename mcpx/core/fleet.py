@@ -9,6 +9,7 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,18 +19,31 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
-from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
+from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
+from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.offers.catalogue_store import CatalogueStore
+from mcpx.upstream.offers.remembered import may_sleep
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
-from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
+from supervisors import (
+    ChildFailed,
+    ChildParked,
+    ChildReady,
+    ChildRested,
+    ChildStopped,
+    Event,
+    Phase,
+    Signal,
+    Supervisor,
+)
 
 if TYPE_CHECKING:
     from mcpx.upstream.direct.client import DirectClient
@@ -46,7 +60,7 @@ OLD_ENDING: Final = "its process with the old configuration is ending"
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual.
+    """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual.
 
     Without `starts` no server has a session of its own, only those of the clients of its transparent door.
     """
@@ -61,10 +75,15 @@ class Fleet:
     ) -> None:
         self._config = config
         self._clients = clients or ConnectedClients()
-        self._state = state
+        self._folder = configuration_folder(config.source, state)
         self.ledger = Ledger(state)
+        self.catalogues = CatalogueStore(state)
+        """What servers offered last; run by the hub, beyond the end of the servers."""
         self.supervisor = Supervisor(
-            max_starting=config.max_starting, stop_together=True, observe=self._on_event
+            max_starting=starting_limit(config),
+            slow_start=SLOW_START_S,
+            stop_together=True,
+            observe=self._on_event,
         )
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
@@ -72,15 +91,19 @@ class Fleet:
         self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
+        self.has_open_tasks: Callable[[str], bool] = lambda _server: False
+        """Whether a server works on a task; it is not stopped then. Set by the hub."""
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
         self._unsettled = {
-            name for name, up in self.upstreams.items() if starts and up.config.disabled is None
+            name
+            for name, up in self.upstreams.items()
+            if starts and up.config.disabled is None and not self._may_sleep(up)
         }
-        for upstream in self.upstreams.values():
+        for name, upstream in self.upstreams.items():
             if starts:
-                self._start(upstream)
+                self._start(upstream, asleep=name not in self._unsettled)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
@@ -89,8 +112,8 @@ class Fleet:
     def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
-            more["on_catalogue"] = self.observers.notify
-            server_log = ServerLog(server.name, self._state, redact=redactor_of(server))
+            more |= {"on_catalogue": self.observers.notify, "catalogues": self.catalogues}
+            server_log = ServerLog(server.name, self._folder, redact=redactor_of(server))
         else:
             server_log = main.server_log
         upstream = Upstream(
@@ -102,6 +125,7 @@ class Fleet:
             child=self._child_name(server.name),
             clients=self._clients,
             main=main,
+            has_open_tasks=lambda: self.has_open_tasks(server.name),
             **more,
         )
         if main is None:
@@ -138,13 +162,21 @@ class Fleet:
         number = self._made[name]
         return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
-    def _start(self, upstream: Upstream | DirectSession) -> None:
+    def _start(self, upstream: Upstream | DirectSession, *, asleep: bool = False) -> None:
+        """Have it supervised; if it is `asleep`, it is started when somebody needs it."""
         if self._stopping:
             upstream.queue.close()
         elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
-            self.supervisor.add(child_spec(upstream, grace_s=self._config.shutdown_grace))
+            on_demand = asleep and not upstream.queue.has_callers
+            grace_s = self._config.shutdown_grace
+            self.supervisor.add(child_spec(upstream, grace_s=grace_s, on_demand=on_demand))
+
+    def _may_sleep(self, upstream: Upstream) -> bool:
+        """Whether a server need not run, because what it offers is known well enough."""
+        known = upstream.catalogue
+        return may_sleep(upstream.config, None if known is None else known.listed_at)
 
     # --- its changes
 
@@ -160,7 +192,7 @@ class Fleet:
         for name in plan.changed:
             self._inherit(new[name], old[name])
         for name in plan.added:
-            self._start(new[name])
+            self._start(new[name], asleep=self._may_sleep(new[name]))
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
         self._publish(staying | {name: old[name] for name in plan.removed})
         self.observers.announce((*plan.added, *plan.changed))
@@ -186,8 +218,9 @@ class Fleet:
         new.inherit_from(old)
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
+        was_asleep = old.queue.is_asleep
         await self._retire(old, CHANGED)
-        self._start(new)
+        self._start(new, asleep=was_asleep and self._may_sleep(new))
         if new.config.disabled is None:
             self.direct.carry_over(old, new)
 
@@ -234,8 +267,10 @@ class Fleet:
         life = upstream.queue.lifecycle()
         if life.phase in {Phase.WAITING, Phase.PARKED}:
             self.supervisor.resume(upstream.child)
-        elif life.phase is not Phase.IDLE:  # an idle one is about to be started as it is
+        elif not upstream.queue.is_asleep:
             self.supervisor.recycle(upstream.child)
+        elif isinstance(upstream, Upstream) and upstream.main is None:
+            upstream.queue.wake()
 
     def _has_retried(self, upstream: Upstream, since: int) -> bool:
         """Whether an incarnation after number `since` has been ready or has failed, or there will be none."""
@@ -260,6 +295,16 @@ class Fleet:
             await self._settled.wait()
         return self._settled.is_set()
 
+    async def listed(self, seconds: float, among: Mapping[str, Upstream] | None = None) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
+
+        With `among`, of every one of these.
+        """
+        awaited = self.upstreams if among is None else among
+        with anyio.move_on_after(seconds):
+            while any(name in self._unsettled and each.catalogue is None for name, each in awaited.items()):
+                await self._news.wait()
+
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
         with anyio.move_on_after(seconds):
@@ -275,12 +320,14 @@ class Fleet:
             return
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
+            upstream.queue.start_ended()
             self._unsettled.discard(event.child)
             if not self._unsettled:
                 self._settled.set()
         if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
-            upstream.queue.wake_waiters()
+        elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):
+            upstream.rests += 1
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):

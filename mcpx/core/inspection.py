@@ -1,13 +1,14 @@
 """What inspect answers, for the model and for programs; and resources, where no URI is given.
 
-Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server. The model
+Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server, but those
+that are asleep are started where a tool of theirs is shown. The model
 gets text within a budget of tokens (`mcpx.rendering.inspection`), programs get the same data as plain JSON
 with the original JSON Schemas. Momentary state is said here, and never in a description.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -53,6 +54,7 @@ class Inspector:
     """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed.
 
     `config_problem` says why the configuration file cannot be used, if it cannot: each answer ends with that.
+    `forms` are those of another inspector of the same settings.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class Inspector:
         results: ResultRenderer,
         *,
         config_problem: Callable[[], str | None] = lambda: None,
+        forms: Callable[[], ToolForms] | None = None,
     ) -> None:
         self._registry = registry
         self._checker = checker
         self._results = results
         self._config_problem = config_problem
         self._forms = ToolForms(results.settings)
+        self.forms = forms or self._forms_in_force
         self.indexing = SearchIndexing(registry.list_servers)
 
     def look(self, request: Inspect, done: Callable[[], None]) -> None:
@@ -117,6 +121,7 @@ class Inspector:
                 tool is named without its server, and not one server alone has it.
         """
         found, problems = self._find(request)
+        self._warm({info.name for info, _ in found})
         if len(found) == 1 and not problems:
             return self._one(*found[0])
         if found:
@@ -188,12 +193,19 @@ class Inspector:
 
     def _search(self, request: Inspect) -> ToolResult:
         only = self._registry.upstream(request.server_name).name if request.server_name else None
-        return _result(*search_answer(self._registry.list_servers(), request.query, only=only))
+        text, plain = search_answer(self._registry.list_servers(), request.query, only=only)
+        self._warm(each["server"] for each in plain["servers"] if _shows_tools(each))
+        return _result(text, plain)
+
+    def _warm(self, servers: Iterable[str]) -> None:
+        """Start the servers that are asleep and whose tools are shown: a call is likely to follow."""
+        for name in servers:
+            self._registry.upstream(name).warm()
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
         plain = clean_plain(tool)
-        whole = self._settled_forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
+        whole = self.forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
         shown = {**head, **whole, **unchecked}
         arguments = example_arguments(tool.input_schema)
         if arguments is None:
@@ -211,7 +223,7 @@ class Inspector:
         """Several tools: whole as long as there is room, then as signatures; and what was not found."""
         shown: list[JSON] = []
         plain: list[JSON] = []
-        room, forms = WHOLE_TOKENS, self._settled_forms()
+        room, forms = WHOLE_TOKENS, self.forms()
         brief: list[str] = []
 
         def light(tool: ToolInfo) -> bool:
@@ -240,7 +252,7 @@ class Inspector:
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
         head = {**about(info), **_named(list(known))}
         room = LISTING_TOKENS - estimate(self._results.text(head))
-        forms = self._settled_forms()
+        forms = self.forms()
         kept = info.catalogue.__dict__ if info.catalogue else {}
         if "inspected" not in kept or kept["inspected"][:2] != (id(forms), room):
             tools = list(info.tools.values())
@@ -250,7 +262,7 @@ class Inspector:
         programs = {**about(info, cut=False), **plain, **_marked(plain, known)}
         return _result(self._results.text({**head, **listed}), programs)
 
-    def _settled_forms(self) -> ToolForms:
+    def _forms_in_force(self) -> ToolForms:
         """The forms by the settings in force; what was rendered by others is rendered again."""
         if self._forms.settings is not self._results.settings:
             self._forms = ToolForms(self._results.settings)
@@ -265,8 +277,13 @@ def _result(text: str, plain: JSON) -> ToolResult:
 
 
 def _state(info: ServerInfo) -> JSON:
-    """The state of a server that is not ready."""
-    return {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
+    """The state of a server that takes no calls now."""
+    return {} if info.available else {"state": info.describe_state(), **info.next_attempt()}
+
+
+def _shows_tools(found: JSON) -> bool:
+    """Whether a search shows tools of this server by more than their names."""
+    return any("signature" in tool for tool in found["tools"])
 
 
 def _not_found(error: CallError) -> str:

@@ -26,7 +26,9 @@ from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.errors import EraRefused, NoAnswer
 from mcpx.upstream.health import Health, open_health
+from mcpx.upstream.idleness import Idleness
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
+from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from mcpx.upstream.offers.subscriptions import Subscriptions
 from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -39,7 +41,7 @@ from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.upstream.transport.loss import ConnectionLost
-from supervisors import Incarnation, Signal, Supervisor
+from supervisors import Incarnation, Phase, Signal, Supervisor
 
 if TYPE_CHECKING:
     from mcpx.upstream.direct.client import DirectClient
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+_WARMED: Final = frozenset({Phase.IDLE, Phase.STARTING, Phase.UP})
 MAX_MALFORMED_LOGGED: Final = 3  # lines; a server that prints what is no message prints a lot of it
 OnCatalogue = Callable[[str, Diff], None]
 """Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
@@ -74,6 +77,8 @@ class Upstream:
         eras: Callable[[], tuple[Era, ...]] | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
         clients: ConnectedClients | None = None,
+        catalogues: CatalogueStore | None = None,
+        has_open_tasks: Callable[[], bool] = lambda: False,
     ) -> None:
         self.config = config
         self.name = config.name
@@ -92,16 +97,29 @@ class Upstream:
         self.counters: Counters = main.counters if main is not None else Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self._cache = CatalogueCache(
-            config, self.counters, max_message_bytes=max_message_bytes, on_change=self._on_change
+            config,
+            self.counters,
+            max_message_bytes=max_message_bytes,
+            on_change=self._on_change,
+            store=catalogues,
         )
+        self.has_listed = False
+        """Whether the catalogue is from this run of MCPX; else there is none, or it is from last time."""
         self.subscriptions = Subscriptions(
-            config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
+            config.name,
+            self.submit,
+            lambda: self.catalogue,
+            self.queue.wait_awake,
+            patience=config.limits.queue_timeout,
         )
         self.pid: int | None = None
         self.health: Health | None = None
         """The health check, while it serves."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
+        self.rests = 0
+        """How often it was put to sleep; counted by the fleet."""
+        self.has_open_tasks = has_open_tasks
         self._leaving: str | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
@@ -121,7 +139,7 @@ class Upstream:
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What the server offers, as last listed; None before the first listing."""
+        """What the server offers, as last listed, by an earlier MCPX for all that; None before."""
         return self._cache.current
 
     def info(self) -> ServerInfo:
@@ -154,6 +172,21 @@ class Upstream:
     def relist(self) -> None:
         """List again what the server offers: it told another session that it has changed."""
         self._changes.set()
+        if self.queue.is_asleep:
+            self.queue.wake()
+
+    def warm(self) -> None:
+        """Start the server if it is asleep: a call is likely to follow. Does not wait.
+
+        Where each client has a session of its own, there is nothing to start beforehand.
+        """
+        if self.private is None and self.queue.lifecycle_phase() in _WARMED:
+            self.queue.wake()
+
+    @property
+    def has_suspended_calls(self) -> bool:
+        """Whether a call waits for its client to come back with answers."""
+        return len(self._suspended) > 0
 
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
@@ -176,9 +209,10 @@ class Upstream:
         Its catalogue is shown until this one has listed for itself, unless this one is disabled.
         """
         self.subscriptions = old.subscriptions
-        self.subscriptions.move_to(self.submit, lambda: self.catalogue)
+        self.subscriptions.move_to(self.submit, lambda: self.catalogue, self.queue.wait_awake)
         if self.config.disabled is None:
             self._cache.inherit_from(old._cache)
+            self.has_listed = self.catalogue is not None and self.catalogue.generation > 0
         if self.companion is not None and old.companion is not None:
             self.companion.inherit_from(old.companion)
 
@@ -187,9 +221,11 @@ class Upstream:
         if self.info().ready:
             await self._cache.described.wait()
 
-    async def await_catalogue(self) -> None:
-        """Wait for the first listing, if it is on its way."""
-        await self.queue.wait_for(lambda: self.catalogue is not None)
+    async def await_catalogue(self, suffices: Callable[[Catalogue], bool] = lambda _known: True) -> None:
+        """Wait for the first listing, if it is on its way; unless what is known from last time `suffices`."""
+        await self.queue.wait_for(
+            lambda: self.has_listed or (self.catalogue is not None and suffices(self.catalogue))
+        )
 
     async def await_first_attempt(self) -> None:
         """Wait until it has listed or failed for the first time, if it has not yet."""
@@ -198,12 +234,13 @@ class Upstream:
             failed = not self.queue.pending_reason and self.info().cause is not None
             return failed or self.catalogue is not None
 
-        await self.queue.wait_for(attempted)
+        await self.queue.wait_for(attempted, for_use=False)
 
     # --- one incarnation
 
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
+        self._cache.begin()
         handshake, self._next_handshake = self._next_handshake or Handshake(self._eras()), None
         try:
             await self._live(incarnation, handshake)
@@ -269,7 +306,9 @@ class Upstream:
                 tasks.start_soon(self._cache.describe, session.client)
                 tasks.start_soon(self.subscriptions.serve, session)
                 tasks.start_soon(health.watch)
+                tasks.start_soon(Idleness(self, calls, changes).watch)
                 await incarnation.stopping.wait()
+                self._cache.confirm()
                 await calls.drain()
             finally:
                 self.health = None
@@ -289,6 +328,7 @@ class Upstream:
             self.main.subscriptions.updated(uri)
 
     def _on_change(self, changed: Diff) -> None:
+        self.has_listed = True
         self.queue.wake_waiters()
         if changed:
             self._on_catalogue(self.name, changed)

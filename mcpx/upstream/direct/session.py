@@ -248,7 +248,7 @@ class _Queue(CallQueue):
         Raises:
             CallError: The server is not there, and will not be soon.
         """
-        if self.lifecycle_phase() is not Phase.UP and not self._is_wanted():
+        if self.lifecycle_phase() is not Phase.UP and not self.wake():
             raise self.unavailable(standing.request)
         if len(self.standing) >= self.ref.mailbox.size:
             raise self._overloaded(standing.request, f"{self.ref.mailbox.size} streams are open")

@@ -29,6 +29,7 @@ OnFailure = Callable[[Exception], None]
 EncodeParams = Callable[[RequestId], bytes]
 """Encodes the params of the request that has this id."""
 PERMISSION_STATUSES: Final = frozenset({401, 403})
+CLIENT_ERRORS: Final = range(400, 500)  # HTTP statuses that lay the failure on the request
 NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
 ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an abandoned answer; then the connection is closed
 _OF_ANSWERS: Final = (PeerError, MalformedMessage, ResponseTooLarge)

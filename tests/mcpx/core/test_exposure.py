@@ -23,7 +23,11 @@ def config_of(**servers):
 
 def upstreams_of(**tools):
     return {
-        name: SimpleNamespace(name=name, catalogue=None if names is None else catalogue(name, names.split()))
+        name: SimpleNamespace(
+            name=name,
+            catalogue=None if names is None else catalogue(name, names.split()),
+            has_listed=names is not None,
+        )
         for name, names in tools.items()
     }
 
