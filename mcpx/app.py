@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -22,6 +23,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
+from mcpx.catalog.model import State
 from mcpx.config import Config
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
@@ -36,12 +38,13 @@ from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
-from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
 from mcpx.observe.log_rotation import LogRotation
+from mcpx.observe.suspend import AwakeLoop
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.paths import claim_configuration_folder
 from mcpx.upstream.transport.descriptors import raise_limit
+from mcpx.upstream.transport.spawning import EARLY
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
 
 if TYPE_CHECKING:
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
 CLEAN_UP_AFTER_S: Final = 60.0  # of running: the start is busy enough
+SETTLED_TIMEOUT_S: Final = 60.0  # of the start; what no server needs until then is not needed
+LOOP: Final = {"loop_factory": AwakeLoop}
+"""The options of `anyio.run` for each `serve_*`."""
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 
@@ -80,7 +86,7 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
     if door.server is None:
         return await _run(config, frontends, patience=patience)
     alone = replace(config, servers={door.server: config.servers[door.server]})
-    return await _run(alone, frontends, patience=patience, starts=False)
+    return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
 
 async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
@@ -97,34 +103,31 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
         return await _run(config, frontends, patience=PATIENCE)
 
 
-async def serve_daemon(config: Config, paths: DaemonPaths, *, patience: Patience = PATIENCE) -> int:
-    """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
+async def serve_daemon(
+    config: Config, paths: DaemonPaths, listener: socket.socket, *, patience: Patience = PATIENCE
+) -> int:
+    """Serve any number of clients on that socket, and over HTTP if the configuration says so, until a signal.
 
     The caller holds the lock of `paths`.
-
-    Raises:
-        DaemonError: The socket cannot be listened on.
     """
     raise_limit()
     with ExitStack() as stack:
         http = _supervised_http(config) if config.http_served else None
         if http is not None:
             stack.callback(http.close)
-        listener = stack.enter_context(listen_on_socket(paths))
-        stack.callback(paths.socket.unlink, missing_ok=True)
 
         def frontends(doors: Doors) -> list[ChildSpec]:
-            socket = SocketFrontend(doors, listener, paths)
+            frontend = SocketFrontend(doors, listener, paths)
             if http is not None:
                 doors.hub.http = http.status
-            uses = [socket.use, *([http.use] if http is not None else ())]
+            uses = [frontend.use, *([http.use] if http is not None else ())]
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
                 ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
-                ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
+                ChildSpec(name="gateway", run=frontend.run, shutdown=shutdown),
                 ChildSpec(name="stale files", run=_clean_up, policy=Policy(restart=Restart.TEMPORARY)),
-                ChildSpec(name="idle exit", run=IdleExit(doors.hub, uses, partial(socket.end, "idle")).run),
+                ChildSpec(name="idle exit", run=IdleExit(doors.hub, uses, partial(frontend.end, "idle")).run),
                 *([http.serve(doors)] if http is not None else ()),
             ]
 
@@ -163,7 +166,9 @@ def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> 
         yield frontends
 
 
-async def _run(config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True) -> int:
+async def _run(
+    config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True, watches: bool = True
+) -> int:
     notifier = Notifier()
     hub = Hub(config, reloading=notifier.reloading, starts=starts)
     clients = ClientSessions(hub)
@@ -172,6 +177,8 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for child in frontends(Doors(hub, clients)):
         hub.root.add(child)
+    if watches:
+        hub.root.add(ChildSpec(name="config", run=hub.file.watch))
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in config.notices:
         log.info("config.notice", notice=notice)
@@ -179,6 +186,7 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_handle_signals, hub)
+        tasks.start_soon(_end_unneeded, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
             with watchdog:
@@ -191,12 +199,24 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     return 0
 
 
+async def _end_unneeded(hub: Hub) -> None:
+    """End the processes that were started early and that no server has taken."""
+    await hub.settled(SETTLED_TIMEOUT_S)
+    EARLY.end()
+
+
 def _describe(hub: Hub) -> str:
     """One line for the service manager."""
     servers = hub.registry.list_servers()
-    ready = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
-    down = hub.http is not None and hub.http().error is not None
-    return f"{ready}; HTTP is not served" if down else ready
+    asleep = sum(info.state is State.ASLEEP for info in servers)
+    text = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    if asleep:
+        text += f", {asleep} asleep"
+    if hub.file.problem is not None:
+        text += "; the configuration file cannot be used"
+    if hub.http is not None and hub.http().error is not None:
+        text += "; HTTP is not served"
+    return text
 
 
 async def _handle_signals(hub: Hub) -> None:
@@ -222,4 +242,5 @@ def _end_at_once(hub: Hub, why: str, code: int) -> None:
         if upstream.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(upstream.pid, signal.SIGKILL)
+    EARLY.end()
     os._exit(code)

@@ -116,3 +116,18 @@ def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) ->
     if sticky_is_safe and found.st_mode & stat.S_ISVTX:
         open_to_others = False
     return found.st_uid not in {os.getuid(), 0} or open_to_others
+
+
+def distrust_folder(folder: Path, found: os.stat_result) -> str | None:
+    """Why other users may have written in the folder, which was `found` so; None if they cannot have.
+
+    Raises:
+        OSError: The folder that it is in cannot be seen.
+    """
+    if others_may_change(folder.parent.stat()):
+        return f"{folder.parent}: others may change it"
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        return f"{folder}: not a folder of yours"
+    if found.st_mode & 0o022:
+        return f"{folder}: open to others (mode {stat.S_IMODE(found.st_mode):o})"
+    return None

@@ -151,7 +151,10 @@ def _ask(config_path: str | None, control_request: JSON) -> JSON:
         answer = request(daemon_paths(config_path), control_request, within=None)
         if answer is not None:
             return answer
-    from mcpx.cli.own_process import perform_alone
+    from mcpx.light_sdk import light_sdk
+
+    with light_sdk():
+        from mcpx.cli.own_process import perform_alone
 
     return perform_alone(config_path, control_request)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from mcpx.daemon.control_client import request
+from mcpx.daemon.control_client import request, request_or_fail
 from mcpx.daemon.launch import START_TIMEOUT_S, DaemonLauncher
 from mcpx.daemon.locks import take_lock
 from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, lock_owner_pid
@@ -22,11 +22,13 @@ def start(paths: DaemonPaths, *, lock: int | None = None) -> bool:
     """Ensure that a daemon answers; whether this call started it.
 
     Raises:
-        DaemonError: None answers.
+        MCPXError: None answers.
     """
     launcher = DaemonLauncher(paths, lock=lock)
     try:
         launcher.wait().close()
+        if launcher.started is not None:  # it listens before it can serve
+            request_or_fail(paths, {"mcpx": "status"}, within=START_TIMEOUT_S)
         return launcher.started is not None
     finally:
         launcher.close()

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
+from mcpx.daemon.listening import listen
 from mcpx.daemon.locks import take_lock
 from mcpx.daemon.paths import acquire_lock, claim_folder, daemon_paths
 from mcpx.daemon.stale import clean_up
-from mcpx.gateway.frontends.unix_socket import listen
 from mcpx.paths import claim_configuration_folder
 
 DAY_S = 86400.0
