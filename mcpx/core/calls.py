@@ -10,7 +10,7 @@ failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 import msgspec
@@ -31,7 +31,7 @@ from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import encode_arguments
 from mcpx.wire import envelope
-from supervisors import ActorRef, Reply, SupervisorError
+from supervisors import Reply, SupervisorError
 
 R = TypeVar("R")
 ReportProgress = Callable[[float, float | None, str | None], None]
@@ -55,12 +55,18 @@ def as_call_error(
     return internal_error(error, server=message.server_name, tool=tool_of(message), outcome=outcome)
 
 
+class Requests(Protocol):
+    """What takes requests: the reference of the router."""
+
+    def request(self, message: Message, reply: Reply[Any]) -> object:
+        """As `ActorRef.request`."""
+        ...
+
+
 class ToolCalls:
     """Sends requests to the router, and turns what comes back into results and errors."""
 
-    def __init__(
-        self, upstreams: Mapping[str, Upstream], router: ActorRef[Message], results: ResultRenderer
-    ) -> None:
+    def __init__(self, upstreams: Mapping[str, Upstream], router: Requests, results: ResultRenderer) -> None:
         self._upstreams = upstreams
         self._router = router
         self._results = results

@@ -9,8 +9,6 @@ only when they change; looking up a native name costs one dictionary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
-from functools import lru_cache
 
 import msgspec
 import structlog
@@ -19,6 +17,7 @@ from mcpx.catalog.diff import Diff
 from mcpx.catalog.model import ServerInfo, ToolInfo
 from mcpx.catalog.native_names import may_be_of, native_name, whole_name
 from mcpx.config import Config, ServerConfig
+from mcpx.config.profiles import fits
 from mcpx.core.costs import definitions_cost
 from mcpx.core.messages import Exec
 from mcpx.door import Expose
@@ -125,7 +124,7 @@ class Exposure:
 
 def is_pinned(server: ServerConfig, tool: str) -> bool:
     """Whether a tool of that server is native whatever is chosen."""
-    return any(_fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
+    return any(fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
 
 
 def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
@@ -137,15 +136,10 @@ def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
             continue
         known = upstream.catalogue
         for pattern in server.pinned:
-            fits = (
+            found = (
                 known is None
                 or known.generation == 0
-                or any(_fits(whole_name(server.name, tool), pattern) for tool in known.tools)
+                or any(fits(whole_name(server.name, tool), pattern) for tool in known.tools)
             )
-            fitting[pattern] = fitting.get(pattern, False) or fits
-    return [pattern for pattern, fits in fitting.items() if not fits]
-
-
-@lru_cache(maxsize=8192)
-def _fits(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatchcase(name, pattern)
+            fitting[pattern] = fitting.get(pattern, False) or found
+    return [pattern for pattern, found in fitting.items() if not found]

@@ -8,9 +8,8 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,17 +19,18 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
-from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
+from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
+from mcpx.upstream.offers.remembered import may_sleep
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
+MAX_PROBES_AT_ONCE: Final = 8  # after a suspend
+PROBE_PAUSE_S: Final = 0.1  # until the next ones
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 NOT_STARTED: Final = "it is started for clients of its transparent door only"
@@ -78,7 +80,10 @@ class Fleet:
         self.catalogues = CatalogueStore(state)
         """What servers offered last; run by the hub, beyond the end of the servers."""
         self.supervisor = Supervisor(
-            max_starting=config.max_starting, stop_together=True, observe=self._on_event
+            max_starting=starting_limit(config),
+            slow_start=SLOW_START_S,
+            stop_together=True,
+            observe=self._on_event,
         )
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
@@ -92,11 +97,13 @@ class Fleet:
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
         self._unsettled = {
-            name for name, up in self.upstreams.items() if starts and up.config.disabled is None
+            name
+            for name, up in self.upstreams.items()
+            if starts and up.config.disabled is None and not self._may_sleep(up)
         }
-        for upstream in self.upstreams.values():
+        for name, upstream in self.upstreams.items():
             if starts:
-                self._start(upstream, asleep=self._may_sleep(upstream))
+                self._start(upstream, asleep=name not in self._unsettled)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
@@ -170,10 +177,8 @@ class Fleet:
 
     def _may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
-        config, known = upstream.config, upstream.catalogue
-        if config.start == "eager" or known is None or known.listed_at is None:
-            return False
-        return config.start == "on_demand" or time.time() - known.listed_at < config.remembered_for
+        known = upstream.catalogue
+        return may_sleep(upstream.config, None if known is None else known.listed_at)
 
     # --- its changes
 
@@ -239,6 +244,14 @@ class Fleet:
         if scope.cancelled_caught:
             log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
 
+    async def distrust_sessions(self) -> None:
+        """Have all idle sessions probed over new connections, a few at a time, after a suspend."""
+        for number, session in enumerate(self.children(), 1):
+            if session.health is not None:
+                session.health.distrust()
+            if number % MAX_PROBES_AT_ONCE == 0:
+                await anyio.sleep(PROBE_PAUSE_S)
+
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; one that waits or is parked is tried now.
 
@@ -284,13 +297,14 @@ class Fleet:
             await self._settled.wait()
         return self._settled.is_set()
 
-    async def listed(self, seconds: float) -> None:
-        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`."""
+    async def listed(self, seconds: float, among: Mapping[str, Upstream] | None = None) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
+
+        With `among`, of every one of these.
+        """
+        awaited = self.upstreams if among is None else among
         with anyio.move_on_after(seconds):
-            while any(
-                name in self._unsettled and upstream.catalogue is None
-                for name, upstream in self.upstreams.items()
-            ):
+            while any(name in self._unsettled and each.catalogue is None for name, each in awaited.items()):
                 await self._news.wait()
 
     async def described(self, seconds: float) -> None:

@@ -51,15 +51,18 @@ class HttpStatus(msgspec.Struct, frozen=True, kw_only=True):
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The MCPX process. `clients` counts the connected ones.
 
-    `dropped` counts the log and progress messages that were dropped because clients did not read; it is
-    absent if there were none. `http` is present where the configuration has HTTP served. `tokens` is the sum
-    over all servers and what MCPX answered by itself; a daemon of an older version says nothing of it.
+    `config_error` says why the configuration file as it is cannot be used, if it cannot: then what was read
+    before is in force. `dropped` counts the log and progress messages that were dropped because clients did
+    not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
+    `tokens` is the sum over all servers and what MCPX answered by itself; a daemon of an older version says
+    nothing of it.
     """
 
     pid: int
     version: str
     uptime_s: float
     clients: int
+    config_error: str | msgspec.UnsetType = msgspec.UNSET
     dropped: int | msgspec.UnsetType = msgspec.UNSET
     http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
@@ -128,6 +131,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
+        config_error=hub.file.problem or msgspec.UNSET,
         dropped=hub.clients.dropped or msgspec.UNSET,
         http=msgspec.UNSET if hub.http is None else hub.http(),
         tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),

@@ -25,7 +25,7 @@ from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.errors import EraRefused, NoAnswer
-from mcpx.upstream.health import Health
+from mcpx.upstream.health import Health, open_health
 from mcpx.upstream.idleness import Idleness
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
@@ -113,6 +113,8 @@ class Upstream:
             patience=config.limits.queue_timeout,
         )
         self.pid: int | None = None
+        self.health: Health | None = None
+        """The health check, while it serves."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
         self.rests = 0
@@ -291,9 +293,11 @@ class Upstream:
     ) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
         generation = incarnation.generation
+        health = open_health(self.config.health, calls, session.probe, session.link)
         async with anyio.create_task_group() as tasks:
             try:
                 calls.open(session.link, session.sender(tasks))
+                self.health = health
                 tasks.start_soon(calls.drain_until_closed)
                 tasks.start_soon(session.listen)
                 tasks.start_soon(session.log_level.follow)
@@ -301,12 +305,13 @@ class Upstream:
                 tasks.start_soon(self._cache.follow, session.client, generation, changes)
                 tasks.start_soon(self._cache.describe, session.client)
                 tasks.start_soon(self.subscriptions.serve, session)
-                tasks.start_soon(Health(self.config.health, calls, session.probe, session.link.give_up).watch)
+                tasks.start_soon(health.watch)
                 tasks.start_soon(Idleness(self, calls, changes).watch)
                 await incarnation.stopping.wait()
                 self._cache.confirm()
                 await calls.drain()
             finally:
+                self.health = None
                 calls.close()
             tasks.cancel_scope.cancel()
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from mcpx.config import StructuredContent
 from mcpx.core.exposure import Shown
-from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
@@ -58,7 +57,8 @@ _BRACE: Final = ord("{")
 class FastPath:
     """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
 
-    def __init__(self, hub: Hub, server: GatewayServer, connection: EraServer) -> None:
+    def __init__(self, server: GatewayServer, connection: EraServer) -> None:
+        hub = server.hub
         self._calls = hub.calls
         self._views = hub.views
         self._upstreams = hub.upstreams

@@ -14,6 +14,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.config import HttpGateway
+from mcpx.door import FRONT_DOOR
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
@@ -118,7 +119,7 @@ async def open_gateway(servers: dict[str, Any], **settings: Any):
         for name in ("fast", "slow"):
             line = Line(hub)
             line.slow = name == "slow"
-            await stack.enter_async_context(line.connected(doors.gateway(None)))
+            await stack.enter_async_context(line.connected(doors.gateway(FRONT_DOOR)))
             gateway.clients[name] = LineClient(line)
         listener = stack.enter_context(listen("127.0.0.1", 0))
         http = HttpFrontend(doors, listener, HttpGateway(), token=None, limit=1 << 24)
@@ -231,7 +232,7 @@ async def test_clients_that_take_no_tasks(gateway):
 
 async def test_clients_of_older_revisions_get_an_error(gateway):
     client = Line(gateway.watch.hub)
-    server = Doors(gateway.watch.hub, ClientSessions(gateway.watch.hub)).gateway(None)
+    server = Doors(gateway.watch.hub, ClientSessions(gateway.watch.hub)).gateway(FRONT_DOOR)
     async with client.connected(server):
         greeting = {"protocolVersion": "2025-11-25", "capabilities": TAKES | {"roots": {}}}
         greeted = await client.ask("initialize", greeting | {"clientInfo": {"name": "test", "version": "1"}})
