@@ -30,7 +30,7 @@ class Readiness:
         self._news.pulse()
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
+        """Wait until each server is ready or asleep, or has failed once, at most `seconds`; whether so."""
         with anyio.move_on_after(seconds):
             while self._starting:
                 await self._news.wait()
