@@ -170,8 +170,6 @@ class Fleet:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
             on_demand = asleep and not upstream.queue.has_callers
-            if on_demand:
-                self._unsettled.discard(upstream.child)
             grace_s = self._config.shutdown_grace
             self.supervisor.add(child_spec(upstream, grace_s=grace_s, on_demand=on_demand))
 
