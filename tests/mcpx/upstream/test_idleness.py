@@ -112,15 +112,15 @@ async def test_new_tools_of_which_a_clients_own_session_says_wake_the_one_that_i
 class Parts:
     """An upstream that is not in use, but for what is given."""
 
-    def __init__(self, **given):
+    def __init__(self, *, suspended=(), **given):
         self.rested = False
+        self.suspended = suspended
         self.upstream = SimpleNamespace(
             config=SimpleNamespace(idle_stop=0.01, start="auto"),
             main=None,
             queue=SimpleNamespace(has_callers=False, wanted_at=0.0, rest=self.rest),
             companion=None,
             subscriptions=SimpleNamespace(uris=[]),
-            has_suspended_calls=False,
             has_open_tasks=lambda: False,
         )
         self.upstream.__dict__.update(given)
@@ -132,7 +132,7 @@ class Parts:
 
     async def watch(self):
         with anyio.move_on_after(0.2):
-            await Idleness(self.upstream, self.calls, self.changes).watch()
+            await Idleness(self.upstream, self.calls, self.suspended, self.changes).watch()
         return self.rested
 
 
@@ -146,7 +146,7 @@ def companion(phase):
     [
         ({}, True),
         ({"subscriptions": SimpleNamespace(uris=["memo://a"])}, False),
-        ({"has_suspended_calls": True}, False),
+        ({"suspended": ["a call"]}, False),
         ({"has_open_tasks": lambda: True}, False),
         ({"companion": companion(Phase.UP)}, False),
         ({"companion": companion(Phase.IDLE)}, True),
