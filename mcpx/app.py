@@ -12,35 +12,50 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
+from mcpx.catalog.model import State
 from mcpx.config import Config
 from mcpx.core.hub import Hub
-from mcpx.core.stats_file import StatsFile, StatsWriter
+from mcpx.core.idle_exit import IdleExit
+from mcpx.core.stats_file import StatsWriter, stats_file
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
 from mcpx.daemon.paths import DaemonPaths, check_state_folder
+from mcpx.daemon.stale import clean_up
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
-from mcpx.gateway.frontends.unix_socket import listen as listen_on_socket
 from mcpx.observe.log_rotation import LogRotation
+from mcpx.observe.suspend import AwakeLoop
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
+from mcpx.paths import claim_configuration_folder
 from mcpx.upstream.transport.descriptors import raise_limit
-from supervisors import ChildSpec, Policy, Restart, Shutdown, SupervisorError
+from mcpx.upstream.transport.spawning import EARLY
+from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError
+
+if TYPE_CHECKING:
+    from mcpx.gateway.frontends.http_supervision import SupervisedHttp
 
 log = structlog.get_logger()
 PATIENCE: Final = Patience()
+CLEAN_UP_AFTER_S: Final = 60.0  # of running: the start is busy enough
+SETTLED_TIMEOUT_S: Final = 60.0  # of the start; what no server needs until then is not needed
+LOOP: Final = {"loop_factory": AwakeLoop}
+"""The options of `anyio.run` for each `serve_*`."""
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 
@@ -71,7 +86,7 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
     if door.server is None:
         return await _run(config, frontends, patience=patience)
     alone = replace(config, servers={door.server: config.servers[door.server]})
-    return await _run(alone, frontends, patience=patience, starts=False)
+    return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
 
 async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
@@ -88,39 +103,54 @@ async def serve_http(config: Config, *, host: str | None, port: int | None, auth
         return await _run(config, frontends, patience=PATIENCE)
 
 
-async def serve_daemon(config: Config, paths: DaemonPaths, *, patience: Patience = PATIENCE) -> int:
-    """Serve any number of clients on the socket, and over HTTP if the configuration says so, until a signal.
+async def serve_daemon(
+    config: Config, paths: DaemonPaths, listener: socket.socket, *, patience: Patience = PATIENCE
+) -> int:
+    """Serve any number of clients on that socket, and over HTTP if the configuration says so, until a signal.
 
     The caller holds the lock of `paths`.
-
-    Raises:
-        DaemonError: The socket cannot be listened on.
-        BindError: HTTP's address cannot be listened on.
-        TokenError: There is no usable token.
     """
     raise_limit()
     with ExitStack() as stack:
-        http = stack.enter_context(_http(config)) if config.http_served else None
-        listener = stack.enter_context(listen_on_socket(paths))
-        stack.callback(paths.socket.unlink, missing_ok=True)
+        http = _supervised_http(config) if config.http_served else None
+        if http is not None:
+            stack.callback(http.close)
 
         def frontends(doors: Doors) -> list[ChildSpec]:
-            socket = SocketFrontend(doors, listener, paths)
+            frontend = SocketFrontend(doors, listener, paths)
+            if http is not None:
+                doors.hub.http = http.status
+            uses = [frontend.use, *([http.use] if http is not None else ())]
             # it drains within the grace time, and then its clients are owed a moment to take the rest
             shutdown = Shutdown(grace=config.shutdown_grace + 1.0)
             return [
                 ChildSpec(name="log", run=LogRotation(paths.log, MAX_LOG_BYTES).run),
-                ChildSpec(name="gateway", run=socket.run, shutdown=shutdown),
-                *(http(doors) if http is not None else ()),
+                ChildSpec(name="gateway", run=frontend.run, shutdown=shutdown),
+                ChildSpec(name="stale files", run=_clean_up, policy=Policy(restart=Restart.TEMPORARY)),
+                ChildSpec(name="idle exit", run=IdleExit(doors.hub, uses, partial(frontend.end, "idle")).run),
+                *([http.serve(doors)] if http is not None else ()),
             ]
 
         return await _run(config, frontends, patience=patience)
 
 
+async def _clean_up(incarnation: Incarnation) -> None:
+    """Clean up after daemons that are gone, once this one has started its servers."""
+    incarnation.ready()
+    with anyio.move_on_after(CLEAN_UP_AFTER_S):
+        await incarnation.stopping.wait()
+        return
+    await anyio.to_thread.run_sync(clean_up)
+
+
+def _supervised_http(config: Config) -> SupervisedHttp:
+    from mcpx.gateway.frontends.http_supervision import SupervisedHttp  # noqa: PLC0415 - as below
+
+    return SupervisedHttp(config)
+
+
 @contextmanager
-def _http(
-    config: Config, *, host: str | None = None, port: int | None = None, auth: bool = True
-) -> Iterator[Frontends]:
+def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> Iterator[Frontends]:
     """Listen at once, so that a wrong address is an error at once; the frontend follows with the hub."""
     from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen  # noqa: PLC0415 - a megabyte, for those who want HTTP
 
@@ -136,14 +166,19 @@ def _http(
         yield frontends
 
 
-async def _run(config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True) -> int:
+async def _run(
+    config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True, watches: bool = True
+) -> int:
     notifier = Notifier()
     hub = Hub(config, reloading=notifier.reloading, starts=starts)
     clients = ClientSessions(hub)
-    hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, StatsFile()).run))
+    folder = claim_configuration_folder(config.source)
+    hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for child in frontends(Doors(hub, clients)):
         hub.root.add(child)
+    if watches:
+        hub.root.add(ChildSpec(name="config", run=hub.file.watch))
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in config.notices:
         log.info("config.notice", notice=notice)
@@ -151,6 +186,7 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_handle_signals, hub)
+        tasks.start_soon(_end_unneeded, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
             with watchdog:
@@ -163,10 +199,24 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     return 0
 
 
+async def _end_unneeded(hub: Hub) -> None:
+    """End the processes that were started early and that no server has taken."""
+    await hub.settled(SETTLED_TIMEOUT_S)
+    EARLY.end()
+
+
 def _describe(hub: Hub) -> str:
     """One line for the service manager."""
     servers = hub.registry.list_servers()
-    return f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    asleep = sum(info.state is State.ASLEEP for info in servers)
+    text = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    if asleep:
+        text += f", {asleep} asleep"
+    if hub.file.problem is not None:
+        text += "; the configuration file cannot be used"
+    if hub.http is not None and hub.http().error is not None:
+        text += "; HTTP is not served"
+    return text
 
 
 async def _handle_signals(hub: Hub) -> None:
@@ -192,4 +242,5 @@ def _end_at_once(hub: Hub, why: str, code: int) -> None:
         if upstream.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(upstream.pid, signal.SIGKILL)
+    EARLY.end()
     os._exit(code)

@@ -22,6 +22,10 @@ class MCPXError(Exception):
     """Base of every error that MCPX raises on purpose."""
 
 
+class DaemonError(MCPXError):
+    """The daemon cannot be reached or started, or this process cannot be it; the text says what to do."""
+
+
 class ConfigError(MCPXError):
     """The configuration cannot be used.
 

@@ -9,12 +9,17 @@ import os
 import stat
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 OWNER_ONLY = 0o700
 CONFIG_VARIABLE = "MCPX_CONFIG"
 STATE_VARIABLE = "MCPX_STATE_DIR"
 CONFIG_NAME = "config.json"
+CONFIGURATIONS = "configs"
+"""In the state folder: a folder for each configuration."""
+CONFIGURATION_NOTE = "config"
+"""In the folder of a configuration: a file with its path."""
 
 
 def state_folder() -> Path:
@@ -50,6 +55,36 @@ def config_file(path: str | Path | None = None, *, environ: Mapping[str, str] = 
     return platformdirs.user_config_path("mcpx") / CONFIG_NAME
 
 
+def configuration_key(path: str | os.PathLike[str]) -> str:
+    """The name of a configuration's files: a digest of its real path, the same for each link to it."""
+    return digest(os.path.realpath(path))
+
+
+def configuration_folder(path: str | os.PathLike[str], state: Path | None = None) -> Path:
+    """The folder for what MCPX keeps for one configuration alone: its logs, its sums. It is not created."""
+    return (state or state_folder()) / CONFIGURATIONS / configuration_key(path)
+
+
+def claim_configuration_folder(path: str | os.PathLike[str]) -> Path:
+    """`configuration_folder`, created if possible, with the path of the configuration in it."""
+    folder = configuration_folder(path)
+    with suppress(OSError):
+        ensure_folder(folder)
+        absolute = os.fsencode(os.path.abspath(path))  # noqa: PTH100 - text to text
+        note = folder / CONFIGURATION_NOTE
+        if not note.exists() or note.read_bytes() != absolute:
+            note.write_bytes(absolute)
+    return folder
+
+
+def digest(text: str) -> str:
+    """FNV-1a in sixteen hexadecimal digits: enough for one user's files, with nothing to import."""
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(text):
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return f"{value:016x}"
+
+
 def home(environ: Mapping[str, str] = os.environ) -> str:
     """The user's home folder."""
     return environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111  (Path.home raises where there is none)
@@ -81,3 +116,18 @@ def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) ->
     if sticky_is_safe and found.st_mode & stat.S_ISVTX:
         open_to_others = False
     return found.st_uid not in {os.getuid(), 0} or open_to_others
+
+
+def distrust_folder(folder: Path, found: os.stat_result) -> str | None:
+    """Why other users may have written in the folder, which was `found` so; None if they cannot have.
+
+    Raises:
+        OSError: The folder that it is in cannot be seen.
+    """
+    if others_may_change(folder.parent.stat()):
+        return f"{folder.parent}: others may change it"
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        return f"{folder}: not a folder of yours"
+    if found.st_mode & 0o022:
+        return f"{folder}: open to others (mode {stat.S_IMODE(found.st_mode):o})"
+    return None

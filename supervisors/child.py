@@ -79,8 +79,9 @@ class ChildSpec:
     """How to run and keep one child.
 
     `run` is one incarnation. `classify` makes a cause of an exception it raised (pure; must not raise).
-    A `significant` child takes its supervisor with it when it is done. `urgent` says whether a
-    caller waits for this child: where starts are limited, urgent ones go first.
+    A `significant` child takes its supervisor with it when it is done. One that is `on_demand` is not started
+    with its supervisor, but when it is first demanded. `priority` ranks its start where starts are limited:
+    lower ranks go first, and are not held back by higher ones that are starting.
     """
 
     name: str
@@ -89,7 +90,8 @@ class ChildSpec:
     shutdown: Shutdown = field(default_factory=Shutdown)
     classify: Callable[[Exception], Cause] = classify
     significant: bool = False
-    urgent: Callable[[], bool] = lambda: False
+    on_demand: bool = False
+    priority: Callable[[], int] = lambda: 0
 
 
 async def run_incarnation(spec: ChildSpec, incarnation: Incarnation, scope: anyio.CancelScope) -> Cause:

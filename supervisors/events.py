@@ -3,7 +3,7 @@
 The library never logs; its user turns these events into logs or metrics. `child` is the
 child's name, `generation` the incarnation's number (1 for the first), times are in seconds. Observers are
 called synchronously, in order, on the supervisor's event loop; they must not block, and may call back
-into the supervisor (`demand`, `resume`, `recycle`).
+into the supervisor (`demand`, `resume`, `recycle`, `rest`).
 """
 
 from __future__ import annotations
@@ -55,6 +55,13 @@ class ChildParked(msgspec.Struct, frozen=True):
     probe_in: float
 
 
+class ChildRested(msgspec.Struct, frozen=True):
+    """The incarnation has left because nobody needs it; the next demand starts another."""
+
+    child: str
+    generation: int
+
+
 class ChildStopped(msgspec.Struct, frozen=True):
     """The child is over: it was asked to stop, or its restart kind says so."""
 
@@ -71,4 +78,4 @@ class ChildStuck(msgspec.Struct, frozen=True):
     waited: float
 
 
-Event = ChildStarting | ChildReady | ChildFailed | ChildParked | ChildStopped | ChildStuck
+Event = ChildStarting | ChildReady | ChildFailed | ChildParked | ChildRested | ChildStopped | ChildStuck

@@ -56,11 +56,15 @@ class Recycle(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
+class Rest(msgspec.Struct, frozen=True):
+    """Nobody needs the child for now: end this incarnation, and wait for a demand."""
+
+
 class Stop(msgspec.Struct, frozen=True):
     """The child is no longer wanted."""
 
 
-Fact = Start | Ready | Proven | Exited | Due | Demand | Resume | Recycle | Stop
+Fact = Start | Ready | Proven | Exited | Due | Demand | Resume | Recycle | Rest | Stop
 
 
 # --- commands: what must be done

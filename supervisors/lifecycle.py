@@ -21,6 +21,9 @@ The theory of operation:
   `parking.refusal` or `parking.probe`, whichever is sooner.
 * `Resume` (an operator, a new configuration) forgets the failures and tries at once.
 * `Recycle` ends a healthy incarnation and starts the next one without counting a failure.
+* `Rest` ends a healthy incarnation and counts no failure either, but the next one waits for a demand: the
+  child is `IDLE`, as one that is on demand is from the beginning. A demand that comes while the incarnation
+  is leaving is not lost: the child is started when it has left.
 * `Stop` is final: `STOPPING` until the incarnation has ended, then `DONE`.
 
 Every fact about an incarnation carries its generation, and one from an old generation changes nothing.
@@ -36,7 +39,15 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildStarting, ChildStopped
+from supervisors.events import (
+    Cause,
+    ChildFailed,
+    ChildParked,
+    ChildReady,
+    ChildRested,
+    ChildStarting,
+    ChildStopped,
+)
 from supervisors.facts import (
     Announce,
     Arm,
@@ -50,6 +61,7 @@ from supervisors.facts import (
     Proven,
     Ready,
     Recycle,
+    Rest,
     Resume,
     Spawn,
     Start,
@@ -92,6 +104,8 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
     """When the timer runs out: set exactly in `WAITING` and `PARKED`."""
     again_at: float | None = None
     """In `STOPPING`: start again no earlier than this, because it is being recycled."""
+    resting: bool = False
+    """In `IDLE`: wait for a demand; in `STOPPING`: do so afterwards."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -129,6 +143,7 @@ def _attempt(state: ChildState, _fact: object, moment: Moment) -> Step:
         up_since=None,
         next_attempt_at=None,
         again_at=None,
+        resting=False,
     )
     return state, [*commands, Announce(ChildStarting(state.child, generation)), Spawn(generation)]
 
@@ -149,13 +164,17 @@ def _ended(state: ChildState, fact: Exited, moment: Moment) -> Step:
     restart = state.policy.restart
     if restart is Restart.TEMPORARY or (restart is Restart.TRANSIENT and fact.cause.normal):
         return _done(replace(state, cause=fact.cause), fact, moment)
-    healthy = state.up_since is not None and moment.now - state.up_since >= state.policy.backoff.healthy_after
-    failures = 1 if healthy else state.failures + 1
+    failures = 1 if _was_healthy(state, moment) else state.failures + 1
     state = replace(state, failures=failures, cause=fact.cause, up_since=None)
     parking = state.policy.parking
     if parking and (failures >= parking.after or not fact.cause.retryable):
         return _wait(state, Phase.PARKED, moment, parking.probe)
     return _wait(state, Phase.WAITING, moment, delay(failures, moment.jitter, state.policy.backoff))
+
+
+def _was_healthy(state: ChildState, moment: Moment) -> bool:
+    """Whether it has been up for so long that earlier failures no longer count."""
+    return state.up_since is not None and moment.now - state.up_since >= state.policy.backoff.healthy_after
 
 
 def _wait(state: ChildState, phase: Phase, moment: Moment, seconds: float) -> Step:
@@ -208,17 +227,33 @@ def _recycle(state: ChildState, fact: Recycle, _moment: Moment) -> Step:
     return replace(state, phase=Phase.STOPPING, again_at=fact.at, up_since=None), [Halt(state.generation)]
 
 
+def _rest(state: ChildState, _fact: Rest, moment: Moment) -> Step:
+    failures = 0 if _was_healthy(state, moment) else state.failures
+    state = replace(state, phase=Phase.STOPPING, failures=failures, resting=True, up_since=None)
+    return state, [Halt(state.generation)]
+
+
+def _no_rest(state: ChildState, fact: Demand | Resume | Recycle, moment: Moment) -> Step:
+    """It is needed after all: start again when the incarnation has left."""
+    if not state.resting:
+        return state, []
+    return replace(state, resting=False, again_at=fact.at if isinstance(fact, Recycle) else moment.now), []
+
+
 def _stop(state: ChildState, _fact: Stop, _moment: Moment) -> Step:
     return replace(state, phase=Phase.STOPPING, again_at=None, up_since=None), [Halt(state.generation)]
 
 
 def _stop_for_good(state: ChildState, _fact: Stop, _moment: Moment) -> Step:
-    """A stop overtakes a recycling that is under way."""
-    return replace(state, again_at=None), []
+    """A stop overtakes a recycling or a rest that is under way."""
+    return replace(state, again_at=None, resting=False), []
 
 
 def _left(state: ChildState, fact: Exited, moment: Moment) -> Step:
     """The incarnation left as it was asked to."""
+    if state.resting:
+        rested = Announce(ChildRested(state.child, state.generation))
+        return replace(state, phase=Phase.IDLE), [rested]
     if state.again_at is None:
         return _done(state, fact, moment)
     if state.again_at <= moment.now:
@@ -231,16 +266,24 @@ def _left(state: ChildState, fact: Exited, moment: Moment) -> Step:
 def _done(state: ChildState, _fact: object, _moment: Moment) -> Step:
     commands: list[Command] = [] if state.next_attempt_at is None else [Disarm()]
     event = ChildStopped(state.child, state.generation, state.cause)
-    state = replace(state, phase=Phase.DONE, up_since=None, next_attempt_at=None, again_at=None)
+    state = replace(
+        state, phase=Phase.DONE, up_since=None, next_attempt_at=None, again_at=None, resting=False
+    )
     return state, [*commands, Announce(event)]
 
 
 TABLE: Final[dict[Phase, dict[type, Handler]]] = {
-    Phase.IDLE: {Start: _attempt, Stop: _done},
+    Phase.IDLE: {Start: _attempt, Demand: _attempt, Resume: _resume, Stop: _done},
     Phase.STARTING: {Ready: _up, Exited: _ended, Recycle: _recycle, Stop: _stop},
-    Phase.UP: {Proven: _proven, Exited: _ended, Recycle: _recycle, Stop: _stop},
+    Phase.UP: {Proven: _proven, Exited: _ended, Recycle: _recycle, Rest: _rest, Stop: _stop},
     Phase.WAITING: {Due: _due, Demand: _hasten, Resume: _resume, Stop: _done},
     Phase.PARKED: {Due: _due, Demand: _probe, Resume: _resume, Stop: _done},
-    Phase.STOPPING: {Exited: _left, Stop: _stop_for_good},
+    Phase.STOPPING: {
+        Exited: _left,
+        Demand: _no_rest,
+        Resume: _no_rest,
+        Recycle: _no_rest,
+        Stop: _stop_for_good,
+    },
     Phase.DONE: {},
 }

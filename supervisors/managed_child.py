@@ -22,12 +22,16 @@ Feed = Callable[["ManagedChild", Fact], None]
 
 
 class ManagedChild:
-    """One child. `pending` is the generation of a start that is held back."""
+    """One child, which rests at first if it is not `wanted`.
 
-    def __init__(self, spec: ChildSpec, feed: Feed) -> None:
+    `pending` is the generation of a start that is held back.
+    """
+
+    def __init__(self, spec: ChildSpec, feed: Feed, *, wanted: bool) -> None:
         self.spec = spec
-        self.state = ChildState(child=spec.name, policy=spec.policy)
+        self.state = ChildState(child=spec.name, policy=spec.policy, resting=not wanted)
         self.pending: int | None = None
+        self.wanted = wanted
         self.done = anyio.Event()
         self.dismissed = False
         self._feed = feed

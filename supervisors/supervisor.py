@@ -2,20 +2,22 @@
 
 It owns its children (each a `ManagedChild`), feeds facts to `step` one after the other and has the commands
 carried out. It decides only what concerns children together: which siblings are restarted with a failed one
-(`strategy`), when failures are too many (`intensity`), and how many may start at a time (`max_starting`,
-urgent ones first).
+(`strategy`), when failures are too many (`intensity`), and how many may start at a time (`max_starting`, by
+the children's `priority`).
 
 Used from one event loop, on either anyio back end. Run it with `run` in a task of its own, or as the
 child of another supervisor with `run_as_child`. Its methods may be called from any task of that loop,
-and from observers. A supervisor that is run again, after a restart by its own supervisor, starts all its
-children with a new state.
+and from observers. A supervisor that is run again, after a restart by its own supervisor, starts its children
+with a new state: all but those that are on demand and were never wanted.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 
 import anyio
 import anyio.abc
@@ -69,15 +71,15 @@ class Supervisor:
     # --- the children
 
     def add(self, spec: ChildSpec) -> None:
-        """Supervise a child; it is started at once, or with the supervisor.
+        """Supervise a child; it is started at once, or with the supervisor, if it is not on demand.
 
         Raises:
             DuplicateChild: One of that name is there.
         """
         if spec.name in self._children:
             raise DuplicateChild(f"a child named {spec.name!r} is supervised already")
-        self._children[spec.name] = child = ManagedChild(spec, self._feed)
-        if self._tasks is not None:
+        self._children[spec.name] = child = ManagedChild(spec, self._feed, wanted=not spec.on_demand)
+        if self._tasks is not None and child.wanted:
             self._feed(child, facts.Start())
 
     async def remove(self, name: str) -> None:
@@ -106,20 +108,39 @@ class Supervisor:
         return self._child(name).state
 
     def demand(self, name: str) -> bool:
-        """Try now if the child waits, because a caller needs it; false if it is parked and was just tried."""
+        """Start the child now if it rests or waits, because a caller needs it.
+
+        Returns false if it is parked and was just tried. Before the supervisor runs, it is noted.
+        """
         child = self._child(name)
         if lifecycle.demand_refused(child.state, anyio.current_time()):
             return False
-        self._feed(child, facts.Demand())
+        self._want(child, facts.Demand())
         return True
 
     def resume(self, name: str) -> None:
         """Forget a child's failures and try now."""
-        self._feed(self._child(name), facts.Resume())
+        self._want(self._child(name), facts.Resume())
+
+    def _want(self, child: ManagedChild, fact: Fact) -> None:
+        if self._tasks is None:
+            self._children[child.spec.name] = ManagedChild(child.spec, self._feed, wanted=True)
+        elif not self._over.is_set():
+            child.wanted = True
+            self._feed(child, fact)
 
     def recycle(self, name: str) -> None:
         """End a child's incarnation and start the next, without counting a failure."""
         self._feed(self._child(name), facts.Recycle())
+
+    def rest(self, name: str) -> None:
+        """End a child's incarnation, if it is up, and start the next one when it is demanded."""
+        self._feed(self._child(name), facts.Rest())
+
+    def reprioritize(self) -> None:
+        """Start what may start now, because a child's priority has changed while its start was held back."""
+        if self._tasks is not None and not self._feeding:
+            self._release()
 
     def _child(self, name: str) -> ManagedChild:
         try:
@@ -140,11 +161,13 @@ class Supervisor:
         self._restarts.clear()
         self._facts.clear()
         for child in list(self._children.values()):
-            self._children[child.spec.name] = ManagedChild(child.spec, self._feed)
+            again = ManagedChild(child.spec, self._feed, wanted=child.wanted)
+            self._children[child.spec.name] = again
         try:
             async with anyio.create_task_group() as self._tasks:
                 for child in list(self._children.values()):
-                    self._feed(child, facts.Start())
+                    if child.wanted:
+                        self._feed(child, facts.Start())
                 task_status.started()
                 await self._over.wait()
                 await self._stop_children()
@@ -258,10 +281,17 @@ class Supervisor:
             child.state.phase is Phase.STOPPING for child in self._children.values()
         ):
             return
-        if self._max_starting is not None:
-            if self._strategy is Strategy.ONE_FOR_ONE:
-                pending.sort(key=lambda child: not child.spec.urgent())
-            starting = sum(1 for c in self._children.values() if c.state.phase is Phase.STARTING)
-            pending = pending[: max(0, self._max_starting - (starting - len(pending)))]
-        for child in pending:
+        limit = math.inf if self._max_starting is None else self._max_starting
+        starting = [
+            self._rank(child)
+            for child in self._children.values()
+            if child.state.phase is Phase.STARTING and child.pending is None
+        ]
+        for rank, child in sorted(((self._rank(child), child) for child in pending), key=itemgetter(0)):
+            if sum(1 for other in starting if other <= rank) >= limit:
+                return  # no later one has a lower rank
+            starting.append(rank)
             child.spawn(self._group)
+
+    def _rank(self, child: ManagedChild) -> int:
+        return child.spec.priority() if self._strategy is Strategy.ONE_FOR_ONE else 0

@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import Final
 
 from mcpx.daemon.launch import DaemonLauncher
-from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonError, DaemonPaths, connect
+from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
+from mcpx.errors import DaemonError
 
 IDLE_POLL_S: Final = 1.0  # while idle, between two attempts to find a daemon that others have started
 COOLDOWN_S: Final = 2.0  # after giving up, until it is tried again
@@ -27,7 +28,7 @@ class Connecting:
     """The attempts of one shim to get a connection. `start` begins the first."""
 
     def __init__(self, paths: DaemonPaths) -> None:
-        self._paths = paths
+        self.paths = paths
         self._launcher: DaemonLauncher | None = None
         self._not_before = 0.0  # when the next attempt may be made
         self._failures = 0  # in a row
@@ -43,7 +44,8 @@ class Connecting:
     def start(self) -> None:
         """Connect, after a delay if it has failed before."""
         self.stop()
-        self._launcher = DaemonLauncher(self._paths)
+        self.paths = daemon_paths(self.paths.config)  # a link may lead elsewhere now
+        self._launcher = DaemonLauncher(self.paths)
         self._not_before = time.monotonic()
         if self._failures > 1:
             self._not_before += RETRY_DELAY_S * 2 ** (self._failures - 2)
@@ -57,7 +59,7 @@ class Connecting:
     def existing(self) -> socket.socket | None:
         """A connection to a daemon that runs; None if there is none."""
         with suppress(DaemonError):
-            return connect(self._paths)
+            return connect(self.paths)
         return None
 
     def poll(self, *, wanted: bool) -> socket.socket | None:

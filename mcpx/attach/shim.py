@@ -25,9 +25,10 @@ from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import Session
-from mcpx.daemon.paths import DaemonError, DaemonPaths
+from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY, greeting
 from mcpx.door import Door
+from mcpx.errors import DaemonError
 from mcpx.wire.lines import LineSplitter, TooLong
 
 HIGH_WATER: Final = 1 << 20  # bytes that wait for one side; beyond, the other side is not read
@@ -43,10 +44,10 @@ class Shim:
     """Serves one client, at its door, until it is done. `stdin` and `stdout` do not block."""
 
     def __init__(self, paths: DaemonPaths, door: Door, stdin: int, stdout: int) -> None:
-        self._paths = paths
         self._greeting = greeting(door)
         self._stdin = stdin
         self._stdout = stdout
+        self._connecting = Connecting(paths)
         transparent = door.server is not None
         self._answers = None if transparent else RememberedAnswers(paths, self._greeting)
         self._session = Session(self._answers, transparent=transparent)
@@ -59,7 +60,6 @@ class Shim:
         self._connection: socket.socket | None = None
         self._connected_at = 0.0
         self._greeted = False
-        self._connecting = Connecting(paths)
 
     def run(self) -> None:
         """Serve until the client is done."""
@@ -153,7 +153,8 @@ class Shim:
     def _wait_for_greeting(self, waited_s: float) -> None:
         """The daemon has not answered the greeting yet."""
         if waited_s > GREETING_TIMEOUT_S:
-            cause = f"the daemon does not answer within {GREETING_TIMEOUT_S:g} s; see {self._paths.log}"
+            log = self._connecting.paths.log
+            cause = f"the daemon does not answer within {GREETING_TIMEOUT_S:g} s; see {log}"
             self._disconnect(self._connecting.give_up(cause))
         elif waited_s >= GREETING_GRACE_S:
             self._answer_known()
@@ -197,7 +198,7 @@ class Shim:
         self._from_client.set_limit(limit if isinstance(limit, int) else MAX_CLIENT_LINE)
         self._greeted, self._answers_known = True, None
         if self._answers is not None:
-            self._answers.daemon_answers(answer.get("version"))
+            self._answers.daemon_answers(self._connecting.paths, answer.get("version"))
         self._open_session()
 
     def _refused(self, cause: str) -> None:
@@ -241,7 +242,7 @@ class Shim:
         given_up = given_up or self._connecting.lost(time.monotonic() - self._connected_at)
         if given_up is not None:
             self._refuse(given_up)
-        elif not self._input_closed and (lost.to_next_daemon or not self._paths.stopped.exists()):
+        elif not self._input_closed and (lost.to_next_daemon or not self._connecting.paths.stopped.exists()):
             self._connecting.start()
 
     def _connect(self) -> None:

@@ -26,6 +26,7 @@ class State(StrEnum):
 
     STARTING = "starting"
     READY = "ready"
+    ASLEEP = "asleep"
     WAITING = "waiting"
     PARKED = "parked"
     STOPPED = "stopped"
@@ -185,8 +186,10 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All that one server offered at its last listing. Keys are tool names and resource URIs.
 
-    `generation` is the incarnation that listed it (1 for the first). `title`, `version`, `instructions`,
-    `protocol_version` and `capabilities` are what the server said of itself in the handshake.
+    `generation` is the incarnation that listed it (1 for the first); 0 for one that was kept by an earlier
+    process, and `listed_at` is then when it was last known to be right (seconds since the epoch). `title`,
+    `version`, `instructions`, `protocol_version` and `capabilities` are what the server said of itself in the
+    handshake.
     """
 
     generation: int
@@ -201,6 +204,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     capabilities: JSON = {}
     left_out: tuple[LeftOut, ...] = ()
     """What cannot be used, and why; a bounded number."""
+    listed_at: float | None = None
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +225,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     def ready(self) -> bool:
         """Whether calls are served now."""
         return self.state is State.READY
+
+    @property
+    def available(self) -> bool:
+        """Whether a call is served, though the server may have to be started for it."""
+        return self.state in {State.READY, State.ASLEEP}
 
     @property
     def tools(self) -> dict[str, ToolInfo]:

@@ -143,14 +143,18 @@ def _value(text: str) -> Any:
 def _ask(config_path: str | None, control_request: JSON) -> JSON:
     """The answer of the daemon, or of servers started for this alone."""
     from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import DaemonError, daemon_paths
+    from mcpx.daemon.paths import daemon_paths
+    from mcpx.errors import DaemonError
 
     with suppress(DaemonError):  # then no daemon can be there
         # a call has deadlines of its own
         answer = request(daemon_paths(config_path), control_request, within=None)
         if answer is not None:
             return answer
-    from mcpx.cli.own_process import perform_alone
+    from mcpx.light_sdk import light_sdk
+
+    with light_sdk():
+        from mcpx.cli.own_process import perform_alone
 
     return perform_alone(config_path, control_request)
 

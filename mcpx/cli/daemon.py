@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.printing import echo
 from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ def run(config_path: str | None) -> None:
     import anyio
 
     from mcpx.config import load
+    from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
+    from mcpx.light_sdk import light_sdk
     from mcpx.observe.log import configure
+    from mcpx.upstream.transport.spawning import early_children
 
     configure()
     paths = _paths(config_path)
@@ -39,11 +43,14 @@ def run(config_path: str | None) -> None:
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     paths.stopped.unlink(missing_ok=True)
     try:
-        from mcpx.app import serve_daemon
+        with listening(paths) as listener, early_children(loaded):
+            with light_sdk():
+                from mcpx.app import LOOP, serve_daemon
 
-        sys.exit(anyio.run(partial(serve_daemon, loaded, paths)))
+            code = anyio.run(partial(serve_daemon, loaded, paths, listener), backend_options=LOOP)
     finally:
         os.close(lock)
+    sys.exit(code)
 
 
 @daemon.command(short_help="Start it, unless it runs.")
@@ -59,17 +66,88 @@ def start(config_path: str | None) -> None:
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
     click.echo(f"socket {paths.socket}\nlog {paths.log}", err=True)
+    _warn_of_http(paths)
+
+
+def _warn_of_http(paths: DaemonPaths) -> None:
+    """Say so where the daemon cannot serve HTTP, which its other clients do not notice."""
+    from contextlib import suppress
+
+    from mcpx.daemon.control_client import request
+    from mcpx.errors import MCPXError
+
+    with suppress(MCPXError):
+        http = ((request(paths, {"mcpx": "status"}) or {}).get("daemon") or {}).get("http") or {}
+        if http.get("error"):
+            echo(f"HTTP is not served yet, and tried again: {http['error']}", err=True)
 
 
 @daemon.command(short_help="End it.")
 @with_config
-def stop(config_path: str | None) -> None:
+@click.option("--all", "every", is_flag=True, help="The daemons of all configurations.")
+def stop(config_path: str | None, every: bool) -> None:  # noqa: FBT001 - click passes it by name
     """End the daemon in order. Clients that are attached start it again with their next request."""
     from mcpx.daemon import lifecycle
 
+    if every and config_path is not None:
+        raise click.UsageError("--all ends the daemons of all configurations; leave --config out")
+    if every:
+        _stop_all()
+        return
     paths = _paths(config_path)
     pid = lifecycle.stop(paths, marked=True)
     click.echo(f"no daemon serves {paths.config}" if pid is None else f"stopped pid {pid}")
+
+
+def _stop_all() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from mcpx.daemon import lifecycle
+    from mcpx.daemon.running import running_daemons
+    from mcpx.daemon.stale import clean_up
+    from mcpx.errors import MCPXError
+
+    def end(paths: DaemonPaths) -> tuple[str, bool]:
+        try:
+            pid = lifecycle.stop(paths, marked=True)
+        except MCPXError as error:
+            return f"{paths.config}: {error}", False
+        return f"stopped pid {pid}, serving {paths.config}", True
+
+    found = running_daemons()
+    with ThreadPoolExecutor(max(1, len(found))) as threads:
+        ended = list(threads.map(end, [each.paths for each in found]))
+    for line, is_good in ended:
+        echo(line, err=not is_good)
+    if not found:
+        click.echo("no daemon runs")
+    clean_up()
+    if not all(is_good for _, is_good in ended):
+        sys.exit(1)
+
+
+@daemon.command("list", short_help="Those of all configurations.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """List your daemons, a row each, and clean up after those that were killed.
+
+    Those with another MCPX_STATE_DIR are not seen.
+    """
+    import json
+
+    from mcpx.daemon.running import report
+    from mcpx.daemon.stale import clean_up
+
+    rows = report()
+    clean_up()
+    if as_json:
+        echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif not rows:
+        click.echo("no daemon runs")
+    else:
+        from mcpx.cli.daemon_table import show
+
+        show(rows)
 
 
 @daemon.command(short_help="End it, and start it again.")
@@ -87,9 +165,10 @@ def restart(config_path: str | None) -> None:
     load(paths.config)
     with lifecycle.startup_lock(paths) as lock:
         old = lifecycle.stop(paths, marked=False)
-        lifecycle.start(paths, lock=lock)
+        next_paths = _paths(config_path)  # others, if it is a link that leads elsewhere now
+        lifecycle.start(next_paths, lock=lock if next_paths == paths else None)
     before = "none ran" if old is None else f"was {old}"
-    click.echo(f"restarted: pid {lock_owner_pid(paths)} ({before}), serving {paths.config}")
+    click.echo(f"restarted: pid {lock_owner_pid(next_paths)} ({before}), serving {paths.config}")
 
 
 @daemon.command(short_help="Whether it runs, and where.")
@@ -112,6 +191,8 @@ def status(config_path: str | None) -> None:
         about = answer["daemon"]
         up = f"up {about['uptime_s']:.0f} s, clients: {about['clients']}"
         click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {paths.config}")
+        if problem := about.get("config_error"):
+            click.echo(f"that was changed, and cannot be used: {problem}")
     click.echo(f"socket {paths.socket}\nlog {paths.log}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know

@@ -62,11 +62,12 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     """Print the end of what a SERVER has said on standard error."""
     from mcpx.cli.tail import show
     from mcpx.config import load
+    from mcpx.daemon.paths import daemon_paths
     from mcpx.errors import MCPXError
     from mcpx.observe.server_log import server_log_path
     from mcpx.text.nearest import nearest
 
-    path = server_log_path(server)
+    path = server_log_path(server, daemon_paths(config_path).folder)
     if not path.exists():
         names = list(load(config_path).servers)
         if server in names:

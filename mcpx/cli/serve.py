@@ -40,13 +40,17 @@ def serve(
     http:  Streamable HTTP for any number of clients, on loopback, with a bearer token that is made at the
            first start and kept in the state folder.
     """  # noqa: D301 - click's own mark, not an escape
+    from contextlib import nullcontext
     from functools import partial
 
     import anyio
 
     from mcpx.config import load
     from mcpx.config.transport import is_loopback
+    from mcpx.daemon.paths import check_state_folder
+    from mcpx.light_sdk import light_sdk
     from mcpx.observe.log import configure
+    from mcpx.upstream.transport.spawning import early_children
 
     configure()
     loaded = load(config)
@@ -56,17 +60,22 @@ def serve(
             f"--no-auth on {address} lets everybody who reaches that address run every tool;"
             " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
         )
-    from mcpx import app
+    if transport == "http" and (expose or server):
+        raise click.UsageError("HTTP has both in its URL: /mcp?expose=all and /mcp/servers/NAME")
+    if transport == "stdio" and (host or port is not None or no_auth or yes_everybody):
+        raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
+    door = _door(loaded, expose, server)
+    check_state_folder()
+    with early_children(loaded) if server is None else nullcontext():
+        with light_sdk():
+            from mcpx import app
 
-    if transport == "http":
-        if expose or server:
-            raise click.UsageError("HTTP has both in its URL: /mcp?expose=all and /mcp/servers/NAME")
-        run = partial(app.serve_http, loaded, host=host, port=port, auth=not no_auth)
-    else:
-        if host or port is not None or no_auth or yes_everybody:
-            raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
-        run = partial(app.serve_stdio, loaded, _door(loaded, expose, server))
-    sys.exit(anyio.run(run))
+        if transport == "http":
+            run = partial(app.serve_http, loaded, host=host, port=port, auth=not no_auth)
+        else:
+            run = partial(app.serve_stdio, loaded, door)
+        code = anyio.run(run, backend_options=app.LOOP)
+    sys.exit(code)
 
 
 def _door(config: Config, expose: Expose | None, server: str | None) -> Door:

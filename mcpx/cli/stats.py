@@ -1,7 +1,7 @@
 """`mcpx stats`: the tokens that MCPX has saved its clients, as a table with a bar for each row.
 
-From the daemon where one runs, else from the file that all MCPX processes of the user keep. `render` is pure;
-names are never read as markup. Where standard output is no terminal, the bars are ASCII.
+From the daemon where one runs, else from the file that all processes of the configuration keep. `render` is
+pure; names are never read as markup. Where standard output is no terminal, the bars are ASCII.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ _LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
 @click.option(
     "--by", type=click.Choice(list(_LISTS)), default="server", show_default=True, help="A row each."
 )
+@click.option("--all", "of_all", is_flag=True, help="Of all configurations together.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def stats(config_path: str | None, by: str, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def stats(config_path: str | None, by: str, of_all: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Show what results and lists of tools have cost in tokens, and would have cost without MCPX.
 
     Both are estimates. The table is of all time; the daemon's own time has a line above it.
     """
-    report = _ask(config_path)
+    report = _ask(config_path, of_all=of_all)
     if as_json:
         echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
@@ -53,21 +54,20 @@ def stats(config_path: str | None, by: str, as_json: bool) -> None:  # noqa: FBT
     console.print(render(report, by=by, bar=TERMINAL_BAR if has_blocks else PLAIN_BAR))
 
 
-def _ask(config_path: str | None) -> dict[str, Any]:
+def _ask(config_path: str | None, *, of_all: bool) -> dict[str, Any]:
     from mcpx.core.stats import report
-    from mcpx.core.stats_file import StatsFile
+    from mcpx.core.stats_file import read_all_stats, stats_file
     from mcpx.daemon.control_client import request
     from mcpx.daemon.paths import daemon_paths
     from mcpx.errors import MCPXError
 
-    response = request(daemon_paths(config_path), {"mcpx": "stats"})
-    if response is not None:
+    paths = daemon_paths(config_path)
+    if not of_all and (response := request(paths, {"mcpx": "stats"})) is not None:
         return response
-    file = StatsFile()
     try:
-        return report(file.read(), None)
+        return report(read_all_stats() if of_all else stats_file(paths.folder).read(), None)
     except OSError as error:
-        raise MCPXError(f"{file.path}: {error.strerror}") from None
+        raise MCPXError(f"{error.filename}: {error.strerror}") from None
 
 
 def render(report: dict[str, Any], *, by: str = "server", bar: tuple[str, str] = PLAIN_BAR) -> RenderableType:

@@ -16,12 +16,13 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.core.status import ServerStatus, Status
+from mcpx.core.status import DaemonStatus, HttpStatus, ServerStatus, Status
 from mcpx.text import one_line
 
 STYLES: Final = {
     "ready": "green",
     "starting": "cyan",
+    "asleep": "dim",
     "waiting": "yellow",
     "parked": "red",
     "stopped": "dim",
@@ -49,7 +50,10 @@ def show(status: dict[str, Any]) -> None:
 
 def render(status: Status) -> RenderableType:
     """The daemon in one line, a row a server, and a line for each server with an error."""
-    parts: list[RenderableType] = [_daemon(status), Text(), _table(status.servers)]
+    parts: list[RenderableType] = [_daemon(status), *_config_error(status.daemon)]
+    if isinstance(status.daemon.http, HttpStatus):
+        parts.append(_http(status.daemon.http))
+    parts += [Text(), _table(status.servers)]
     if with_causes := [server for server in status.servers if server.last_error]:
         parts += [Text(), *_causes(with_causes)]
     return Group(*parts)
@@ -61,7 +65,23 @@ def _daemon(status: Status) -> Text:
     text = Text(f"mcpx {daemon.version}", style="bold")
     clients = "1 client" if daemon.clients == 1 else f"{daemon.clients} clients"
     rest = f"  pid {daemon.pid}, up {duration(daemon.uptime_s)}, {clients}"
-    return text.append(f"{rest}, {ready} of {len(status.servers)} servers ready", style="not bold")
+    asleep = sum(server.state == "asleep" for server in status.servers)
+    rest += f", {ready} of {len(status.servers)} servers ready" + (f", {asleep} asleep" if asleep else "")
+    return text.append(rest, style="not bold")
+
+
+def _http(http: HttpStatus) -> Text:
+    if http.error is None:
+        return Text(f"http {http.url or 'is starting'}")
+    wait = "" if http.next_attempt_in_s is None else f" (next attempt in {duration(http.next_attempt_in_s)})"
+    return Text(one_line(f"http is not served{wait}: {http.error}"), style="red")
+
+
+def _config_error(daemon: DaemonStatus) -> list[Text]:
+    """A line if the file was changed to something that cannot be used."""
+    if not daemon.config_error:
+        return []
+    return [Text("configuration not reloaded: ", style="red").append(one_line(daemon.config_error))]
 
 
 def _table(servers: list[ServerStatus]) -> Table:
@@ -104,7 +124,7 @@ def _causes(servers: list[ServerStatus]) -> list[Text]:
 
 
 def _cause(server: ServerStatus) -> tuple[str, str]:
-    is_past = server.state == "ready"
+    is_past = server.state in {"ready", "asleep"}
     lead = "earlier: " if is_past else ""
     if server.next_attempt_in_s is not None:
         lead = f"next attempt in {duration(server.next_attempt_in_s)}: "

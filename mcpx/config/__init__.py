@@ -4,7 +4,7 @@
 `check` and `config` commands; imports neither anyio nor the SDK, so that it is quick to start.
 """
 
-from mcpx.config.load import load, locate, parse
+from mcpx.config.load import load, locate, parse, read_file
 from mcpx.config.model import (
     Config,
     Era,
@@ -44,5 +44,6 @@ __all__ = [
     "load",
     "locate",
     "parse",
+    "read_file",
     "redactor_of",
 ]

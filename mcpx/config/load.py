@@ -30,16 +30,25 @@ def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
         ConfigError: The file is missing or cannot be read, or what `parse` raises.
     """
     file = locate(path, environ=environ)
+    data = read_file(file, missing=_missing(path, environ))
+    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent)
+
+
+def read_file(file: Path, *, missing: str = "no such file") -> bytes:
+    """The content of a configuration file. `missing` is what the error says where there is none.
+
+    Raises:
+        ConfigError: The file is missing or cannot be read.
+    """
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(str(file), _missing(path, environ)) from None
+        raise ConfigError(str(file), missing) from None
     except IsADirectoryError:
         raise ConfigError(str(file), "this is a folder; name the file in it") from None
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigError(str(file), f"cannot be read: {reason}") from None
-    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent)
 
 
 def locate(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:

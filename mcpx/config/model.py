@@ -25,6 +25,7 @@ TOON_MAX_SIZE: Final = 2 << 20
 """Bytes as they come, with all escapes; very dense results have a bound of their own."""
 
 Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
+SecondsOrNever = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 StructuredContent = Literal["auto", "always", "never"]
@@ -166,6 +167,25 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
             " over stdio by handshake, and over HTTP in the era of each client."
         ),
     ] = "auto"
+    start: Annotated[
+        Literal["auto", "eager", "on_demand"],
+        doc(
+            "When the server is started. eager: with MCPX. on_demand: when something is asked of it; what it"
+            " offers is remembered, and where it is not, the server is started once to list it. auto: on"
+            " demand if what it offers is remembered from the last remembered_for seconds, else with MCPX."
+        ),
+    ] = "auto"
+    remembered_for: Annotated[
+        Seconds,
+        doc("Seconds for which start: auto relies on what is remembered of the server, without a listing."),
+    ] = 86_400.0
+    idle_stop: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds without use after which the server is stopped until it is needed again; 0 is never. It"
+            " is for servers that keep nothing between calls."
+        ),
+    ] = 0.0
     native: Annotated[
         bool,
         doc("Whether resources and prompts are offered as the protocol has them, beside the three tools."),
@@ -271,10 +291,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_grace: Annotated[
         Seconds, doc("Seconds that calls in flight may take to finish at shutdown.")
     ] = 5.0
+    idle_exit: Annotated[
+        SecondsOrNever,
+        doc(
+            "Seconds without a client or a call after which the daemon ends; the next client starts it again."
+            " 0 is never."
+        ),
+    ] = 0.0
     max_starting: Annotated[Count, doc("Servers that start at the same time.")] = 8
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
     ] = 64 << 20
+    watch_config: Annotated[
+        bool,
+        doc(
+            "Whether the file is read again by itself when it has changed, as by mcpx reload: once it has not"
+            " been written to for half a second. One that cannot be used changes nothing."
+        ),
+    ] = True
     http: Annotated[
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),

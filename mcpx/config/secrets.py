@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -48,6 +49,8 @@ _ORDINARY_HEADERS: Final = frozenset(
     {"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "origin", "user-agent"}
 )
 
+_NUMBER: Final = re.compile(rb"\x1a(\d{1,6})\x1a")
+
 Secret = tuple[str, str]
 """The name of a secret, and its value."""
 
@@ -62,7 +65,7 @@ class Redactor:
         for name, value in secrets:
             for form in _forms(value):
                 names.setdefault(form, f"***{name}***")
-        longest_first = sorted(names, key=len, reverse=True)  # one may be a part of another
+        longest_first = sorted(names, key=lambda form: (-len(form), form))  # one may be a part of another
         self._forms = [(form, names[form]) for form in longest_first]
 
     def __call__(self, text: str) -> str:
@@ -84,6 +87,22 @@ class Redactor:
             return msgspec.json.decode(shown)
         except msgspec.DecodeError:  # it is in more than one string, or has a name with a quote in it
             return shown
+
+    def replace_by_numbers(self, written: bytes) -> bytes:
+        """JSON with a number in the place of each secret, between characters that no JSON holds."""
+        for number, (form, _) in enumerate(self._forms):
+            written = written.replace(form.encode(errors="surrogateescape"), b"\x1a%d\x1a" % number)
+        return written
+
+    def replace_numbers(self, written: bytes) -> bytes:
+        """JSON with the secrets back in their places.
+
+        Raises:
+            IndexError: It was written with other secrets.
+        """
+        return _NUMBER.sub(
+            lambda found: self._forms[int(found[1])][0].encode(errors="surrogateescape"), written
+        )
 
     def __repr__(self) -> str:
         return f"Redactor({sorted({name for _, name in self._forms})})"

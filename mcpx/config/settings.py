@@ -116,7 +116,8 @@ def _expected(rule: inspect.Type) -> str:
         case inspect.IntType():
             return f"a whole number from {rule.ge} to {rule.le}"
         case inspect.FloatType():
-            return f"a number of seconds above {rule.gt} and at most {rule.le}"
+            least = f"from {rule.ge}" if rule.gt is None else f"above {rule.gt} and"
+            return f"a number of seconds {least} at most {rule.le}"
         case inspect.LiteralType():
             return f"one of {', '.join(quote(str(each)) for each in rule.values)}"
         case inspect.VarTupleType():

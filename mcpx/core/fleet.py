@@ -8,7 +8,9 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,11 +27,22 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
+from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
-from supervisors import ChildFailed, ChildParked, ChildReady, ChildStopped, Event, Phase, Signal, Supervisor
+from supervisors import (
+    ChildFailed,
+    ChildParked,
+    ChildReady,
+    ChildRested,
+    ChildStopped,
+    Event,
+    Phase,
+    Signal,
+    Supervisor,
+)
 
 if TYPE_CHECKING:
     from mcpx.upstream.direct.client import DirectClient
@@ -37,6 +50,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
+MAX_PROBES_AT_ONCE: Final = 8  # after a suspend
+PROBE_PAUSE_S: Final = 0.1  # until the next ones
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 NOT_STARTED: Final = "it is started for clients of its transparent door only"
@@ -59,7 +74,7 @@ class Fleet:
     ) -> None:
         self._config = config
         self._clients = clients or ConnectedClients()
-        self._state = state
+        self._folder = configuration_folder(config.source, state)
         self.ledger = Ledger(state)
         self.supervisor = Supervisor(
             max_starting=config.max_starting, stop_together=True, observe=self._on_event
@@ -70,6 +85,8 @@ class Fleet:
         self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
+        self.has_open_tasks: Callable[[str], bool] = lambda _server: False
+        """Whether a server works on a task; it is not stopped then. Set by the hub."""
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
@@ -78,7 +95,7 @@ class Fleet:
         }
         for upstream in self.upstreams.values():
             if starts:
-                self._start(upstream)
+                self._start(upstream, asleep=self._may_sleep(upstream))
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
@@ -88,7 +105,7 @@ class Fleet:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
             more["on_catalogue"] = self.observers.notify
-            server_log = ServerLog(server.name, self._state, redact=redactor_of(server))
+            server_log = ServerLog(server.name, self._folder, redact=redactor_of(server))
         else:
             server_log = main.server_log
         upstream = Upstream(
@@ -100,6 +117,7 @@ class Fleet:
             child=self._child_name(server.name),
             clients=self._clients,
             main=main,
+            has_open_tasks=lambda: self.has_open_tasks(server.name),
             **more,
         )
         if main is None:
@@ -136,13 +154,23 @@ class Fleet:
         number = self._made[name]
         return name if number == 1 else f"{name}\x1f{number}"  # no server's name holds such a character
 
-    def _start(self, upstream: Upstream | DirectSession) -> None:
+    def _start(self, upstream: Upstream | DirectSession, *, asleep: bool = False) -> None:
+        """Have it supervised; if it is `asleep`, it is started when somebody needs it."""
         if self._stopping:
             upstream.queue.close()
         elif upstream.config.disabled is None:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
-            self.supervisor.add(child_spec(upstream, grace_s=self._config.shutdown_grace))
+            on_demand = asleep and not upstream.queue.has_callers
+            grace_s = self._config.shutdown_grace
+            self.supervisor.add(child_spec(upstream, grace_s=grace_s, on_demand=on_demand))
+
+    def _may_sleep(self, upstream: Upstream) -> bool:
+        """Whether a server need not run, because what it offers is known well enough."""
+        config, known = upstream.config, upstream.catalogue
+        if config.start == "eager" or known is None or known.listed_at is None:
+            return False
+        return config.start == "on_demand" or time.time() - known.listed_at < config.remembered_for
 
     # --- its changes
 
@@ -158,7 +186,7 @@ class Fleet:
         for name in plan.changed:
             self._inherit(new[name], old[name])
         for name in plan.added:
-            self._start(new[name])
+            self._start(new[name], asleep=self._may_sleep(new[name]))
         staying = {name: new.get(name) or self.upstreams[name] for name in config.servers}
         self._publish(staying | {name: old[name] for name in plan.removed})
         self.observers.announce((*plan.added, *plan.changed))
@@ -184,8 +212,9 @@ class Fleet:
         new.inherit_from(old)
 
     async def _replace(self, old: Upstream, new: Upstream) -> None:
+        was_asleep = old.queue.is_asleep
         await self._retire(old, CHANGED)
-        self._start(new)
+        self._start(new, asleep=was_asleep and self._may_sleep(new))
         if new.config.disabled is None:
             self.direct.carry_over(old, new)
 
@@ -207,6 +236,14 @@ class Fleet:
         if scope.cancelled_caught:
             log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
 
+    async def distrust_sessions(self) -> None:
+        """Have all idle sessions probed over new connections, a few at a time, after a suspend."""
+        for number, session in enumerate(self.children(), 1):
+            if session.health is not None:
+                session.health.distrust()
+            if number % MAX_PROBES_AT_ONCE == 0:
+                await anyio.sleep(PROBE_PAUSE_S)
+
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; one that waits or is parked is tried now.
 
@@ -224,8 +261,10 @@ class Fleet:
         life = upstream.queue.lifecycle()
         if life.phase in {Phase.WAITING, Phase.PARKED}:
             self.supervisor.resume(upstream.child)
-        elif life.phase is not Phase.IDLE:  # an idle one is about to be started as it is
+        elif not upstream.queue.is_asleep:
             self.supervisor.recycle(upstream.child)
+        elif isinstance(upstream, Upstream) and upstream.main is None:
+            upstream.queue.wake()
 
     def _has_retried(self, upstream: Upstream, since: int) -> bool:
         """Whether an incarnation after number `since` has been ready or has failed, or there will be none."""
@@ -265,12 +304,14 @@ class Fleet:
             return
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
+            upstream.queue.start_ended()
             self._unsettled.discard(event.child)
             if not self._unsettled:
                 self._settled.set()
         if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
-            upstream.queue.wake_waiters()
+        elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):
+            upstream.rests += 1
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked):

@@ -21,6 +21,7 @@ import structlog
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
+from mcpx.core.config_file import ConfigFile
 from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Message
@@ -31,9 +32,11 @@ from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, RouterActor
+from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
+from mcpx.observe.suspend import SuspendWatch
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
@@ -67,18 +70,25 @@ class Hub:
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
         self.views = ResultViews(self.results, self.upstreams)
+        self.fleet.has_open_tasks = self.views.tasks.has_open
         self.router = ActorRef[Message]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
         self._checker = ArgumentChecker()
-        self._inspector = Inspector(self.registry, self._checker, self.results)
+        self.file = ConfigFile(config.source, lambda: self.config, self.reload)
+        """What the configuration was read from, where it comes from a file."""
+        self._inspector = Inspector(
+            self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
+        )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
+        self.http: Callable[[], HttpStatus] | None = None
+        """How the HTTP side is, where a daemon has one: set by the composition root."""
         self._with_secrets: list[ServerConfig] = []
         self._apply(config)
         self._build_tree()
@@ -88,6 +98,8 @@ class Hub:
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
+        suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())
+        self.root.add(ChildSpec(name="suspend", run=suspend.run))
 
     def _apply(self, config: Config) -> None:
         """Put in force what is looked up when it is used."""

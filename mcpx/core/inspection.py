@@ -1,17 +1,19 @@
 """What inspect answers, for the model and for programs; and resources, where no URI is given.
 
-Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server. The model
+Pure over the registry's snapshots, and what is known of the schemas: nothing is asked of a server, but those
+that are asleep are started where a tool of theirs is shown. The model
 gets text within a budget of tokens (`mcpx.rendering.inspection`), programs get the same data as plain JSON
 with the original JSON Schemas. Momentary state is said here, and never in a description.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.core.messages import Inspect
@@ -30,25 +32,42 @@ from mcpx.rendering.results import ToolResult
 from mcpx.rendering.search_answer import search_answer
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
-from mcpx.text import shown_name
+from mcpx.text import one_line, shown_name
 from mcpx.validation.checker import ArgumentChecker
 from mcpx.validation.example import example_arguments
 
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
 MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
+MAX_PROBLEM_LEN: Final = 400  # characters of what is wrong with the configuration
 _MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
 _MAX_RESOURCES: Final = 1_000  # of one server, for programs
+
+CONFIG_NOTE: Final = (
+    "note: the configuration file of MCPX was changed and cannot be used, so what was read before is in"
+    " force: {}. Tell the user."
+)
 
 Found = tuple[ServerInfo, ToolInfo]
 
 
 class Inspector:
-    """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed."""
+    """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed.
 
-    def __init__(self, registry: Registry, checker: ArgumentChecker, results: ResultRenderer) -> None:
+    `config_problem` says why the configuration file cannot be used, if it cannot: each answer ends with that.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        checker: ArgumentChecker,
+        results: ResultRenderer,
+        *,
+        config_problem: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._registry = registry
         self._checker = checker
         self._results = results
+        self._config_problem = config_problem
         self._forms = ToolForms(results.settings)
         self.indexing = SearchIndexing(registry.list_servers)
 
@@ -82,10 +101,24 @@ class Inspector:
         """The answer.
 
         Raises:
+            CallError: As from `_answer`.
+        """
+        answer = self._answer(request)
+        if (problem := self._config_problem()) is None:
+            return answer
+        note = {"type": "text", "text": CONFIG_NOTE.format(one_line(problem, MAX_PROBLEM_LEN))}
+        plain = {**(answer.structured_content or {}), "config_error": problem}
+        return replace(answer, content=[*answer.content, note], structured_content=plain)
+
+    def _answer(self, request: Inspect) -> ToolResult:
+        """The answer by itself.
+
+        Raises:
             CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
                 tool is named without its server, and not one server alone has it.
         """
         found, problems = self._find(request)
+        self._warm({info.name for info, _ in found})
         if len(found) == 1 and not problems:
             return self._one(*found[0])
         if found:
@@ -157,7 +190,14 @@ class Inspector:
 
     def _search(self, request: Inspect) -> ToolResult:
         only = self._registry.upstream(request.server_name).name if request.server_name else None
-        return _result(*search_answer(self._registry.list_servers(), request.query, only=only))
+        text, plain = search_answer(self._registry.list_servers(), request.query, only=only)
+        self._warm(each["server"] for each in plain["servers"] if _shows_tools(each))
+        return _result(text, plain)
+
+    def _warm(self, servers: Iterable[str]) -> None:
+        """Start the servers that are asleep and whose tools are shown: a call is likely to follow."""
+        for name in servers:
+            self._registry.upstream(name).warm()
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
@@ -234,8 +274,13 @@ def _result(text: str, plain: JSON) -> ToolResult:
 
 
 def _state(info: ServerInfo) -> JSON:
-    """The state of a server that is not ready."""
-    return {} if info.ready else {"state": info.describe_state(), **info.next_attempt()}
+    """The state of a server that takes no calls now."""
+    return {} if info.available else {"state": info.describe_state(), **info.next_attempt()}
+
+
+def _shows_tools(found: JSON) -> bool:
+    """Whether a search shows tools of this server by more than their names."""
+    return any("signature" in tool for tool in found["tools"])
 
 
 def _not_found(error: CallError) -> str:

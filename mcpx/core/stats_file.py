@@ -1,4 +1,4 @@
-"""`stats.json` in the state folder: the sums of the meter for good, shared by all MCPX processes of the user.
+"""`stats.json` in a configuration's folder: the meter's sums for good, shared by all processes that serve it.
 
 Each process adds what it has counted since it last did, under a lock, and replaces the file whole; so nothing
 that another has added is lost. It does so at most once a minute, and when it ends: a process that is killed
@@ -25,13 +25,14 @@ import structlog
 
 from mcpx.core.stats import Totals
 from mcpx.observe.contained import contain
-from mcpx.paths import ensure_folder, state_folder
+from mcpx.paths import CONFIGURATIONS, ensure_folder, state_folder
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
     from mcpx.core.meter import Meter
 
 log = structlog.get_logger()
+STATS_NAME: Final = "stats.json"
 WRITE_INTERVAL_S: Final = 60.0
 LOCK_TIMEOUT_S: Final = 1.0  # another process holds the lock for milliseconds
 LOCK_POLL_S: Final = 0.01
@@ -42,23 +43,47 @@ _READ: Final = (
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class StatsFile:
-    """The file in one state folder, the usual one by default. Its methods block: for another thread."""
+def stats_file(folder: Path) -> StatsFile:
+    """The file of the configuration with that folder (`configuration_folder`)."""
+    return StatsFile(folder, former=state_folder() / STATS_NAME)
 
-    def __init__(self, state: Path | None = None) -> None:
-        self._folder = state or state_folder()
-        self.path = self._folder / "stats.json"
+
+def read_all_stats() -> Totals:
+    """The sums of all configurations together.
+
+    Raises:
+        OSError: One of the files cannot be opened.
+    """
+    summed = StatsFile(state_folder()).read()  # before the first configuration has taken it over
+    for path in (state_folder() / CONFIGURATIONS).glob(f"*/{STATS_NAME}"):
+        summed.merge(StatsFile(path.parent).read())
+    return summed
+
+
+class StatsFile:
+    """The file in one folder. Its methods block: for another thread.
+
+    `former` is the file that all configurations once shared: the first that asks takes it over.
+    """
+
+    def __init__(self, folder: Path, *, former: Path | None = None) -> None:
+        self._folder = folder
+        self._former = former
+        self.path = self._folder / STATS_NAME
 
     def read(self) -> Totals:
         """The sums in the file; none where there is no file, or none that can be read.
 
         Raises:
-            OSError: It cannot be opened.
+            OSError: It cannot be opened; `filename` is its path.
         """
         try:
             return self._load()
         except (msgspec.MsgspecError, RecursionError):
             return Totals()
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
 
     def add(self, counted: Totals) -> Totals:
         """Add to the sums in the file; those that it holds then.
@@ -83,12 +108,25 @@ class StatsFile:
         try:
             opened = os.open(self.path, _READ)
         except FileNotFoundError:
-            return Totals()
+            return self._load() if self._take_over() else Totals()
         with os.fdopen(opened, "rb") as file:
             found = os.fstat(opened)
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
                 raise PermissionError(errno.EPERM, "not a file of yours")
             return msgspec.json.decode(file.read(MAX_FILE_BYTES), type=Totals)
+
+    def _take_over(self) -> bool:
+        """Make the former file this one; whether there was one to be had."""
+        if self._former is None:
+            return False
+        try:
+            if not self._former.is_file():
+                return False
+            ensure_folder(self._folder)
+            self._former.rename(self.path)
+        except OSError:
+            return False
+        return True
 
     def _set_aside(self, error: Exception) -> None:
         aside = self.path.with_suffix(".unreadable.json")

@@ -40,19 +40,31 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     all_time: Cost
 
 
+class HttpStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The HTTP side of a daemon: where clients connect, or why they cannot, and when that is tried again."""
+
+    url: str | None = None
+    error: str | None = None
+    next_attempt_in_s: float | None = None
+
+
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The MCPX process. `clients` counts the connected ones.
 
-    `dropped` counts the log and progress messages that were dropped because clients did not read; it is
-    absent if there were none. `tokens` is the sum over all servers and what MCPX answered by itself; a
-    daemon of an older version says nothing of it.
+    `config_error` says why the configuration file as it is cannot be used, if it cannot: then what was read
+    before is in force. `dropped` counts the log and progress messages that were dropped because clients did
+    not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
+    `tokens` is the sum over all servers and what MCPX answered by itself; a daemon of an older version says
+    nothing of it.
     """
 
     pid: int
     version: str
     uptime_s: float
     clients: int
+    config_error: str | msgspec.UnsetType = msgspec.UNSET
     dropped: int | msgspec.UnsetType = msgspec.UNSET
+    http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -66,8 +78,9 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream server.
 
-    `state` is stopped, starting, ready, waiting, parked, or disabled (`last_error` then says why). `restarts`
-    counts its incarnations after the first, `failures` those that failed in a row. `last_error` is the cause
+    `state` is stopped, starting, ready, asleep (started when it is needed), waiting, parked, or disabled
+    (`last_error` then says why). `restarts` counts its incarnations after the first, but for those that began
+    because it was needed again, `failures` those that failed in a row. `last_error` is the cause
     of the last failure, even if the server has recovered. `calls` counts what was sent to it; `errors` counts
     requests that ended without a response or with a protocol error, sent or not. `sessions` is present for a
     server with a session for each client, and counts those that are open; state and pid are then those of the
@@ -115,7 +128,9 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
+        config_error=hub.file.problem or msgspec.UNSET,
         dropped=hub.clients.dropped or msgspec.UNSET,
+        http=msgspec.UNSET if hub.http is None else hub.http(),
         tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
     )
     servers = [
@@ -173,9 +188,10 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
     )
 
 
-def _restarts(upstream: Upstream | DirectSession) -> int:
-    life = upstream.queue.lifecycle_or_none()
-    return max(0, life.generation - 1) if life else 0
+def _restarts(session: Upstream | DirectSession) -> int:
+    life = session.queue.lifecycle_or_none()
+    woken = getattr(session, "rests", 0)
+    return max(0, life.generation - 1 - woken) if life else 0
 
 
 def _uptime(life: ChildState | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -14,6 +15,7 @@ from supervisors import (
     ChildFailed,
     ChildParked,
     ChildReady,
+    ChildRested,
     ChildSpec,
     ChildStarting,
     ChildStopped,
@@ -31,7 +33,19 @@ log = structlog.get_logger()
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
 
 
-def child_spec(upstream: Upstream | DirectSession, *, grace_s: float) -> ChildSpec:
+class StartPriority(IntEnum):
+    """Whose start goes first where starts are limited: the lower ones."""
+
+    CALLER = 0
+    """Somebody waits for the server."""
+    LISTING = 1
+    """What the server offers is not known."""
+    WARM_UP = 2
+    """Somebody will call the server."""
+    REST = 3
+
+
+def child_spec(upstream: Upstream | DirectSession, *, grace_s: float, on_demand: bool = False) -> ChildSpec:
     """What the supervisor runs for this server, and how it restarts it. `grace_s` is for calls that run."""
     restart = upstream.config.restart
     backoff = Backoff(initial=restart.initial, cap=restart.cap, healthy_after=restart.healthy_after)
@@ -42,8 +56,19 @@ def child_spec(upstream: Upstream | DirectSession, *, grace_s: float) -> ChildSp
         policy=Policy(backoff=backoff, parking=parking),
         shutdown=Shutdown(grace=grace_s, limit=TEARDOWN_S),
         classify=lambda error: cause_of(error, upstream.config),
-        urgent=lambda: upstream.queue.has_callers,
+        on_demand=on_demand,
+        priority=lambda: start_priority(upstream),
     )
+
+
+def start_priority(upstream: Upstream | DirectSession) -> StartPriority:
+    """What a server's start is for, as it is now."""
+    if upstream.queue.has_callers:
+        return StartPriority.CALLER
+    is_unknown = isinstance(upstream, Upstream) and upstream.main is None and upstream.catalogue is None
+    if is_unknown:
+        return StartPriority.LISTING
+    return StartPriority.WARM_UP if upstream.queue.is_waking else StartPriority.REST
 
 
 def log_event(event: Event, upstream: Upstream | DirectSession) -> None:
@@ -81,6 +106,8 @@ def _log(event: Event, upstream: Upstream | DirectSession) -> None:
         case ChildParked(_, _, cause, failures, probe_in):
             fields = {"cause": cause.text, "failures": failures, "probe_in_s": round(probe_in, 2)}
             log.warning("upstream.parked", server=server, **fields)
+        case ChildRested():
+            log.info("upstream.asleep", server=server)
         case ChildStopped():
             log.debug("upstream.stopped", server=server)
         case ChildStuck(_, _, waited):

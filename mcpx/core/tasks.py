@@ -25,6 +25,7 @@ MAX_TASKS: Final = 10_000
 MAX_AGE_S: Final = 7 * 24 * 3600.0
 GRACE_S: Final = 3600.0  # beyond the time to live, for the server to say itself that a task is gone
 MAX_ID_CHARS: Final = 1024
+_TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})  # states of a task
 MAX_OWNER_CHARS: Final = 256  # of what a client calls itself
 
 
@@ -39,6 +40,8 @@ class Task(msgspec.Struct, frozen=True):
     """As the server knows it."""
     until: float
     """When it is forgotten, by the clock of the table."""
+    open: bool = True
+    """Whether the server has work or a question left, as far as its client was told."""
 
 
 class Tasks:
@@ -78,11 +81,18 @@ class Tasks:
         self._forget(task)
         if len(self) >= self._max_tasks:
             self._make_room()
-        renewed = msgspec.structs.replace(task, until=self._clock() + _lifetime_s(result))
+        is_open = task.open if "status" not in result else _value(result["status"]) not in _TERMINAL
+        renewed = msgspec.structs.replace(task, until=self._clock() + _lifetime_s(result), open=is_open)
         self._by_owner.setdefault(task.owner, {})[task.shown_id] = renewed
         if task.shown_id == task.id or "taskId" not in result:
             return result
         return result | {"taskId": task.shown_id}
+
+    def has_open(self, server: str) -> bool:
+        """Whether the server works on a task, so that it must not be stopped."""
+        now = self._clock()
+        known = (task for tasks in self._by_owner.values() for task in tasks.values())
+        return any(task.server == server and task.open and task.until >= now for task in known)
 
     def _make_room(self) -> None:
         """Forget the tasks that are over, or at least one."""

@@ -15,15 +15,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mcpx.daemon.environment import for_daemon
-from mcpx.daemon.paths import (
-    POLL_INTERVAL_S,
-    DaemonError,
-    DaemonPaths,
-    claim_folder,
-    connect,
-    open_lock,
-    try_lock,
-)
+from mcpx.daemon.locks import take_lock
+from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, connect
+from mcpx.errors import DaemonError
 from mcpx.paths import STATE_VARIABLE, ensure_folder, home
 
 if TYPE_CHECKING:
@@ -83,8 +77,8 @@ class DaemonLauncher:
     def _start_if_first(self) -> None:
         if self._lock is None:
             claim_folder(self._paths)
-            self._lock = open_lock(self._paths.starting)
-        if not try_lock(self._lock):
+            self._lock = take_lock(self._paths.starting)
+        if self._lock is None:
             return
         if (connection := connect(self._paths)) is not None:  # another caller was quicker
             connection.close()

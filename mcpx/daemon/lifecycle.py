@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from mcpx.daemon.control_client import request
+from mcpx.daemon.control_client import request, request_or_fail
 from mcpx.daemon.launch import START_TIMEOUT_S, DaemonLauncher
-from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, lock_owner_pid, open_lock, try_lock
+from mcpx.daemon.locks import take_lock
+from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, lock_owner_pid
 from mcpx.errors import MCPXError
 
 STOP_TIMEOUT_S: Final = 30.0  # for the longest orderly end: grace time, the servers' teardown, a margin
@@ -21,11 +22,13 @@ def start(paths: DaemonPaths, *, lock: int | None = None) -> bool:
     """Ensure that a daemon answers; whether this call started it.
 
     Raises:
-        DaemonError: None answers.
+        MCPXError: None answers.
     """
     launcher = DaemonLauncher(paths, lock=lock)
     try:
         launcher.wait().close()
+        if launcher.started is not None:  # it listens before it can serve
+            request_or_fail(paths, {"mcpx": "status"}, within=START_TIMEOUT_S)
         return launcher.started is not None
     finally:
         launcher.close()
@@ -65,10 +68,12 @@ def startup_lock(paths: DaemonPaths) -> Iterator[int]:
         MCPXError: Another process holds it for too long.
     """
     claim_folder(paths)
-    lock = open_lock(paths.starting)
-    try:
-        if not _within(START_TIMEOUT_S, lambda: try_lock(lock)):
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while (lock := take_lock(paths.starting)) is None:
+        if time.monotonic() > deadline:
             raise MCPXError(f"somebody has been starting a daemon for {START_TIMEOUT_S:g} s; see {paths.log}")
+        time.sleep(POLL_INTERVAL_S)
+    try:
         yield lock
     finally:
         with suppress(OSError):  # `start` has closed it

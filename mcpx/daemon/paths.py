@@ -1,25 +1,34 @@
-"""The files of a daemon: one socket, lock and log for each user and configuration; connecting and locking.
+"""The files of a daemon: one socket, lock and log for each user and configuration; connecting to it.
 
-Imported by `mcpx attach`, so standard library only. A digest of the configuration's absolute path names the
-files. The process that holds the lock (`acquire_lock`) is the daemon, whatever other files there are. The
-socket's folder must belong to this user and be closed to others; functions that cannot ensure that raise.
+Imported by `mcpx attach`, so standard library only. A digest of the configuration's real path names the
+files, so that a configuration has one daemon, whichever link it is reached through. The process that holds
+the lock (`acquire_lock`) is the daemon, whatever other files there are. The socket's folder must belong to
+this user and be closed to others; functions that cannot ensure that raise.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mcpx.errors import MCPXError
-from mcpx.paths import config_file, ensure_folder, others_may_change, runtime_folder, state_folder
+from mcpx.daemon.locks import lock_owner, sign_lock, take_lock
+from mcpx.errors import DaemonError
+from mcpx.paths import (
+    CONFIGURATIONS,
+    config_file,
+    digest,
+    ensure_folder,
+    others_may_change,
+    runtime_folder,
+    state_folder,
+)
 
 LINUX: Final = sys.platform.startswith("linux")
 MAX_SOCKET_PATH: Final = 100  # bytes of a socket's path that any system takes; macOS takes 103, Linux 107
@@ -27,22 +36,20 @@ LOCK_TIMEOUT_S: Final = 25.0  # for the previous daemon to end: its grace time, 
 POLL_INTERVAL_S: Final = 0.02  # for whatever is awaited from another process
 
 
-class DaemonError(MCPXError):
-    """The daemon cannot be reached or started, or this process cannot be it; the text says what to do."""
-
-
 class DaemonPaths(NamedTuple):
-    """The files of one daemon. `config` is absolute."""
+    """The files of one daemon. `config` is absolute, and may be a link."""
 
     config: str
     socket: Path
     lock: Path
-    """Held by the daemon for its life; holds its process id."""
+    """Held by the daemon for its life; holds its process id and its configuration."""
     starting: Path
     """Held while a daemon is started, so that only one of many callers starts it."""
     stopped: Path
     """Exists if the daemon was ended on purpose, by command or signal: a shim then starts the next one only
     for a request of its client. The next daemon removes it."""
+    folder: Path
+    """What is kept for this configuration alone, whether a daemon serves it or not."""
     log: Path
 
 
@@ -52,20 +59,50 @@ def daemon_paths(config: str | os.PathLike[str] | None = None) -> DaemonPaths:
     Raises:
         DaemonError: The folder's name is too long for a socket, on a system where that cannot be helped.
     """
-    absolute = os.path.abspath(config_file(None if config is None else os.fspath(config)))  # noqa: PTH100 - `..` goes too
-    name = digest(absolute)
-    folder = runtime_folder()
-    path = folder / f"{name}.sock"
+    given = config_file(None if config is None else os.fspath(config))
+    real, absolute = os.path.realpath(given), os.path.abspath(given)  # noqa: PTH100 - `..` goes too
+    if os.path.realpath(absolute) != real:  # a `..` behind a linked folder
+        absolute = real
+    name = digest(real)
+    if absolute != real:
+        name = _served_through(absolute) or name
+    return paths_named(name, absolute)
+
+
+def paths_named(name: str, config: str) -> DaemonPaths:
+    """The files of that name, as `digest` makes it from the configuration's real path.
+
+    Raises:
+        DaemonError: As `daemon_paths`.
+    """
+    path = runtime_folder() / f"{name}.sock"
     if is_long(path) and not LINUX:
         raise DaemonError(f"{path}: too long for a socket; name a shorter folder with MCPX_STATE_DIR")
+    folder = state_folder() / CONFIGURATIONS / name
     return DaemonPaths(
-        config=absolute,
+        config=config,
         socket=path,
         lock=path.with_suffix(".lock"),
         starting=path.with_suffix(".starting"),
         stopped=path.with_suffix(".stopped"),
-        log=state_folder() / f"daemon-{name}.log",
+        folder=folder,
+        log=folder / "daemon.log",
     )
+
+
+def _served_through(link: str) -> str | None:
+    """The name of the daemon that was started for this link, if it lives: the link may lead elsewhere now."""
+    try:
+        name = _alias(link).readlink().name
+    except OSError:
+        return None
+    owner = lock_owner(runtime_folder() / f"{name}.lock")
+    return name if owner is not None and owner.config == link else None
+
+
+def _alias(link: str) -> Path:
+    """A file that leads from a link to the name of its daemon."""
+    return runtime_folder() / f"{digest(link)}.alias"
 
 
 def is_long(path: Path) -> bool:
@@ -90,14 +127,6 @@ def address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def digest(text: str) -> str:
-    """FNV-1a in sixteen hexadecimal digits: enough for one user's files, with nothing to import."""
-    value = 0xCBF29CE484222325
-    for byte in os.fsencode(text):
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return f"{value:016x}"
-
-
 def check_state_folder() -> None:
     """Refuse a state folder that others may change. One that does not exist, or cannot be seen, passes.
 
@@ -111,6 +140,11 @@ def check_state_folder() -> None:
         return
     if others_may_change(found):
         raise _not_ours(folder)
+
+
+def _unusable(folder: Path, error: OSError) -> DaemonError:
+    problem = error.strerror or str(error)
+    return DaemonError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR")
 
 
 def _not_ours(folder: Path) -> DaemonError:
@@ -128,10 +162,21 @@ def claim_folder(paths: DaemonPaths) -> None:
     try:
         ensure_folder(folder.parent)
         ensure_folder(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    check_runtime_folder(folder)
+
+
+def check_runtime_folder(folder: Path) -> None:
+    """Refuse a folder for sockets that is not this user's alone.
+
+    Raises:
+        DaemonError: It cannot be seen, belongs to somebody else, or others may enter it.
+    """
+    try:
         above, found = folder.parent.stat(), folder.lstat()
     except OSError as error:
-        problem = error.strerror or str(error)
-        raise DaemonError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR") from None
+        raise _unusable(folder, error) from None
     if others_may_change(above, sticky_is_safe=True):
         raise _not_ours(folder.parent)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -165,27 +210,6 @@ def connect(paths: DaemonPaths) -> socket.socket | None:
     return connection
 
 
-def open_lock(path: Path) -> int:
-    """A descriptor of the lock file, which is never removed: a lock on a removed file locks nothing.
-
-    Raises:
-        DaemonError: It cannot be opened.
-    """
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise DaemonError(f"{path}: {error.strerror}; name another folder with MCPX_STATE_DIR") from None
-
-
-def try_lock(lock: int) -> bool:
-    """Take the lock if it is free; whether it was."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 def acquire_lock(paths: DaemonPaths) -> int:
     """Become the daemon: the lock, held until the descriptor is closed. Waits for a daemon that is ending.
 
@@ -193,33 +217,32 @@ def acquire_lock(paths: DaemonPaths) -> int:
         DaemonError: Another daemon runs, or does not end; or the folder cannot be used.
     """
     claim_folder(paths)
-    lock = open_lock(paths.lock)
     deadline = time.monotonic() + LOCK_TIMEOUT_S
-    while not try_lock(lock):
+    while (lock := take_lock(paths.lock)) is None:
         other = connect(paths)
         if other is not None or time.monotonic() > deadline:
             pid = lock_owner_pid(paths)
-            os.close(lock)
             if other is None:
                 raise DaemonError(f"the daemon before this one (pid {pid}) does not leave; end it first")
             other.close()
             raise DaemonError(f"a daemon serves {paths.config} already (pid {pid})")
         time.sleep(POLL_INTERVAL_S)
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    sign_lock(lock, paths.config)
+    _note_alias(paths)
     return lock
+
+
+def _note_alias(paths: DaemonPaths) -> None:
+    """Let whoever comes by the same link find this daemon, wherever the link will lead."""
+    alias, name = _alias(paths.config), paths.lock.stem
+    if alias.stem == name:
+        return
+    with suppress(OSError):
+        alias.unlink(missing_ok=True)
+        alias.symlink_to(name)
 
 
 def lock_owner_pid(paths: DaemonPaths) -> int | None:
     """The process id of the daemon; None if none holds the lock."""
-    try:
-        lock = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if try_lock(lock):
-            return None
-        written = os.pread(lock, 32, 0)
-        return int(written) if written.isdigit() else None
-    finally:
-        os.close(lock)
+    owner = lock_owner(paths.lock)
+    return None if owner is None else owner.pid

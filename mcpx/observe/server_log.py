@@ -1,4 +1,4 @@
-"""What the servers say on standard error: a rotating file for each, in the state folder's `logs`.
+"""What the servers say on standard error: a rotating file for each, in the folder of their configuration.
 
 Written by the upstream actor, with the secrets of the configuration redacted. A full disk, or a folder that
 cannot be written, is logged once and costs only the file.
@@ -16,25 +16,25 @@ from urllib.parse import quote
 
 import structlog
 
-from mcpx.paths import ensure_folder, state_folder
+from mcpx.paths import ensure_folder
 
 log = structlog.get_logger()
 MAX_FILE_BYTES: Final = 1_000_000
 BACKUP_FILES: Final = 3
 
 
-def server_log_path(server: str, state: Path | None = None) -> Path:
-    """The newest file of one server, under the state folder (or another one)."""
-    return (state or state_folder()) / "logs" / f"{quote(server, safe=' ')}.log"
+def server_log_path(server: str, folder: Path) -> Path:
+    """The newest file of one server; `folder` is that of its configuration."""
+    return folder / "logs" / f"{quote(server, safe=' ')}.log"
 
 
 class ServerLog:
     """One server's file, created with its first line. `redact` takes the secrets out of each."""
 
-    def __init__(self, server: str, state: Path | None = None, *, redact: Callable[[str], str] = str) -> None:
+    def __init__(self, server: str, folder: Path, *, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
         self._server = server
-        self._path = server_log_path(server, state)
+        self._path = server_log_path(server, folder)
         self._handler: _Handler | None = None
         self._broken = False
 

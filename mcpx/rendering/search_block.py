@@ -46,8 +46,8 @@ class Block:
         """The numbers of the entries that are shown by name."""
 
     def head(self) -> str:
-        """`## name (3 tools)`, with the state of a server that is not ready."""
-        state = "" if self.server.ready else f", {self.server.state}"
+        """`## name (3 tools)`, with the state of a server that takes no calls now."""
+        state = "" if self.server.available else f", {self.server.state}"
         return f"## {shown_server(self.server.name)} ({counted(len(self.server.tools), 'tool')}{state})"
 
     def line(self, number: int) -> str:
@@ -77,8 +77,8 @@ class Block:
         return "\n".join([self.head(), *map(self.line, self.lines), *([names] if names else [])])
 
     def brief(self) -> str:
-        """`name: tool tool`, of a server that has no lines, with the state of one that is not ready."""
-        state = "" if self.server.ready else f" ({self.server.state})"
+        """`name: tool tool`, of a server that has no lines, with the state of one that takes no calls now."""
+        state = "" if self.server.available else f" ({self.server.state})"
         return f"{shown_server(self.server.name)}{state}: {' '.join(map(self.name, self.names))}"
 
     @property
@@ -98,7 +98,7 @@ class Block:
         for entry in map(self.entries.__getitem__, self.names):
             kind, fields = _fields(entry)
             shown.setdefault(kind, []).append(fields)
-        state = None if self.server.ready else str(self.server.state)
+        state = None if self.server.available else str(self.server.state)
         return present(server=self.server.name, state=state, **shown, left_out=self.left_out or None)
 
 

@@ -103,7 +103,7 @@ def _state_note(server: ServerInfo, things: str) -> str:
     state = one_line(server.describe_state(), _STATE_LEN)
     if server.catalogue is None:
         return f"It has not listed its {things} yet: it is {state}."
-    return "" if server.ready else f"It is {state}; these are the {things} it listed last."
+    return "" if server.available else f"It is {state}; these are the {things} it listed last."
 
 
 def _found(servers: Sequence[ServerInfo], name: str) -> str:

@@ -25,7 +25,8 @@ from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.errors import EraRefused, NoAnswer
-from mcpx.upstream.health import Health
+from mcpx.upstream.health import Health, open_health
+from mcpx.upstream.idleness import Idleness
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.subscriptions import Subscriptions
 from mcpx.upstream.per_client import PerClientSessions
@@ -39,7 +40,7 @@ from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
 from mcpx.upstream.transport.loss import ConnectionLost
-from supervisors import Incarnation, Signal, Supervisor
+from supervisors import Incarnation, Phase, Signal, Supervisor
 
 if TYPE_CHECKING:
     from mcpx.upstream.direct.client import DirectClient
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+_WARMED: Final = frozenset({Phase.IDLE, Phase.STARTING, Phase.UP})
 MAX_MALFORMED_LOGGED: Final = 3  # lines; a server that prints what is no message prints a lot of it
 OnCatalogue = Callable[[str, Diff], None]
 """Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
@@ -74,6 +76,7 @@ class Upstream:
         eras: Callable[[], tuple[Era, ...]] | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
         clients: ConnectedClients | None = None,
+        has_open_tasks: Callable[[], bool] = lambda: False,
     ) -> None:
         self.config = config
         self.name = config.name
@@ -95,11 +98,20 @@ class Upstream:
             config, self.counters, max_message_bytes=max_message_bytes, on_change=self._on_change
         )
         self.subscriptions = Subscriptions(
-            config.name, self.submit, lambda: self.catalogue, patience=config.limits.queue_timeout
+            config.name,
+            self.submit,
+            lambda: self.catalogue,
+            self.queue.wait_awake,
+            patience=config.limits.queue_timeout,
         )
         self.pid: int | None = None
+        self.health: Health | None = None
+        """The health check, while it serves."""
         self.last_error: str | None = None
         """Why it last failed, also after it has recovered; set by the fleet, which sees the failures."""
+        self.rests = 0
+        """How often it was put to sleep; counted by the fleet."""
+        self.has_open_tasks = has_open_tasks
         self._leaving: str | None = None
         self._ledger = ledger
         self._limit = max_message_bytes
@@ -152,6 +164,21 @@ class Upstream:
     def relist(self) -> None:
         """List again what the server offers: it told another session that it has changed."""
         self._changes.set()
+        if self.queue.is_asleep:
+            self.queue.wake()
+
+    def warm(self) -> None:
+        """Start the server if it is asleep: a call is likely to follow. Does not wait.
+
+        Where each client has a session of its own, there is nothing to start beforehand.
+        """
+        if self.private is None and self.queue.lifecycle_phase() in _WARMED:
+            self.queue.wake()
+
+    @property
+    def has_suspended_calls(self) -> bool:
+        """Whether a call waits for its client to come back with answers."""
+        return len(self._suspended) > 0
 
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
@@ -174,7 +201,7 @@ class Upstream:
         Its catalogue is shown until this one has listed for itself, unless this one is disabled.
         """
         self.subscriptions = old.subscriptions
-        self.subscriptions.move_to(self.submit, lambda: self.catalogue)
+        self.subscriptions.move_to(self.submit, lambda: self.catalogue, self.queue.wait_awake)
         if self.config.disabled is None:
             self._cache.inherit_from(old._cache)
         if self.companion is not None and old.companion is not None:
@@ -196,7 +223,7 @@ class Upstream:
             failed = not self.queue.pending_reason and self.info().cause is not None
             return failed or self.catalogue is not None
 
-        await self.queue.wait_for(attempted)
+        await self.queue.wait_for(attempted, for_use=False)
 
     # --- one incarnation
 
@@ -254,9 +281,11 @@ class Upstream:
     ) -> None:
         """Serve the queue; when asked to leave, finish what is running."""
         generation = incarnation.generation
+        health = open_health(self.config.health, calls, session.probe, session.link)
         async with anyio.create_task_group() as tasks:
             try:
                 calls.open(session.link, session.sender(tasks))
+                self.health = health
                 tasks.start_soon(calls.drain_until_closed)
                 tasks.start_soon(session.listen)
                 tasks.start_soon(session.log_level.follow)
@@ -264,10 +293,12 @@ class Upstream:
                 tasks.start_soon(self._cache.follow, session.client, generation, changes)
                 tasks.start_soon(self._cache.describe, session.client)
                 tasks.start_soon(self.subscriptions.serve, session)
-                tasks.start_soon(Health(self.config.health, calls, session.probe, session.link.give_up).watch)
+                tasks.start_soon(health.watch)
+                tasks.start_soon(Idleness(self, calls, changes).watch)
                 await incarnation.stopping.wait()
                 await calls.drain()
             finally:
+                self.health = None
                 calls.close()
             tasks.cancel_scope.cancel()
 

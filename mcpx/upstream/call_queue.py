@@ -2,12 +2,15 @@
 
 Belongs to the actor and outlives its incarnations. While a session serves the mailbox, a request passes
 straight through; otherwise it waits for the server up to `queue_timeout`, and makes the supervisor try to
-start it at once. A request that does not get through fails with `server_unavailable` or `overloaded`: it was
-not sent.
+start it at once. Where it wakes a server that was asleep, that time counts only from the end of the start,
+which has its own bounds. A request that does not get through fails with `server_unavailable` or `overloaded`:
+it was not sent.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -36,7 +39,7 @@ RawReply = Reply[msgspec.Raw]
 LARGE_REQUEST_BYTES: Final = 65536  # smaller requests are bounded well enough by their number
 MAX_WAITING_BYTES: Final = 64 << 20  # of all requests that wait for one server
 _OVER: Final = frozenset({Phase.STOPPING, Phase.DONE})
-_DELAYED: Final = frozenset({Phase.WAITING, Phase.PARKED})
+_DELAYED: Final = frozenset({Phase.IDLE, Phase.WAITING, Phase.PARKED})
 
 
 class CallQueue:
@@ -62,6 +65,10 @@ class CallQueue:
         """Whether it refuses all requests: MCPX is stopping, or the server was removed."""
         self.pending_reason: str | None = None
         """Why the server is not supervised yet, though it soon will be; requests wait until then."""
+        self.is_waking = False
+        """Whether it is being started from its sleep, and has neither succeeded nor failed yet."""
+        self.wanted_at = -math.inf
+        """When somebody last waited for the server, or was likely to call it soon; never since it rested."""
         self._awaiting = 0  # callers of `wait_for`
         self._changed = Signal()
 
@@ -90,7 +97,7 @@ class CallQueue:
         Raises:
             CallError: `server_unavailable` or `overloaded`; nothing was sent.
         """
-        if self.lifecycle_phase() is not Phase.UP and not self._is_wanted():
+        if self.lifecycle_phase() is not Phase.UP and not self.wake():
             raise self.unavailable(request)
         try:
             envelope = self.ref.request(request, reply)
@@ -103,6 +110,8 @@ class CallQueue:
                 self.ref.mailbox.discard(envelope)
                 raise self._overloaded(request, f"calls of {MAX_WAITING_BYTES >> 20} MB are waiting")
             self._expiry.add(_Waiting(envelope, None))
+            if self.lifecycle_phase() is Phase.STARTING:
+                self._supervisor.reprioritize()
 
     def _waiting_bytes(self) -> int:
         return sum(size_of(envelope.message) for envelope in self.ref.mailbox)
@@ -115,40 +124,73 @@ class CallQueue:
         self._expiry.add(_Waiting(self.ref.put_back(request, reply), error))
 
     def lifecycle_phase(self) -> Phase:
-        """The phase of the server; a disabled one is done, one that is being restarted is starting."""
+        """The phase that the server has, or will have without anybody's doing; a disabled one is done."""
         if self._config.disabled is not None or self.closed:
             return Phase.DONE
         life = self.lifecycle()
-        is_coming_back = life.phase is Phase.STOPPING and life.again_at is not None
-        return Phase.STARTING if is_coming_back else life.phase
+        if life.resting:
+            return Phase.IDLE
+        is_coming = life.phase is Phase.IDLE or life.again_at is not None
+        return Phase.STARTING if is_coming else life.phase
 
-    def _is_wanted(self) -> bool:
-        """Whether a call may wait: the server is starting, or the supervisor will try it at once."""
+    @property
+    def is_asleep(self) -> bool:
+        """Whether the server was stopped, or not started, because nobody needs it."""
+        return self.lifecycle_phase() is Phase.IDLE
+
+    def wake(self) -> bool:
+        """Have the server tried at once, if it is asleep or waits; whether a call may wait for it then."""
+        self.wanted_at = time.monotonic()
+        return self._demand()
+
+    def _demand(self) -> bool:
         phase = self.lifecycle_phase()
         if phase in _OVER:
             return False
-        return phase not in _DELAYED or self._supervisor.demand(self._child)
+        if phase not in _DELAYED:
+            return True
+        self.is_waking |= phase is Phase.IDLE
+        return self._supervisor.demand(self._child)
 
-    def demand(self) -> None:
-        """Have the supervisor try the server at once, if it waits to be tried again."""
-        self._is_wanted()
+    def rest(self) -> None:
+        """Stop the server until it is woken."""
+        self.wanted_at = -math.inf
+        self._supervisor.rest(self._child)
+
+    def start_ended(self) -> None:
+        """Take in that a start has succeeded or failed: those who wait have the usual time from now on."""
+        if self.is_waking:
+            self.is_waking = False
+            for waiting in list(self._expiry):
+                self._expiry.renew(waiting)
+        self.wake_waiters()
 
     @property
     def has_callers(self) -> bool:
         """Whether any caller waits for this server to be ready."""
         return bool(len(self.ref.mailbox) or self._awaiting)
 
-    async def wait_for(self, known: Callable[[], bool]) -> None:
-        """Wait until `known()`, as a call would: up to `queue_timeout`, while the server may come."""
-        if known() or not self._is_wanted():
+    async def wait_for(self, known: Callable[[], bool], *, for_use: bool = True) -> None:
+        """Wait until `known()`, as a call would: up to `queue_timeout`, while the server may come.
+
+        `for_use` says that the server is to be used then, and not only listed.
+        """
+        if known() or not (self.wake() if for_use else self._demand()):
             return
         self._awaiting += 1
+        self._supervisor.reprioritize()
         try:
-            with anyio.move_on_after(self._config.limits.queue_timeout):
+            with anyio.CancelScope() as scope:
                 while not known() and self.lifecycle_phase() not in _OVER | {Phase.PARKED}:
+                    if scope.deadline == math.inf and not self.is_waking:
+                        scope.deadline = anyio.current_time() + self._config.limits.queue_timeout
                     await self._changed.wait()
         finally:
             self._awaiting -= 1
+
+    async def wait_awake(self) -> None:
+        """Wake the server, if it is asleep, and wait until that has succeeded or failed."""
+        await self.wait_for(lambda: not (self.is_asleep or self.is_waking))
 
     def wake_waiters(self) -> None:
         """Have callers in `wait_for` check again; to be called after each change of state."""
@@ -180,6 +222,9 @@ class CallQueue:
 
     def _expire(self, waiting: _Waiting) -> None:
         envelope = waiting.envelope
+        if self.is_waking:
+            self._expiry.add(waiting)
+            return
         if envelope.reply is None or not self.ref.mailbox.discard(envelope):
             return  # it was taken
         envelope.reply.reject(waiting.error or self._expired(envelope.message))

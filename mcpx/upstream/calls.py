@@ -115,7 +115,7 @@ class Calls:
 
     async def drain(self) -> None:
         """Take no more requests, and wait until those in flight are settled."""
-        self._detach()
+        self.detach()
         await self._none_in_flight()
 
     async def drain_until_closed(self) -> None:
@@ -132,13 +132,14 @@ class Calls:
 
     def close(self) -> None:
         """Settle what is still in flight: the session is over."""
-        self._detach()
+        self.detach()
         unread = self._link.first_unread()
         for call in reversed(self._in_flight.clear()):  # so that what goes back keeps its order
             self._counters.in_flight -= 1
             self._lose(call, unread)
 
-    def _detach(self) -> None:
+    def detach(self) -> None:
+        """Take no more requests; those in flight go on."""
         self._open = False
         self._mailbox.detach()
 

@@ -69,7 +69,7 @@ class Companion:
         session = self._get_or_open(era)
         if self._fails_alone(session):
             return main
-        main.queue.demand()
+        main.queue.wake()
         return session
 
     def _get_or_open(self, era: Era) -> Upstream:
@@ -79,10 +79,10 @@ class Companion:
         return self.session
 
     def _fails_alone(self, session: Upstream) -> bool:
-        """Whether it has failed at its first attempt, or twice in a row, while the main session is there."""
+        """Whether it has failed at its first attempt, or twice in a row, while the main session serves."""
         life = session.queue.lifecycle()
         fails = life.failures > (0 if session.catalogue is None else 1) and life.phase is not Phase.UP
-        return fails and self._main.queue.lifecycle_phase() is Phase.UP
+        return fails and self._main.queue.lifecycle_phase() in {Phase.IDLE, Phase.UP}
 
     # --- what becomes of the sessions
 

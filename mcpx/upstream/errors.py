@@ -8,9 +8,9 @@ on error texts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any, Final
 
-import httpx2
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 from msgspec.structs import replace
@@ -20,7 +20,13 @@ from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
 from mcpx.text import cut, paragraphs
-from mcpx.upstream.transport.exchange import PERMISSION_STATUSES, ConnectionDropped, NotExecuted, Refused
+from mcpx.upstream.transport.exchange import (
+    CLIENT_ERRORS,
+    PERMISSION_STATUSES,
+    ConnectionDropped,
+    NotExecuted,
+    Refused,
+)
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Cause
@@ -113,7 +119,11 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return None
 
 
-def _unreachable(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    if isinstance(config.transport, Stdio):
+        return None
+    import httpx2  # noqa: PLC0415 - 2 MB, for those who have servers over HTTP
+
     if isinstance(leaf, httpx2.HTTPStatusError):
         status = leaf.response.status_code
         return Cause(
@@ -198,7 +208,7 @@ def _refused_by_status(error: Refused, *, server: str, tool: str | None) -> Call
     details: dict[str, Any] = {"http_status": error.status}
     if error.retry_after_s is not None:
         details["retry_after_s"] = error.retry_after_s
-    if error.status == httpx2.codes.TOO_MANY_REQUESTS:
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         text = f"{server} is overloaded ({said}); the call was not run, try again later"
         return CallError(Code.OVERLOADED, text, server=server, tool=tool, details=details)
     return CallError(Code.UPSTREAM_ERROR, f"{server}: {said}", server=server, tool=tool, details=details)
@@ -208,8 +218,8 @@ def ends_session(failure: Exception) -> bool:
     """Whether a probe that failed in this way says that the server refuses the session."""
     return (
         isinstance(failure, Refused)
-        and httpx2.codes.is_client_error(failure.status)
-        and failure.status != httpx2.codes.TOO_MANY_REQUESTS
+        and failure.status in CLIENT_ERRORS
+        and failure.status != HTTPStatus.TOO_MANY_REQUESTS
     )
 
 

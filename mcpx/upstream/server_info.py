@@ -13,7 +13,7 @@ from mcpx.upstream.call_queue import CallQueue
 from supervisors import Phase
 
 STATES: Final = {
-    Phase.IDLE: State.STOPPED,
+    Phase.IDLE: State.ASLEEP,
     Phase.STARTING: State.STARTING,
     Phase.UP: State.READY,
     Phase.WAITING: State.WAITING,

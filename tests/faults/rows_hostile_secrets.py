@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from urllib.parse import quote
 
+from mcpx.observe.server_log import server_log_path
 from tests.faults.hostile import Hostile, HostileFaults
 
 faults = HostileFaults()
@@ -22,7 +22,7 @@ async def told(on: Hostile, began: int) -> dict[str, str]:
         texts["the listing"] = json.dumps((await client.request("tools/list")).message)
     texts["status"] = json.dumps(await on.control("status"))
     texts["the log"] = on.mcpx.log.read_bytes()[began:].decode()
-    file = Path(on.mcpx.state) / "logs" / "s.log"
+    file = server_log_path("s", on.mcpx.place.folder)
     texts["the server's log"] = file.read_text("utf-8") if file.exists() else ""
     return texts
 

@@ -66,6 +66,24 @@ class Ears:
             self.heard += [json.loads(line) for line in lines]
 
 
+class Gate:
+    """Holds scripted servers back at their start, until each is let through."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+        self._fd = os.open(path, os.O_RDWR)  # for reading too, so that neither end waits for the other
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def let_one_through(self) -> None:
+        os.write(self._fd, b"1")
+
+
 def entry(
     ears: Ears | None = None, /, *, settings: dict[str, Any] | None = None, **script: Any
 ) -> dict[str, Any]:

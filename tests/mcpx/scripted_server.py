@@ -5,6 +5,7 @@ Run as `python -S -E scripted_server.py SCRIPT`, where SCRIPT is a JSON object w
 * `ears`: a file or FIFO; every event is written there as one JSON line (`started`, `request`, `call`, `read`,
   `cancelled`, `grandchild`, ...), before anything is answered.
 * `wants`, `without`: a file, and what happens at start where it is missing: `exit` (the default) or `silent`.
+* `gate`: a FIFO from which a byte is read at start, before anything else is done.
 * `stderr`: text said at start. `exit`: leave at once with this code. `exit_at`: leave when this method comes.
 * `silent`: read everything and answer nothing. `unread`: the same, for resources/read only.
 * `noise`: print lines that are no messages before every answer.
@@ -102,6 +103,8 @@ class ScriptedServer:
         if self.script.get("grandchild"):
             self.leave_grandchild()
         self.note("started", pid=os.getpid())
+        if gate := self.script.get("gate"):
+            os.read(os.open(gate, os.O_RDONLY), 1)
         if text := self.script.get("stderr"):
             os.write(2, text.encode())
         if (code := self.script.get("exit")) is not None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from supervisors import lifecycle
-from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildStopped
+from supervisors.events import Cause, ChildFailed, ChildParked, ChildReady, ChildRested, ChildStopped
 from supervisors.facts import (
     Announce,
     Arm,
@@ -22,6 +22,7 @@ from supervisors.facts import (
     Proven,
     Ready,
     Recycle,
+    Rest,
     Resume,
     Spawn,
     Start,
@@ -50,6 +51,7 @@ class Kernel(RuleBasedStateMachine):
         self.up_since: float | None = None
         self.streak = 0  # failures in a row, counted here independently
         self.probed_at = float("-inf")  # when a demand while parked was last met with an attempt
+        self.resting = False  # asked to rest, and not needed since
         self.asked_to_stop = False
         self.over = False
 
@@ -57,10 +59,12 @@ class Kernel(RuleBasedStateMachine):
         restart=KINDS,
         parking=st.none() | st.builds(Parking, after=st.integers(1, 8)),
         healthy_after=st.floats(0.1, 50),
+        on_demand=st.booleans(),
     )
-    def begin(self, restart, parking, healthy_after):
+    def begin(self, restart, parking, healthy_after, on_demand):
         self.policy = Policy(restart=restart, parking=parking, backoff=Backoff(healthy_after=healthy_after))
-        self.state = ChildState(child="c", policy=self.policy)
+        self.state = ChildState(child="c", policy=self.policy, resting=on_demand)
+        self.resting = on_demand
 
     def feed(self, fact, jitter=0.75):
         before = self.state
@@ -76,6 +80,7 @@ class Kernel(RuleBasedStateMachine):
                 assert generation > max(self.said_ready, default=0)
                 assert not self.over
                 self.alive, self.halted = generation, False
+                assert not self.resting, "started while nobody needs it"
             case Halt(generation):
                 assert self.alive == generation
                 self.halted = True
@@ -90,6 +95,10 @@ class Kernel(RuleBasedStateMachine):
                 assert took >= 0
             case Announce(ChildFailed() | ChildParked() as event):
                 assert event.failures == self.streak
+            case Announce(ChildRested(_, generation)):
+                assert self.alive is None
+                assert self.resting
+                assert generation == self.state.generation
             case Announce(ChildStopped()):
                 assert self.alive is None
                 assert not self.over
@@ -97,6 +106,7 @@ class Kernel(RuleBasedStateMachine):
 
     @rule()
     def start(self):
+        self.resting = self.resting and self.state.phase is not Phase.IDLE
         self.feed(Start())
 
     @precondition(lambda self: self.alive is not None)
@@ -132,6 +142,7 @@ class Kernel(RuleBasedStateMachine):
         before, _ = self.feed(Exited(generation, cause), jitter)
         if asked:
             assert self.state.phase is not Phase.PARKED
+            assert (self.state.phase is Phase.IDLE) == self.resting
             return
         self.check_what_followed(before, cause, jitter)
 
@@ -161,6 +172,7 @@ class Kernel(RuleBasedStateMachine):
 
     @rule()
     def demand(self):
+        self.resting = False
         before, commands = self.feed(Demand())
         spawned = any(isinstance(command, Spawn) for command in commands)
         since = self.now - before.attempt_at
@@ -173,6 +185,8 @@ class Kernel(RuleBasedStateMachine):
             assert spawned == (self.now - self.probed_at >= rest)
             if spawned:
                 self.probed_at = self.now
+        elif before.phase is Phase.IDLE:
+            assert spawned
         else:
             assert commands == []
 
@@ -187,8 +201,9 @@ class Kernel(RuleBasedStateMachine):
 
     @rule()
     def resume(self):
+        self.resting = False
         before, commands = self.feed(Resume())
-        if before.phase in {Phase.WAITING, Phase.PARKED}:
+        if before.phase in {Phase.IDLE, Phase.WAITING, Phase.PARKED}:
             assert self.state.phase is Phase.STARTING
             assert self.state.failures == 0
             self.streak = 0
@@ -197,20 +212,37 @@ class Kernel(RuleBasedStateMachine):
 
     @rule(ahead=st.sampled_from([-1.0, 0.0, 5.0]))
     def recycle(self, ahead):
-        before, _ = self.feed(Recycle(self.now + ahead))
+        self.resting = self.resting and self.state.phase is Phase.IDLE
+        before, commands = self.feed(Recycle(self.now + ahead))
+        if before.phase is Phase.IDLE:
+            assert commands == []
         if before.phase in {Phase.STARTING, Phase.UP}:
             assert self.state.phase is Phase.STOPPING
             self.up_since = None
+
+    @rule()
+    def rest(self):
+        before, commands = self.feed(Rest())
+        if before.phase is not Phase.UP:
+            assert commands == []
+            return
+        assert self.state.phase is Phase.STOPPING
+        self.resting = True
+        if self.now - self.up_since >= self.policy.backoff.healthy_after:
+            self.streak = 0
+        self.up_since = None
 
     @precondition(lambda self: self.state.generation > 3)  # an early end would hide the rest
     @rule()
     def stop(self):
         self.feed(Stop())
         self.asked_to_stop = True
+        self.resting = False
         self.up_since = None if self.state.phase is not Phase.UP else self.up_since
         assert self.state.phase in {Phase.STOPPING, Phase.DONE}
         assert self.halted or self.alive is None
         assert self.state.again_at is None
+        assert not self.state.resting
 
     @precondition(lambda self: self.state.generation > 1)
     @rule(age=st.integers(1, 3), data=st.data())
@@ -234,6 +266,10 @@ class Kernel(RuleBasedStateMachine):
         assert (self.state.up_since is not None) == (phase is Phase.UP)
 
     @invariant()
+    def rest_is_known(self):
+        assert self.state.resting == self.resting
+
+    @invariant()
     def up_is_earned(self):
         if self.state.phase is Phase.UP:
             assert self.state.generation in self.said_ready
@@ -242,4 +278,5 @@ class Kernel(RuleBasedStateMachine):
     def stopped_stays_stopped(self):
         if self.asked_to_stop:
             assert self.state.phase in {Phase.STOPPING, Phase.DONE}
+            assert self.state.again_at is None
         assert self.over == (self.state.phase is Phase.DONE)

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from machine import Kernel
 
 from supervisors import lifecycle
-from supervisors.events import Cause, ChildFailed
+from supervisors.events import Cause, ChildFailed, ChildRested
 from supervisors.facts import (
     Announce,
     Demand,
@@ -23,6 +23,7 @@ from supervisors.facts import (
     Proven,
     Ready,
     Recycle,
+    Rest,
     Spawn,
     Start,
     Stop,
@@ -83,6 +84,10 @@ def forget_to_halt(state, fact, moment):
     return lifecycle.replace(lifecycle._stop(state, fact, moment)[0]), []
 
 
+def start_again(state, fact, moment):
+    return lifecycle.replace(state, resting=False, again_at=moment.now), []
+
+
 ORIGINAL_WAIT = lifecycle._wait
 MUTANTS = {
     "no timer while waiting": changed_function("_wait", forget_the_timer),
@@ -104,6 +109,11 @@ MUTANTS = {
     "a stop does not overtake a recycling": changed_row(Phase.STOPPING, Stop, None),
     "an ended child is started beside itself": changed_row(Phase.UP, Recycle, lifecycle._attempt),
     "done children can be started": changed_row(Phase.DONE, Start, lifecycle._attempt),
+    "a child is not started on demand": changed_row(Phase.IDLE, Demand, None),
+    "a rest is a restart": changed_row(Phase.UP, Rest, lambda s, f, m: lifecycle._recycle(s, Recycle(), m)),
+    "a rest is for good": changed_row(Phase.UP, Rest, lifecycle._stop),
+    "a demand is lost while it goes to rest": changed_row(Phase.STOPPING, Demand, None),
+    "a demand makes a stopping child start": changed_row(Phase.STOPPING, Demand, start_again),
     "the timer does nothing": changed_row(Phase.WAITING, Due, None),
 }
 
@@ -169,3 +179,13 @@ def test_work_that_was_done_forgets_the_failures_at_once():
     assert (state.phase, state.failures, commands[-1]) == (Phase.STARTING, 1, Spawn(4))
     state, _ = drive(state, (Ready(4), 1), (Proven(3), 1), (Exited(4, Cause("x")), 1))
     assert state.failures == 2  # what an earlier one did proves nothing for this one
+
+
+def test_a_rest_counts_no_failure_and_forgets_those_before_healthy_seconds():
+    dying = [(Start(), 0), (Exited(1, Cause("x")), 0), (Exited(2, Cause("x")), 0), (Due(2), 1), (Ready(3), 1)]
+    rested = Exited(3, Cause("returned", normal=True))
+    state, commands = drive(ChildState(child="c"), *dying, (Rest(), 2), (rested, 3))
+    assert (state.phase, state.failures) == (Phase.IDLE, 2)
+    assert commands[-1] == Announce(ChildRested("c", 3))
+    state, _ = drive(ChildState(child="c"), *dying, (Rest(), 31), (rested, 32))
+    assert (state.phase, state.failures) == (Phase.IDLE, 0)

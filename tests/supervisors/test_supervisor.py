@@ -13,6 +13,7 @@ from supervisors import (
     ChildFailed,
     ChildParked,
     ChildReady,
+    ChildRested,
     ChildSpec,
     ChildStarting,
     ChildStopped,
@@ -159,6 +160,62 @@ def test_recycling_is_no_failure(virtual):
     virtual(supervised(main))
 
 
+def test_a_child_on_demand_starts_when_it_is_demanded_and_rests_again(virtual):
+    async def main(supervisor, recorder):
+        patient = Patient(start=2)
+        supervisor.add(ChildSpec(name="p", run=patient.run, on_demand=True))
+        supervisor.add(ChildSpec(name="other", run=Patient().run))
+        await recorder.wait_for(ChildReady)
+        assert (supervisor.state("p").phase, patient.running) == (Phase.IDLE, 0)
+        supervisor.recycle("p")  # there is nothing to end
+        assert supervisor.demand("p")
+        await recorder.wait_for(ChildReady, count=2)
+        supervisor.rest("p")
+        rested = await recorder.wait_for(ChildRested)
+        assert (rested.generation, supervisor.state("p").phase, patient.running) == (1, Phase.IDLE, 0)
+        supervisor.resume("p")
+        await recorder.wait_for(ChildReady, count=3)
+        assert recorder.of(ChildFailed) == []
+
+    virtual(supervised(main))
+
+
+def test_a_demand_of_a_child_that_goes_to_rest_is_not_lost(virtual):
+    async def main(supervisor, recorder):
+        async def leaves_late(incarnation):
+            incarnation.ready()
+            await incarnation.stopping.wait()
+            await anyio.sleep(3)
+
+        supervisor.add(ChildSpec(name="late", run=leaves_late))
+        await recorder.wait_for(ChildReady)
+        supervisor.rest("late")
+        await anyio.sleep(1)
+        assert supervisor.demand("late")
+        await recorder.wait_for(ChildReady, count=2)
+        assert anyio.current_time() == pytest.approx(3)
+        assert recorder.of(ChildRested) == []
+
+    virtual(supervised(main))
+
+
+def test_a_demand_before_the_supervisor_runs_is_noted(virtual):
+    async def main():
+        recorder = Recorder()
+        supervisor = Supervisor(observe=recorder)
+        for name in ("wanted", "other"):
+            supervisor.add(ChildSpec(name=name, run=Patient().run, on_demand=True))
+        assert supervisor.demand("wanted")
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(supervisor.run)
+            assert (await recorder.wait_for(ChildReady)).child == "wanted"
+            supervisor.stop()
+            assert supervisor.demand("other")
+        assert [event.child for event in recorder.of(ChildStarting)] == ["wanted"]
+
+    virtual(main)
+
+
 def test_a_child_that_works_between_its_deaths_is_back_at_once_each_time(virtual):
     async def main(supervisor, recorder):
         async def works_and_dies(incarnation):
@@ -191,16 +248,30 @@ def test_siblings_go_down_together_and_start_in_order(virtual):
     virtual(supervised(main, strategy=Strategy.REST_FOR_ONE))
 
 
-def test_few_start_at_a_time_and_the_urgent_first(virtual):
+def test_few_start_at_a_time_in_the_order_of_their_priority(virtual):
     async def main(supervisor, recorder):
-        for name in "abcde":
-            spec = ChildSpec(name=name, run=Patient(start=1).run, urgent=partial("e".__eq__, name))
-            supervisor.add(spec)
-        await recorder.wait_for(ChildReady, count=5)
+        for name in "abcdef":
+            rank = {"d": 1, "c": 2}.get(name, 0 if name in "ab" else 3)
+            supervisor.add(ChildSpec(name=name, run=Patient(start=1).run, priority=lambda rank=rank: rank))
+        await recorder.wait_for(ChildReady, count=6)
         assert anyio.current_time() == pytest.approx(3, abs=0.01)
         order = [event.child for event in recorder.of(ChildReady)]
-        assert set(order[:2]) == {"a", "b"}
-        assert "e" in order[2:4]
+        assert [set(order[:2]), set(order[2:4]), set(order[4:])] == [set("ab"), set("cd"), set("ef")]
+
+    virtual(supervised(main, max_starting=2))
+
+
+def test_a_start_is_not_held_back_by_those_of_a_higher_priority_number(virtual):
+    async def main(supervisor, recorder):
+        ranks = dict.fromkeys("abcd", 1)
+        for name in ranks:
+            spec = ChildSpec(name=name, run=Patient(start=5).run, priority=partial(ranks.__getitem__, name))
+            supervisor.add(spec)
+        await anyio.sleep(1)
+        ranks |= {"c": 0, "d": 0}
+        supervisor.reprioritize()
+        await recorder.wait_for(ChildReady, count=4)
+        assert anyio.current_time() == pytest.approx(6, abs=0.01)  # not 10
 
     virtual(supervised(main, max_starting=2))
 

@@ -35,7 +35,6 @@ import anyio
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.config import load
 from mcpx.core.calls import ExecutionResult
 from mcpx.core.hub import Hub
 from mcpx.core.stats import report
@@ -53,6 +52,8 @@ from mcpx.wire.mending import shallow
 
 STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for servers that are starting
 OPERATIONS: Final = ("inspect", "exec", "resources")
+LOOKS: Final = frozenset({"status", "stats", "environment"})
+"""Requests that look at the daemon, and use nothing of it."""
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
@@ -69,11 +70,10 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
 
 class Control:
-    """Answers control requests. `clients` counts the MCP clients; `config` is the file to reload."""
+    """Answers control requests. `clients` counts the MCP clients."""
 
-    def __init__(self, hub: Hub, config: str, clients: Callable[[], int]) -> None:
+    def __init__(self, hub: Hub, clients: Callable[[], int]) -> None:
         self._hub = hub
-        self._config = config
         self._clients = clients
         self._started = anyio.current_time()
 
@@ -109,7 +109,7 @@ class Control:
             case "stats":
                 return report(self._hub.meter.all_time(), self._hub.meter.since_start())
             case "reload":
-                plan: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
+                plan: JSON = msgspec.to_builtins(await self._hub.file.reload())
                 return plan
             case "restart":
                 info = await self._hub.restart(request.server or "")

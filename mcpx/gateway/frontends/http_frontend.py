@@ -25,9 +25,11 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from mcpx.config import HttpGateway
 from mcpx.config.transport import is_loopback
+from mcpx.core.idle_exit import Use
 from mcpx.door import EXPOSURES, Expose
 from mcpx.errors import MCPXError
 from mcpx.gateway.doors import Doors
@@ -51,8 +53,12 @@ class BindError(MCPXError):
     """The address cannot be listened on."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket on which clients can connect from now on.
+class ListenerLostError(MCPXError):
+    """The listening socket has become unusable while it was served on."""
+
+
+def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
+    """A socket on which clients can connect from now on. `configured`: the address is in the configuration.
 
     Raises:
         BindError: The address cannot be listened on; its text says what to do.
@@ -66,7 +72,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)  # before the address is logged; uvicorn would do it later
     except OSError as error:
         listener.close()
-        hint = "choose another with --port" if port else "choose another with --host"
+        name = "port" if port else "host"
+        hint = f"choose another http.{name}" if configured else f"choose another with --{name}"
         raise BindError(f"cannot listen on {host}:{port}: {error.strerror}; {hint}") from error
     return listener
 
@@ -88,12 +95,20 @@ class HttpFrontend:
         self._settings = settings
         self._token = token
         self._limit = limit
+        self._managers: list[SessionManager] = []
+        self._state: ServerState | None = None
 
     @property
     def url(self) -> str:
         """Where clients connect."""
         host, port = self._listener.getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+    def use(self) -> Use:
+        """Whether there is a session or an open request, and how many requests there were."""
+        requests = 0 if self._state is None else self._state.total_requests
+        is_open = self._state is not None and bool(self._state.tasks)
+        return Use(is_open or any(len(manager) for manager in self._managers), requests)
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave."""
@@ -108,6 +123,7 @@ class HttpFrontend:
             backlog=BACKLOG,
         )
         uvicorn_server = HttpServer(config, Shared(2 * self._limit, self._doors.hub.clients.count_dropped))
+        self._state = uvicorn_server.server_state
         incarnation.ready()
         log.info("http.listening", url=self.url, token_file=str(token_file()) if self._token else None)
         self._warn_of_exposure()
@@ -116,6 +132,8 @@ class HttpFrontend:
             # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
             await uvicorn_server.serve([self._listener.dup()])
             tasks.cancel_scope.cancel()
+        if uvicorn_server.lost is not None and not incarnation.stopping.is_set():
+            raise ListenerLostError(f"the socket of {self.url} was lost: {uvicorn_server.lost}")
 
     def _warn_of_exposure(self) -> None:
         """Warn where other hosts can connect: plain HTTP can be read on the way, with the token in it."""
@@ -158,7 +176,9 @@ class HttpFrontend:
 
     def _manager(self, server: Server[Any], kept: KeptEvents) -> SessionManager:
         """What keeps the sessions of one server."""
-        return SessionManager(server, security=self._security(), limit=self._limit, kept=kept)
+        manager = SessionManager(server, security=self._security(), limit=self._limit, kept=kept)
+        self._managers.append(manager)
+        return manager
 
     def _security(self) -> TransportSecuritySettings:
         """Allow requests that name this host and come from no foreign page."""

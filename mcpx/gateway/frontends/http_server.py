@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ MAX_DESCRIPTOR_SHARE: Final = 0.25
 BACKLOG: Final = 128  # connections that wait for a place
 MIN_IDLE_S: Final = 1.0  # before an idle connection is closed for another one
 ACCEPT_RETRY_S: Final = 0.1  # when no connection could be accepted
+_LOST: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})  # accept(2): it listens no more
 
 
 class HttpServer(uvicorn.Server):
@@ -41,6 +43,8 @@ class HttpServer(uvicorn.Server):
         self._max_connections = share(MAX_DESCRIPTOR_SHARE, MAX_CONNECTIONS)
         self._throttle = Throttle()
         self._accepting: list[asyncio.Task[None]] = []
+        self.lost: str | None = None
+        """Why the listener cannot be used any more; then the server exits."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -65,7 +69,7 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _accept_forever(self, listener: socket.socket) -> None:
-        while True:
+        while self.lost is None:
             await anyio.wait_readable(listener)
             if len(self._shared.connections) >= self._max_connections and not await self._make_room():
                 continue
@@ -73,7 +77,11 @@ class HttpServer(uvicorn.Server):
                 accepted, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 continue
-            except OSError as error:  # most likely there are no descriptors left
+            except OSError as error:
+                if error.errno in _LOST:
+                    self.lost, self.should_exit = error.strerror, True
+                    continue
+                # most likely there are no descriptors left
                 self._log_full(error.strerror or str(error))
                 await anyio.sleep(ACCEPT_RETRY_S)
                 continue

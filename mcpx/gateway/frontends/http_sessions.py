@@ -46,6 +46,10 @@ class SessionManager(StreamableHTTPSessionManager):
         self._events: dict[str, SessionEvents] = {}
         self._batching: set[str] = set()  # the sessions of the revision that has batches
 
+    def __len__(self) -> int:
+        """The number of open sessions."""
+        return len(self._server_instances)
+
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         """Open a session, which gets a store of its own: the SDK's would be one for all."""
         transport = super()._admit_session(requestor)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import struct
 import sys
 from collections.abc import Iterator
@@ -22,11 +21,12 @@ import anyio
 import anyio.abc
 import structlog
 
-from mcpx.daemon.paths import DaemonError, DaemonPaths, address, claim_folder, connect
+from mcpx.core.idle_exit import Use
+from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import CONTROL_PREFIX
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.control import Control
+from mcpx.gateway.frontends.control import LOOKS, Control
 from mcpx.observe.log import Throttle
 from mcpx.upstream.transport.descriptors import share
 from mcpx.wire.channel import Channel
@@ -34,7 +34,6 @@ from supervisors import Incarnation
 
 log = structlog.get_logger()
 LINUX: Final = sys.platform.startswith("linux")
-BACKLOG: Final = 512  # connections that are not accepted yet
 MAX_CONTROL_BYTES: Final = 1 << 24  # of a control request: the arguments of a call may be long
 MAX_SILENT: Final = 256  # connections that have not shown yet what they are
 MAX_PARTIAL_BYTES: Final = 64 << 20  # of all control requests that are not complete yet
@@ -43,44 +42,6 @@ MAX_SILENT_SHARE: Final = 0.125  # of all descriptors
 MAX_CLIENTS_SHARE: Final = 0.25
 CONTROL_TIMEOUT_S: Final = 5.0  # for a control request to arrive, and for its response to be read
 ACCEPT_RETRY_S: Final = 0.1  # after accepting failed: most likely there are no descriptors left
-
-
-def listen(place: DaemonPaths) -> socket.socket:
-    """A socket on which clients can connect from now on. The caller holds the seat (`acquire_lock`).
-
-    Raises:
-        DaemonError: Others may change the folder, a daemon listens already, or something else is there.
-    """
-    claim_folder(place)
-    _clear(place)
-    listener = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177)
-    try:
-        with address(place.socket) as bindable:
-            listener.bind(bindable)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
-    except OSError as error:
-        listener.close()
-        raise DaemonError(f"{place.socket}: {error.strerror}") from None
-    finally:
-        os.umask(before)
-    return listener
-
-
-def _clear(place: DaemonPaths) -> None:
-    """Remove a dead socket; leave everything else alone."""
-    try:
-        found = place.socket.lstat()
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(found.st_mode):
-        raise DaemonError(f"{place.socket}: in the way, and no socket; remove it")
-    if (other := connect(place)) is not None:
-        other.close()
-        raise DaemonError(f"{place.socket}: somebody listens here already; see mcpx daemon status")
-    log.info("socket.reclaimed", path=str(place.socket))
-    place.socket.unlink(missing_ok=True)
 
 
 def peer_uid(peer: socket.socket) -> int:
@@ -104,7 +65,7 @@ class SocketFrontend:
         self._doors = doors
         self._listener = listener
         self._place = place
-        self._control = Control(doors.hub, place.config, lambda: self.clients)
+        self._control = Control(doors.hub, lambda: self.clients)
         self._stop_requested = False
         self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
         self._partial_bytes = 0  # of control requests that are not complete yet
@@ -112,6 +73,17 @@ class SocketFrontend:
         self._max_clients = share(MAX_CLIENTS_SHARE, MAX_CLIENTS)
         self._throttle = Throttle()
         self.clients = 0
+        self._used = 0  # connections and control requests that were a use of the daemon
+
+    def use(self) -> Use:
+        """Who is connected, and how often the daemon was used; that somebody looks at its state is no use."""
+        return Use(self.clients > 0, self._used)
+
+    def end(self, why: str) -> None:
+        """End the daemon in order, without the mark that it was stopped, which the command itself makes."""
+        log.info("mcpx.stopping", signal=why)
+        self._stop_requested = True
+        self._hub.stop()
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave; then let the clients finish."""
@@ -208,6 +180,7 @@ class SocketFrontend:
             return
         channel = Channel(peer.fileno(), peer.fileno())
         self.clients += 1
+        self._used += 1
         log.info("client.joined", clients=self.clients)
         try:
             client = self._doors.stream_client(door, channel)
@@ -216,6 +189,7 @@ class SocketFrontend:
             channel.flush()
             channel.close()
             self.clients -= 1
+            self._used += 1
             log.info("client.left", clients=self.clients)
 
     async def _handle_control(self, peer: socket.socket, line: bytes) -> Door | None:
@@ -227,10 +201,10 @@ class SocketFrontend:
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(CONTROL_TIMEOUT_S):
             await _send(peer, response)
-        if request is not None and request.mcpx == "stop":
-            log.info("mcpx.stopping", signal="control")
-            self._stop_requested = True
-            self._hub.stop()
+        if request is not None:
+            self._used += request.mcpx not in LOOKS
+            if request.mcpx == "stop":
+                self.end("control")
         attaches = request is not None and request.mcpx == "attach"
         return Door(request.expose, request.server) if request is not None and attaches else None
 

@@ -26,7 +26,7 @@ from mcpx.upstream.direct.connection import DirectConnection
 from mcpx.upstream.direct.headers import Headers, ToolSchemas
 from mcpx.upstream.direct.standing import METHODS, Standing
 from mcpx.upstream.errors import NoAnswer
-from mcpx.upstream.health import Health
+from mcpx.upstream.health import Health, open_health
 from mcpx.upstream.requests import Passed
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.transport.ledger import Ledger
@@ -65,6 +65,8 @@ class DirectSession:
         self.name = config.name
         self.child = child
         self.pid: int | None = None
+        self.health: Health | None = None
+        """The health check, while it serves."""
         self.last_error: str | None = None
         self.queue = _Queue(config, supervisor, counters, self.info, child=child)
         self._limit = max_message_bytes
@@ -161,15 +163,15 @@ class DirectSession:
                 calls.open(link, connection)
                 tasks.start_soon(calls.drain_until_closed)
                 tasks.start_soon(self._keep_calls_that_wait, calls, connection)
-                health = Health(self.config.health, calls, lambda: self._probe(connection), link.give_up)
-                tasks.start_soon(health.watch)
+                self.health = open_health(self.config.health, calls, lambda: self._probe(connection), link)
+                tasks.start_soon(self.health.watch)
                 tasks.start_soon(self._watch_idleness, connection)
                 if again:
                     tasks.start_soon(self.client.announce_changes, connection.ask)
                 await incarnation.stopping.wait()
                 await calls.drain()
             finally:
-                self._connection = None
+                self._connection = self.health = None
                 for standing in self.queue.standing:
                     standing.lost()
                 calls.close()
@@ -246,7 +248,7 @@ class _Queue(CallQueue):
         Raises:
             CallError: The server is not there, and will not be soon.
         """
-        if self.lifecycle_phase() is not Phase.UP and not self._is_wanted():
+        if self.lifecycle_phase() is not Phase.UP and not self.wake():
             raise self.unavailable(standing.request)
         if len(self.standing) >= self.ref.mailbox.size:
             raise self._overloaded(standing.request, f"{self.ref.mailbox.size} streams are open")

@@ -10,7 +10,7 @@ notifies them: a needless update costs one read, a missed one leaves them with o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -40,7 +40,8 @@ RETRY_DELAY_S: Final = 1.0  # after the server's queue was full
 class Subscriptions:
     """The listeners of one server's resources.
 
-    `patience` bounds the wait for the server to agree, in seconds.
+    `wait_awake` wakes the server, if it is asleep, and waits until that is over. `patience` bounds the wait
+    for the server to agree then, in seconds.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Subscriptions:
         server: str,
         submit: Submit,
         catalogue: Callable[[], Catalogue | None],
+        wait_awake: Callable[[], Awaitable[None]],
         *,
         patience: float,
     ) -> None:
         self._server = server
         self._submit = submit
         self._catalogue = catalogue
+        self._wait_awake = wait_awake
         self._patience = patience
         self._topics: dict[str, Topic] = {}
         self._session: UpstreamSession | None = None
@@ -62,10 +65,16 @@ class Subscriptions:
         self._work = Signal()  # set when a digest is to be read
         self._log = log.bind(server=server)
 
-    def move_to(self, submit: Submit, catalogue: Callable[[], Catalogue | None]) -> None:
+    def move_to(
+        self,
+        submit: Submit,
+        catalogue: Callable[[], Catalogue | None],
+        wait_awake: Callable[[], Awaitable[None]],
+    ) -> None:
         """Continue with another upstream in place of the last one, whose configuration has changed."""
         self._submit = submit
         self._catalogue = catalogue
+        self._wait_awake = wait_awake
 
     @property
     def uris(self) -> list[str]:
@@ -82,6 +91,7 @@ class Subscriptions:
         Raises:
             CallError: The server refuses, has no resources, or does not answer in time.
         """
+        await self._wait_awake()
         self._require_resources()
         topic = self._topics.get(uri)
         if topic is None:

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Final
 
 import anyio
-import httpx2
 from mcp import MCPError
 from mcp_types import REQUEST_TIMEOUT, UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from pydantic import ValidationError
@@ -23,7 +22,7 @@ from mcpx.config import Era, Http, ServerConfig
 from mcpx.upstream.errors import EraRefused
 from mcpx.upstream.session.greeting import Greeting
 from mcpx.upstream.session.sdk_session import PassingSession
-from mcpx.upstream.transport.exchange import Refused, capture_failures
+from mcpx.upstream.transport.exchange import CLIENT_ERRORS, Refused, capture_failures
 from mcpx.upstream.transport.link import Link
 
 SILENCE_S: Final = 10.0  # of a process that has read a question, before it is asked the other one too
@@ -142,7 +141,7 @@ def _is_refusal(error: Exception, failures: list[Exception]) -> bool:
         return True
     failure = failures[0]
     if isinstance(failure, Refused):
-        return httpx2.codes.is_client_error(failure.status) and failure.status not in _RETRYABLE
+        return failure.status in CLIENT_ERRORS and failure.status not in _RETRYABLE
     return isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT
 
 

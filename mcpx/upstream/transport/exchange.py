@@ -29,6 +29,7 @@ OnFailure = Callable[[Exception], None]
 EncodeParams = Callable[[RequestId], bytes]
 """Encodes the params of the request that has this id."""
 PERMISSION_STATUSES: Final = frozenset({401, 403})
+CLIENT_ERRORS: Final = range(400, 500)  # HTTP statuses that lay the failure on the request
 NON_CALL_TIMEOUT_S: Final = 120.0  # for what is neither a call nor a stream, and has no deadline of its own
 ABANDONED_TIMEOUT_S: Final = 5.0  # for the rest of an abandoned answer; then the connection is closed
 _OF_ANSWERS: Final = (PeerError, MalformedMessage, ResponseTooLarge)
@@ -42,6 +43,10 @@ class NotExecuted(Exception):  # noqa: N818 - a condition
 
 class ConnectionDropped(Exception):  # noqa: N818 - a condition
     """The connection of this one exchange ended before the answer; the request may have been run."""
+
+
+class StreamLeft(ConnectionDropped):
+    """MCPX itself has left the stream, to open it again on a new connection."""
 
 
 class Refused(Exception):  # noqa: N818 - a condition
@@ -178,6 +183,11 @@ class Exchange:
         self._deadline = min(self._deadline, anyio.current_time() + ABANDONED_TIMEOUT_S)
         for scope in self._waits:
             scope.deadline = self._deadline
+
+    def interrupt(self) -> None:
+        """End what is awaited from the server now, as if its time were up."""
+        for scope in self._waits:
+            scope.cancel()
 
     async def within_deadline(self, awaited: Awaitable[T]) -> T | None:
         """Await something from the server; return None once the time is up."""

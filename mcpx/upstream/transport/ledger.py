@@ -25,7 +25,7 @@ import msgspec
 import structlog
 
 from mcpx.daemon.environment import CHILD_MARK
-from mcpx.paths import ensure_folder, others_may_change, state_folder
+from mcpx.paths import distrust_folder, ensure_folder, state_folder
 from mcpx.upstream.transport.orphans import Entry, end_orphans
 from mcpx.upstream.transport.process_table import boot_id, pid_namespace, start_time
 
@@ -77,7 +77,7 @@ class Ledger:
                 self._path.unlink(missing_ok=True)
                 return
             ensure_folder(self._folder)
-            if (problem := self._distrust(self._folder.lstat())) is not None:
+            if (problem := distrust_folder(self._folder, self._folder.lstat())) is not None:
                 self._give_up(problem)
                 return
             new = self._path.with_suffix(".new")
@@ -93,16 +93,6 @@ class Ledger:
         self._broken = True
         log.warning("ledger.unwritable", path=str(self._path), reason=reason)
 
-    def _distrust(self, found: os.stat_result) -> str | None:
-        """Why the folder may hold files of other users; None if it cannot."""
-        if others_may_change(self._folder.parent.stat()):
-            return f"{self._folder.parent}: others may change it"
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            return f"{self._folder}: not a folder of yours"
-        if found.st_mode & 0o022:
-            return f"{self._folder}: open to others (mode {stat.S_IMODE(found.st_mode):o})"
-        return None
-
     # --- sweeping up
 
     def sweep(self) -> list[int]:
@@ -115,7 +105,7 @@ class Ledger:
             self._reject(self._folder, error.strerror)
             return []
         try:
-            if (problem := self._distrust(os.fstat(folder))) is not None:
+            if (problem := distrust_folder(self._folder, os.fstat(folder))) is not None:
                 self._reject(self._folder, problem)
                 return []
             names = os.listdir(folder)  # noqa: PTH208 - of this very folder, whatever its path leads to

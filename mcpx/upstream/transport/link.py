@@ -17,9 +17,7 @@ import msgspec
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.transport_context import TransportContext
 
-from mcpx.config import Http, Sse, Stdio, Transport
-from mcpx.upstream.transport.http_answers import Redact
-from mcpx.upstream.transport.http_link import open_http, open_sse
+from mcpx.config import Sse, Stdio, Transport
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
 from mcpx.upstream.transport.stdio_link import open_stdio
 from mcpx.wire.dispatcher import WireDispatcher
@@ -102,6 +100,10 @@ class Link(Protocol):
         """Why a handshake failed, where the transport knows better than the SDK's exception."""
         ...
 
+    def renew(self) -> None:
+        """Use new connections from now on, where there are several, except for calls that are in flight."""
+        ...
+
     def give_up(self, reason: str) -> None:
         """End the connection to a server that hangs; a child process is killed."""
         ...
@@ -121,7 +123,9 @@ class Hooks(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_link(transport: Transport, *, limit: int, hooks: Hooks, redact: Redact) -> AsyncIterator[Link]:
+async def open_link(
+    transport: Transport, *, limit: int, hooks: Hooks, redact: Callable[[str], str]
+) -> AsyncIterator[Link]:
     """Connect, and leave nothing behind at exit. A connection that is lost ends the body.
 
     `limit` is the longest message in bytes. `redact` removes secrets from errors.
@@ -142,21 +146,21 @@ async def open_link(transport: Transport, *, limit: int, hooks: Hooks, redact: R
 
 
 def _connected(
-    transport: Transport, limit: int, hooks: Hooks, redact: Redact
+    transport: Transport, limit: int, hooks: Hooks, redact: Callable[[str], str]
 ) -> AbstractAsyncContextManager[Link]:
-    match transport:
-        case Stdio():
-            return open_stdio(
-                transport,
-                limit=limit,
-                on_malformed=hooks.on_malformed,
-                on_stderr=hooks.on_stderr,
-                redact=redact,
-            )
-        case Http():
-            return open_http(transport, limit=limit, on_events_missed=hooks.on_events_missed, redact=redact)
-        case Sse():
-            return open_sse(transport, limit=limit, on_events_missed=hooks.on_events_missed, redact=redact)
+    if isinstance(transport, Stdio):
+        return open_stdio(
+            transport,
+            limit=limit,
+            on_malformed=hooks.on_malformed,
+            on_stderr=hooks.on_stderr,
+            redact=redact,
+        )
+    from mcpx.upstream.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
+
+    if isinstance(transport, Sse):
+        return open_sse(transport, limit=limit, on_events_missed=hooks.on_events_missed, redact=redact)
+    return open_http(transport, limit=limit, on_events_missed=hooks.on_events_missed, redact=redact)
 
 
 async def _raise_when_lost(link: Link) -> None:

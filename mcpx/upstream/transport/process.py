@@ -11,19 +11,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
-from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 
 from mcpx.config import Stdio
-from mcpx.daemon.environment import CHILD_MARK
-from mcpx.upstream.transport.descriptors import restore_for
 from mcpx.upstream.transport.last_words import LastWords
+from mcpx.upstream.transport.spawning import EARLY, REAP_TIMEOUT_S, Spawned, spawn
 from mcpx.wire.channel import Channel
 
 if TYPE_CHECKING:
@@ -32,10 +29,8 @@ if TYPE_CHECKING:
 STDERR_CHUNK_BYTES: Final = 65536
 EOF_TIMEOUT_S: Final = 1.0  # a server that behaves ends when its standard input does
 TERM_TIMEOUT_S: Final = 0.7
-REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
 MAX_STAT_BYTES: Final = 2048  # more than a line of /proc/PID/stat can have
 PENDING_FIELD: Final = 28  # field 31 of it, counted from the third
-MARK_BYTES: Final = 16  # random: no other process has it by chance
 EXIT_POLL_S: Final = 0.05  # where the kernel has no pidfd
 
 
@@ -43,18 +38,13 @@ class ChildProcess:
     """One running child. Made by `running`; its standard output and input are `channel`."""
 
     def __init__(
-        self,
-        popen: subprocess.Popen[bytes],
-        on_stderr: Callable[[bytes], None],
-        redact: Callable[[str], str],
-        mark: str,
+        self, spawned: Spawned, on_stderr: Callable[[bytes], None], redact: Callable[[str], str]
     ) -> None:
+        popen, self.mark = spawned
         assert popen.stdin and popen.stdout and popen.stderr  # noqa: PT018, S101 - spawned with pipes
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.pid: int = popen.pid
-        self.mark = mark
-        """The value of `MCPX_CHILD` that it was started with, which its descendants inherit."""
         self.exited = anyio.Event()
         self.last_words = LastWords(redact)
         self._on_stderr = on_stderr
@@ -219,28 +209,16 @@ async def running(
 ) -> AsyncIterator[ChildProcess]:
     """Run the command in a process group of its own; at exit it is stopped, whatever happens.
 
+    It may have been started early (`spawning.EARLY`).
+
     `on_stderr` is called with whole lines, and must not raise. `redact` removes secrets from the last ones,
     which go into errors.
-
-    The child inherits the SDK's short list of harmless variables and what is configured, never the whole
-    environment of this process; and a random mark, by which a later MCPX recognises it as ours.
 
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
     """
-    mark = os.urandom(MARK_BYTES).hex()
-    popen = subprocess.Popen(  # noqa: ASYNC220 - as asyncio itself does it: vfork, a millisecond
-        [stdio.command, *stdio.args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        env=get_default_environment() | stdio.env | {CHILD_MARK: mark},
-        cwd=stdio.cwd,
-        start_new_session=True,
-    )
-    restore_for(popen.pid)
-    child = ChildProcess(popen, on_stderr, redact, mark)  # no await up to here: else it could be lost
+    spawned = EARLY.take(stdio) or spawn(stdio)
+    child = ChildProcess(spawned, on_stderr, redact)  # no await up to here: else it could be lost
     try:
         yield child
     finally:

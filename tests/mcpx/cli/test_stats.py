@@ -13,6 +13,7 @@ from mcpx.cli.main import cli
 from mcpx.cli.stats import TERMINAL_BAR, render, saved, tokens
 from mcpx.core.stats import Count, Totals, report
 from mcpx.core.stats_file import StatsFile
+from mcpx.paths import configuration_folder
 
 
 def totals(*rows):
@@ -114,13 +115,13 @@ def run(*arguments):
 
 def test_without_a_daemon_it_is_read_from_the_file(state):
     assert run().startswith("nothing counted yet")
-    StatsFile(state).add(SUMMED)
+    StatsFile(configuration_folder("there-is-none.json")).add(SUMMED)
     assert run().splitlines()[0].startswith("since 2026-11-02, 46 calls")
     assert json.loads(run("--json")) == report(SUMMED, None)
 
 
 def test_a_file_that_cannot_be_opened_is_an_error(state):
-    (state / "stats.json").mkdir()
+    (configuration_folder("there-is-none.json") / "stats.json").mkdir(parents=True)
     done = CliRunner().invoke(cli, ["stats", "--config", "there-is-none.json"])
     assert done.exit_code == 1
     assert "stats.json" in done.stderr

@@ -39,6 +39,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "shutdown_grace": 5.0,
         "max_starting": 8,
         "max_message_bytes": 67108864,
+        "watch_config": True,
     }
     server = config.servers["s"]
     assert msgspec.structs.astuple(server.limits) == (60.0, 300.0, 15.0, 256, 64)

@@ -48,6 +48,10 @@ class Known:
     def __init__(self, info):
         self.name, self.catalogue = info.name, info.catalogue
         self.info = lambda: info
+        self.warmed = 0
+
+    def warm(self):
+        self.warmed += 1
 
 
 def inspector(servers=SERVERS, **settings):

@@ -11,6 +11,7 @@ import anyio
 
 from mcpx.app import serve_daemon
 from mcpx.config import load
+from mcpx.daemon.listening import listening
 from mcpx.daemon.paths import acquire_lock, daemon_paths
 from mcpx.observe.log import configure
 from mcpx.observe.watchdog import Patience
@@ -20,4 +21,6 @@ if __name__ == "__main__":
     place = daemon_paths(sys.argv[1])
     lock = acquire_lock(place)
     signal.signal(signal.SIGUSR1, lambda *_: time.sleep(1000))
-    sys.exit(anyio.run(partial(serve_daemon, load(place.config), place, patience=Patience(0.3, 1.0, 0.1))))
+    with listening(place) as listener:
+        run = partial(serve_daemon, load(place.config), place, listener, patience=Patience(0.3, 1.0, 0.1))
+        sys.exit(anyio.run(run))

@@ -201,13 +201,11 @@ async def test_the_sdks_client_sees_no_disconnect(house, ears, mode):
 async def test_other_requests_in_flight_end_in_an_error_that_says_unknown(house, ears):
     uri = "memo:///one"
     resource = {"uri": uri, "name": "one", "text": "x", "description": "d"}
-    house.write({"s": entry(ears, resources=[resource], silent=True)}, startup_wait=30)
+    house.write({"s": entry(ears, resources=[resource], unread=True)})
     async with house.attached() as client:
         await client.initialize()
-        reading = await client.ask("resources/read", {"uri": uri})  # waits for the server, which never speaks
-        await ears.hear("started")
-        await until(lambda: house.pid is not None)
-        await client.request("ping")
+        reading = await client.ask("resources/read", {"uri": uri})
+        await ears.hear("read")
         kill(house)
         error = (await client.answer(reading))["error"]
         assert (error["data"]["code"], error["data"]["outcome"]) == ("server_died", "unknown")

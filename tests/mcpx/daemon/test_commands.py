@@ -13,6 +13,7 @@ import anyio
 import httpx2 as httpx
 import pytest
 
+from mcpx.paths import ensure_folder
 from tests.mcpx.daemon.daemons import until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import environment, run_cli, serving
@@ -232,7 +233,7 @@ async def test_http_is_served_beside_the_socket_where_it_is_configured(house):
 
 async def test_a_full_disk_for_the_log_costs_the_log_alone(house):
     house.write({"s": entry(stderr="words\n")})
-    house.place.log.parent.mkdir(mode=0o700)
+    ensure_folder(house.place.folder)
     house.place.log.symlink_to("/dev/full")
     async with house.attached() as client:
         await client.initialize()
@@ -261,14 +262,18 @@ def test_a_state_folder_that_cannot_be_made_is_a_clear_error(house):
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_in_use_for_http_is_told_by_start(house):
+async def test_a_port_in_use_costs_http_alone_and_is_told_by_start_and_status(house):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         house.write({"s": entry()}, http={"port": taken.getsockname()[1]})
         done = house.run("daemon", "start")
-    assert done.returncode == 1
-    assert "cannot listen on 127.0.0.1" in done.stderr
+        assert ok(done).startswith("started pid ")
+        assert "HTTP is not served yet, and tried again: cannot listen on 127.0.0.1" in done.stderr
+        assert "cannot listen on 127.0.0.1" in house.status()["daemon"]["http"]["error"]
+        assert "http is not served (next attempt in " in ok(house.run("status"))
+        assert "hi" in ok(house.run("exec", "s", "echo", "text=hi"))
+    await until(lambda: house.status()["daemon"]["http"]["url"] is not None)
 
 
 def test_attach_has_a_help_and_refuses_what_it_does_not_know(house):

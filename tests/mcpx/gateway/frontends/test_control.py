@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_unreadable_arguments(arguments):
     line = b'{"mcpx":"exec","server":"s","tool":"echo","arguments":%s}' % arguments.encode()
     async with one_server() as watch:
-        response, request = await Control(watch.hub, "config.json", lambda: 0).answer(line)
+        response, request = await Control(watch.hub, lambda: 0).answer(line)
     error = json.loads(response)
     assert (error["code"], error["outcome"], error["tool"]) == ("invalid_arguments", "not_sent", "echo")
     assert request is None
@@ -25,7 +25,7 @@ async def test_unreadable_arguments(arguments):
 async def test_stats_are_of_this_process_and_of_all_time():
     async with one_server() as watch:
         watch.hub.meter.note_listing(object(), "c", 10)
-        response, request = await Control(watch.hub, "config.json", lambda: 0).answer(b'{"mcpx":"stats"}')
+        response, request = await Control(watch.hub, lambda: 0).answer(b'{"mcpx":"stats"}')
     answer = json.loads(response)
     assert request is not None
     assert request.mcpx == "stats"
@@ -37,7 +37,7 @@ async def test_stats_are_of_this_process_and_of_all_time():
 @pytest.mark.parametrize("line", [b"{", b"[" * 50_000, b'{"mcpx":5}', b'{"mcpx":"status","arguments":1e400}'])
 async def test_what_is_no_request(line):
     async with one_server() as watch:
-        response, request = await Control(watch.hub, "config.json", lambda: 0).answer(line)
+        response, request = await Control(watch.hub, lambda: 0).answer(line)
     error = json.loads(response)
     assert error["usage"]
     assert "not a control request" in error["error"]

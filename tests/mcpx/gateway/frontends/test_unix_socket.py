@@ -14,11 +14,13 @@ import structlog
 import mcpx.daemon.paths
 from mcpx.config import load
 from mcpx.core.hub import open_hub
-from mcpx.daemon.paths import DaemonError, acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
+from mcpx.daemon.listening import listen
+from mcpx.daemon.paths import acquire_lock, claim_folder, connect, daemon_paths, lock_owner_pid
+from mcpx.errors import DaemonError
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends import unix_socket
-from mcpx.gateway.frontends.unix_socket import SocketFrontend, listen
+from mcpx.gateway.frontends.unix_socket import SocketFrontend
 from supervisors import ChildSpec
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpx.catalog.model import State
@@ -208,6 +208,7 @@ servers = st.builds(
 )
 
 
+@settings(deadline=None)  # a machine that is busy is no failure
 @given(st.lists(servers, max_size=12), st.sampled_from([1, 1, 1, 30]), st.integers(600, 5000))
 def test_any_catalogue_stays_within_any_budget(known, times, budget):
     assert total(describe(known * times, budget=budget)) <= budget

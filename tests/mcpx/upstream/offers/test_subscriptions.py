@@ -41,7 +41,9 @@ class Server:
             capabilities=can,
             protocol_version="2025-11-25",
         )
-        self.subscriptions = Subscriptions("s", self.submit, lambda: self.catalogue, patience=0.2)
+        self.subscriptions = Subscriptions(
+            "s", self.submit, lambda: self.catalogue, anyio.lowlevel.checkpoint, patience=0.2
+        )
         self.told: list[str] = []
 
     def submit(self, request, reply) -> None:

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from mcpx.observe.server_log import server_log_path
+from mcpx.paths import configuration_folder
 from tests.mcpx.upstream.relay.answering import PATIENCE_S, ROOTS, URL
 from tests.mcpx.upstream.relay.calling import CallSite, FakeCaller, open_call_site
 
@@ -93,7 +94,10 @@ async def test_a_message_that_may_be_either_clients_goes_into_the_servers_log(tm
         assert len(ann.logged) + len(bob.logged) < 2  # the last one may be alone by then
         assert "bob" not in str(ann.logged)
         assert "ann" not in str(bob.logged)
-        assert "secret of" in server_log_path("s", tmp_path).read_text()
+        assert (
+            "secret of"
+            in server_log_path("s", configuration_folder(at.hub.config.source, tmp_path)).read_text()
+        )
 
 
 async def test_a_caller_that_is_no_client_is_asked_nothing(tmp_path):

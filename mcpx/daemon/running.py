@@ -1,0 +1,83 @@
+"""The daemons of this user that run, of whatever configuration: `mcpx daemon list`, `mcpx daemon stop --all`.
+
+Whoever holds the lock of a configuration is its daemon; how it does it is asked over its socket. Daemons with
+another state folder (`MCPX_STATE_DIR`) are not seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+from mcpx.daemon.control_client import request
+from mcpx.daemon.locks import LockOwner, lock_owner
+from mcpx.daemon.paths import DaemonPaths, check_runtime_folder, paths_named
+from mcpx.errors import MCPXError
+from mcpx.paths import runtime_folder
+
+STATUS_TIMEOUT_S: Final = 3.0  # for one that runs to say how it is; it does so at once
+
+
+class RunningDaemon(NamedTuple):
+    """A daemon, by its files and by the process that holds its lock."""
+
+    paths: DaemonPaths
+    owner: LockOwner
+
+
+def running_daemons() -> list[RunningDaemon]:
+    """The daemons that run, the oldest first.
+
+    Raises:
+        DaemonError: The folder of their sockets is not this user's alone.
+    """
+    folder = runtime_folder()
+    if not folder.exists():
+        return []
+    check_runtime_folder(folder)
+    owners = {path.stem: lock_owner(path) for path in folder.glob("*.lock")}
+    found = [
+        RunningDaemon(paths_named(name, owner.config), owner)
+        for name, owner in owners.items()
+        if owner is not None
+    ]
+    return sorted(found, key=lambda each: each.owner.since)
+
+
+def report() -> list[dict[str, Any]]:
+    """What `mcpx daemon list --json` prints: an object for each daemon.
+
+    `servers` counts those of its configuration, `ready` and `asleep` those in these states. One that does not
+    answer has an `error` in place of `version`, `clients` and the servers.
+
+    Raises:
+        DaemonError: As `running_daemons`.
+    """
+    found = running_daemons()
+    with ThreadPoolExecutor(max(1, len(found))) as threads:
+        return list(threads.map(_row, found))
+
+
+def _row(daemon: RunningDaemon) -> dict[str, Any]:
+    paths, owner = daemon
+    since = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(owner.since))
+    row: dict[str, Any] = {"config": paths.config, "pid": owner.pid, "since": since}
+    files = {"socket": str(paths.socket), "log": str(paths.log)}
+    try:
+        status = request(paths, {"mcpx": "status"}, within=STATUS_TIMEOUT_S)
+    except MCPXError as error:
+        return {**row, "error": str(error), **files}
+    if status is None:
+        return {**row, "error": "it does not listen: it is starting or ending", **files}
+    states = Counter(server["state"] for server in status["servers"])
+    return {
+        **row,
+        "version": status["daemon"]["version"],
+        "clients": status["daemon"]["clients"],
+        "servers": len(status["servers"]),
+        "ready": states["ready"],
+        "asleep": states["asleep"],
+        **files,
+    }

@@ -1,0 +1,79 @@
+"""Stopping a server that nobody uses: when that may be, and when it is due.
+
+Runs beside the calls of one incarnation, and ends it by having the server rest. What it knows, it asks for
+when it looks; no call does anything for it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from mcpx.upstream.calls import Calls
+from supervisors import Phase, Signal
+
+if TYPE_CHECKING:
+    from mcpx.upstream.actor import Upstream
+
+LOOKS: Final = 10  # within `idle_stop`, so that a use that leaves no trace is seen
+MIN_PAUSE_S: Final = 0.05
+MAX_PAUSE_S: Final = 30.0
+
+
+class Idleness:
+    """Watches one session of a server. `changes` is set while the server is to be listed again."""
+
+    def __init__(self, upstream: Upstream, calls: Calls, changes: Signal) -> None:
+        self._upstream = upstream
+        self._queue = upstream.queue
+        self._calls = calls
+        self._changes = changes
+        self._opened_at = time.monotonic()
+        self._only_lists = upstream.config.start == "on_demand" and upstream.main is None
+
+    async def watch(self) -> None:
+        """Have the server rest when it has been idle for `idle_stop`; return then.
+
+        One that is on demand and was started only to list what it offers rests when it has done so.
+        """
+        if self._only_lists and self._is_unused():
+            await self._upstream.await_descriptions()
+            if self._is_unused():
+                self._rest()
+                return
+        limit, used_at = self._upstream.config.idle_stop, self._opened_at
+        while limit:
+            now = time.monotonic()
+            used_at = now if self._is_in_use() else max(used_at, self._last_use())
+            if (left := used_at + limit - now) <= 0:
+                self._rest()
+                return
+            await anyio.sleep(min(left, max(limit / LOOKS, MIN_PAUSE_S), MAX_PAUSE_S))
+
+    def _last_use(self) -> float:
+        return max(self._calls.answered_at, self._queue.wanted_at)
+
+    def _is_unused(self) -> bool:
+        """Whether nobody has had a use for the server since it was last asleep."""
+        has_answered = self._calls.answered_at > self._opened_at
+        return not (self._is_in_use() or has_answered or math.isfinite(self._queue.wanted_at))
+
+    def _is_in_use(self) -> bool:
+        """Whether the server is doing something, or keeps something that a client relies on."""
+        upstream, companion = self._upstream, self._upstream.companion
+        beside = companion.session if companion is not None else None
+        return (
+            bool(self._calls.running() or upstream.subscriptions.uris or self._changes.is_set())
+            or self._queue.has_callers
+            or upstream.has_suspended_calls
+            or upstream.has_open_tasks()
+            or (beside is not None and beside.queue.lifecycle_phase() in {Phase.STARTING, Phase.UP})
+        )
+
+    def _rest(self) -> None:
+        """End the incarnation. What comes from now on waits for the next."""
+        self._calls.detach()
+        self._queue.rest()

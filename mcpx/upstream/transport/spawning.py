@@ -1,0 +1,133 @@
+"""Starting the processes of servers, also before the SDK has been imported.
+
+`spawn` starts one. A process that is about to serve has `EARLY` start those that it will need at once, and
+imports the SDK beside them, which takes as long as many a server needs for its own start; `process.running`
+takes them from there. Imports neither the SDK nor anyio, and needs no event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
+
+import structlog
+
+from mcpx.config import Config, Stdio
+from mcpx.daemon.environment import CHILD_MARK
+from mcpx.upstream.transport.descriptors import restore_for
+from mcpx.upstream.transport.ledger import Ledger
+
+log = structlog.get_logger()
+REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
+MARK_BYTES: Final = 16  # random: no other process has it by chance
+INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""The SDK's short list of harmless variables (`mcp.client.stdio`)."""
+
+
+class Spawned(NamedTuple):
+    """A process that has just been started, in a process group of its own, with pipes for all its streams."""
+
+    popen: subprocess.Popen[bytes]
+    mark: str
+    """The value of `MCPX_CHILD` that it was started with, which its descendants inherit."""
+
+
+def spawn(stdio: Stdio) -> Spawned:
+    """Start the command. The caller ends it, and reads its standard error before the pipe is full.
+
+    The child inherits a short list of harmless variables and what is configured, never the whole environment
+    of this process; and a random mark, by which a later MCPX recognises it as ours.
+
+    Raises:
+        OSError: It cannot be started (not found, no permission, no such folder).
+    """
+    mark = os.urandom(MARK_BYTES).hex()
+    popen = subprocess.Popen(  # as asyncio itself does it: vfork, a millisecond
+        [stdio.command, *stdio.args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=_inherited() | stdio.env | {CHILD_MARK: mark},
+        cwd=stdio.cwd,
+        start_new_session=True,
+    )
+    restore_for(popen.pid)
+    return Spawned(popen, mark)
+
+
+def _inherited() -> dict[str, str]:
+    values = ((name, os.environ.get(name)) for name in INHERITED)
+    # a function that bash has exported is code (bash(1))
+    return {name: value for name, value in values if value is not None and not value.startswith("()")}
+
+
+class EarlyChildren:
+    """The processes that were started early and that nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Stdio, Spawned]] = []
+        self._ledger: Ledger | None = None
+
+    def start(self, commands: Iterable[Stdio]) -> None:
+        """End what an earlier MCPX left behind, and start these; one that cannot be started is left out."""
+        commands = list(commands)
+        if not commands:
+            return
+        self._ledger = Ledger()
+        if orphans := self._ledger.sweep():
+            log.warning("orphans.ended", process_groups=orphans)
+        for stdio in commands:
+            with suppress(OSError):  # the server's own start says so
+                child = spawn(stdio)
+                self._ledger.add(child.mark, child.popen.pid, child.mark)
+                self._waiting.append((stdio, child))
+
+    def take(self, stdio: Stdio) -> Spawned | None:
+        """A process of that command, which the caller ends from now on, and has in a ledger soon."""
+        for each in self._waiting:
+            if each[0] == stdio:
+                self._waiting.remove(each)
+                self._forget(each[1])
+                return each[1]
+        return None
+
+    def end(self) -> None:
+        """Kill those that nobody has taken."""
+        while self._waiting:
+            _, child = self._waiting.pop()
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.popen.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                child.popen.wait(REAP_TIMEOUT_S)
+            for stream in (child.popen.stdin, child.popen.stdout, child.popen.stderr):
+                if stream is not None:
+                    stream.close()
+            self._forget(child)
+
+    def _forget(self, child: Spawned) -> None:
+        if self._ledger is not None:
+            self._ledger.remove(child.mark)
+
+
+EARLY: Final = EarlyChildren()
+"""This process's."""
+
+
+@contextmanager
+def early_children(config: Config) -> Iterator[None]:
+    """Have `EARLY` start the processes that a fleet of this configuration needs first, for the body."""
+    try:
+        EARLY.start(_needed_first(config))
+        yield
+    finally:
+        EARLY.end()
+
+
+def _needed_first(config: Config) -> list[Stdio]:
+    found = (server.transport for server in config.servers.values() if server.disabled is None)
+    return [transport for transport in found if isinstance(transport, Stdio)][: config.max_starting]
