@@ -27,6 +27,7 @@ from mcpx.catalog.model import State
 from mcpx.config import Config
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
+from mcpx.core.profiles import select
 from mcpx.core.stats_file import StatsWriter, stats_file
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
@@ -66,6 +67,8 @@ Frontends = Callable[[Doors], list[ChildSpec]]
 async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Patience = PATIENCE) -> int:
     """Serve one client, at that door, on standard input and output until it leaves.
 
+    Only the servers that it is shown are started.
+
     Raises:
         DaemonError: Others may change the state folder.
     """
@@ -84,7 +87,9 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
         return [gateway]
 
     if door.server is None:
-        return await _run(config, frontends, patience=patience)
+        shown = select(door, config).config.servers
+        served = replace(config, servers={name: config.servers[name] for name in shown})
+        return await _run(served, frontends, patience=patience)
     alone = replace(config, servers={door.server: config.servers[door.server]})
     return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 

@@ -31,6 +31,8 @@ class ManagedChild:
         self.spec = spec
         self.state = ChildState(child=spec.name, policy=spec.policy, resting=not wanted)
         self.pending: int | None = None
+        self.spawned_at = 0.0
+        """When the newest incarnation was run, which may be later than it was to start."""
         self.wanted = wanted
         self.done = anyio.Event()
         self.dismissed = False
@@ -44,6 +46,7 @@ class ManagedChild:
     def spawn(self, tasks: anyio.abc.TaskGroup) -> None:
         """Run the pending incarnation."""
         generation, self.pending = self.pending or 0, None
+        self.spawned_at = anyio.current_time()
         self._incarnation = Incarnation(
             self.spec.name,
             generation,

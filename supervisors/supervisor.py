@@ -2,8 +2,7 @@
 
 It owns its children (each a `ManagedChild`), feeds facts to `step` one after the other and has the commands
 carried out. It decides only what concerns children together: which siblings are restarted with a failed one
-(`strategy`), when failures are too many (`intensity`), and how many may start at a time (`max_starting`, by
-the children's `priority`).
+(`strategy`), when failures are too many (`intensity`), and how many start at a time (`starts.StartLimit`).
 
 Used from one event loop, on either anyio back end. Run it with `run` in a task of its own, or as the
 child of another supervisor with `run_as_child`. Its methods may be called from any task of that loop,
@@ -17,7 +16,6 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from operator import itemgetter
 
 import anyio
 import anyio.abc
@@ -36,12 +34,16 @@ from supervisors.facts import Announce, Arm, Command, Disarm, Fact, Halt, Spawn
 from supervisors.lifecycle import ChildState, Phase
 from supervisors.managed_child import ManagedChild
 from supervisors.policy import Intensity, Strategy, siblings_to_restart
+from supervisors.starts import StartLimit
 
 Observer = Callable[[Event], None]
 
 
 class Supervisor:
-    """Keeps children alive. Children are added and removed at any time, before or while it runs."""
+    """Keeps children alive. Children are added and removed at any time, before or while it runs.
+
+    A start that takes longer than `slow_start` seconds does not count for `max_starting` (`StartLimit`).
+    """
 
     def __init__(
         self,
@@ -49,14 +51,18 @@ class Supervisor:
         strategy: Strategy = Strategy.ONE_FOR_ONE,
         intensity: Intensity | None = None,
         max_starting: int | None = None,
+        slow_start: float = math.inf,
         stop_together: bool = False,
         observe: Observer = lambda _event: None,
         jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0),  # noqa: S311 - no secret
     ) -> None:
         self._strategy = strategy
         self._intensity = intensity
-        # siblings that depend on each other start one after the other, as in OTP
-        self._max_starting = max_starting if strategy is Strategy.ONE_FOR_ONE else 1
+        if strategy is Strategy.ONE_FOR_ONE:
+            self._starts = StartLimit(max_starting, slow_start)
+        else:  # siblings that depend on each other start one after the other, as in OTP
+            self._starts = StartLimit(1, by_priority=False)
+        self._release_is_due = False
         self._stop_together = stop_together
         self._observe = observe
         self._jitter = jitter
@@ -160,14 +166,15 @@ class Supervisor:
         self._over, self._failure = anyio.Event(), None
         self._restarts.clear()
         self._facts.clear()
+        self._release_is_due = False
         for child in list(self._children.values()):
             again = ManagedChild(child.spec, self._feed, wanted=child.wanted)
             self._children[child.spec.name] = again
         try:
             async with anyio.create_task_group() as self._tasks:
-                for child in list(self._children.values()):
-                    if child.wanted:
-                        self._feed(child, facts.Start())
+                wanted = [child for child in self._children.values() if child.wanted]
+                self._facts.extend((child, facts.Start()) for child in wanted)
+                self._take_facts()
                 task_status.started()
                 await self._over.wait()
                 await self._stop_children()
@@ -206,8 +213,10 @@ class Supervisor:
     def _feed(self, child: ManagedChild, fact: Fact) -> None:
         """Take one fact in. Facts that come up meanwhile wait for their turn."""
         self._facts.append((child, fact))
-        if self._feeding:
-            return
+        if not self._feeding:
+            self._take_facts()
+
+    def _take_facts(self) -> None:
         self._feeding = True
         try:
             while self._facts:
@@ -274,24 +283,18 @@ class Supervisor:
 
     def _release(self) -> None:
         """Start what is pending, as far as leaving siblings and the limit allow."""
-        pending = [child for child in self._children.values() if child.pending is not None]
-        if not pending:
+        children = list(self._children.values())
+        leaving = any(child.state.phase is Phase.STOPPING for child in children)
+        if leaving and self._strategy is not Strategy.ONE_FOR_ONE:
             return
-        if self._strategy is not Strategy.ONE_FOR_ONE and any(
-            child.state.phase is Phase.STOPPING for child in self._children.values()
-        ):
-            return
-        limit = math.inf if self._max_starting is None else self._max_starting
-        starting = [
-            self._rank(child)
-            for child in self._children.values()
-            if child.state.phase is Phase.STARTING and child.pending is None
-        ]
-        for rank, child in sorted(((self._rank(child), child) for child in pending), key=itemgetter(0)):
-            if sum(1 for other in starting if other <= rank) >= limit:
-                return  # no later one has a lower rank
-            starting.append(rank)
+        admitted, again_at = self._starts.admit(children, anyio.current_time())
+        for child in admitted:
             child.spawn(self._group)
+        if again_at is not None and not self._release_is_due:
+            self._release_is_due = True
+            self._group.start_soon(self._release_at, again_at)
 
-    def _rank(self, child: ManagedChild) -> int:
-        return child.spec.priority() if self._strategy is Strategy.ONE_FOR_ONE else 0
+    async def _release_at(self, at: float) -> None:
+        await anyio.sleep_until(at)
+        self._release_is_due = False
+        self._release()

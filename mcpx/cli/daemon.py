@@ -33,9 +33,9 @@ def run(config_path: str | None) -> None:
     from mcpx.config import load
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
-    from mcpx.light_sdk import light_sdk
+    from mcpx.light_imports import light_sdk
     from mcpx.observe.log import configure
-    from mcpx.upstream.transport.spawning import early_children
+    from mcpx.upstream.early_start import early_children
 
     configure()
     paths = _paths(config_path)
@@ -44,7 +44,7 @@ def run(config_path: str | None) -> None:
     paths.stopped.unlink(missing_ok=True)
     try:
         with listening(paths) as listener, early_children(loaded):
-            with light_sdk():
+            with light_sdk(serves_http=loaded.http_served):
                 from mcpx.app import LOOP, serve_daemon
 
             code = anyio.run(partial(serve_daemon, loaded, paths, listener), backend_options=LOOP)

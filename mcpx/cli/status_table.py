@@ -49,13 +49,15 @@ def show(status: dict[str, Any]) -> None:
 
 
 def render(status: Status) -> RenderableType:
-    """The daemon in one line, a row a server, and a line for each server with an error."""
+    """The daemon in one line, a row a server, a line for each server with an error, and what is not new."""
     parts: list[RenderableType] = [_daemon(status), *_config_error(status.daemon)]
     if isinstance(status.daemon.http, HttpStatus):
         parts.append(_http(status.daemon.http))
     parts += [Text(), _table(status.servers)]
     if with_causes := [server for server in status.servers if server.last_error]:
         parts += [Text(), *_causes(with_causes)]
+    if old := [one_line(server.name) for server in status.servers if server.from_last_time]:
+        parts += [Text(), Text(f"tools from last time: {', '.join(old)}", style="dim")]
     return Group(*parts)
 
 

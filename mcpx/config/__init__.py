@@ -21,8 +21,10 @@ from mcpx.config.model import (
     Transport,
     Variables,
 )
+from mcpx.config.profiles import Profile
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of
+from mcpx.config.starting import starting_limit
 
 __all__ = [
     "Config",
@@ -32,6 +34,7 @@ __all__ = [
     "HttpGateway",
     "Limits",
     "PerServer",
+    "Profile",
     "Redactor",
     "RestartPolicy",
     "ServerConfig",
@@ -46,4 +49,5 @@ __all__ = [
     "parse",
     "read_file",
     "redactor_of",
+    "starting_limit",
 ]

@@ -15,6 +15,7 @@ import msgspec
 from mcpx.config.document import Location, as_object, decode
 from mcpx.config.model import Config, PerServer, Settings
 from mcpx.config.notices import ConfigNotices
+from mcpx.config.profiles import check_profiles
 from mcpx.config.servers import find_entries, read_server, top_level_keys
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
@@ -78,6 +79,7 @@ def parse(
         entry.name: read_server(entry, base, context, notices)
         for entry in find_entries(document, top, notices)
     }
+    check_profiles(settings.profiles, servers, top.key("profiles"))
     return Config(
         source=where,
         servers=servers,

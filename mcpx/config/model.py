@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mcpx.config.profiles import Profile
 from mcpx.door import Expose
 
 YEAR_S: Final = 31_536_000
@@ -298,7 +299,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             " 0 is never."
         ),
     ] = 0.0
-    max_starting: Annotated[Count, doc("Servers that start at the same time.")] = 8
+    max_starting: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000),
+        doc("Servers that start at the same time; 0 takes four for each processor, from 4 to 32."),
+    ] = 0
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
     ] = 64 << 20
@@ -313,6 +318,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
     ] = HttpGateway()
+    profiles: Annotated[
+        dict[str, Profile],
+        doc("By name, what clients see that ask for it (mcpx attach --profile NAME, /mcp/NAME over HTTP)."),
+    ] = {}
 
 
 class Config(Settings, frozen=True, kw_only=True):

@@ -8,9 +8,8 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,16 +19,18 @@ from msgspec.structs import replace
 
 from mcpx.catalog.diff import diff
 from mcpx.catalog.model import Catalogue
-from mcpx.config import Config, ServerConfig, redactor_of
+from mcpx.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.side_sessions import SideSessions
-from mcpx.core.supervision import TEARDOWN_S, child_spec, log_event
+from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.offers.catalogue_store import CatalogueStore
+from mcpx.upstream.offers.remembered import may_sleep
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
@@ -59,7 +60,7 @@ OLD_ENDING: Final = "its process with the old configuration is ending"
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual.
+    """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual.
 
     Without `starts` no server has a session of its own, only those of the clients of its transparent door.
     """
@@ -76,8 +77,13 @@ class Fleet:
         self._clients = clients or ConnectedClients()
         self._folder = configuration_folder(config.source, state)
         self.ledger = Ledger(state)
+        self.catalogues = CatalogueStore(state)
+        """What servers offered last; run by the hub, beyond the end of the servers."""
         self.supervisor = Supervisor(
-            max_starting=config.max_starting, stop_together=True, observe=self._on_event
+            max_starting=starting_limit(config),
+            slow_start=SLOW_START_S,
+            stop_together=True,
+            observe=self._on_event,
         )
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
@@ -91,11 +97,13 @@ class Fleet:
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
         self._unsettled = {
-            name for name, up in self.upstreams.items() if starts and up.config.disabled is None
+            name
+            for name, up in self.upstreams.items()
+            if starts and up.config.disabled is None and not self._may_sleep(up)
         }
-        for upstream in self.upstreams.values():
+        for name, upstream in self.upstreams.items():
             if starts:
-                self._start(upstream, asleep=self._may_sleep(upstream))
+                self._start(upstream, asleep=name not in self._unsettled)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
@@ -104,7 +112,7 @@ class Fleet:
     def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
-            more["on_catalogue"] = self.observers.notify
+            more |= {"on_catalogue": self.observers.notify, "catalogues": self.catalogues}
             server_log = ServerLog(server.name, self._folder, redact=redactor_of(server))
         else:
             server_log = main.server_log
@@ -162,15 +170,15 @@ class Fleet:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
             on_demand = asleep and not upstream.queue.has_callers
+            if on_demand:
+                self._unsettled.discard(upstream.child)
             grace_s = self._config.shutdown_grace
             self.supervisor.add(child_spec(upstream, grace_s=grace_s, on_demand=on_demand))
 
     def _may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
-        config, known = upstream.config, upstream.catalogue
-        if config.start == "eager" or known is None or known.listed_at is None:
-            return False
-        return config.start == "on_demand" or time.time() - known.listed_at < config.remembered_for
+        known = upstream.catalogue
+        return may_sleep(upstream.config, None if known is None else known.listed_at)
 
     # --- its changes
 
@@ -282,12 +290,22 @@ class Fleet:
         self._wake()
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
+        """Wait until each server is ready or asleep, or has failed once, at most `seconds`; whether so."""
         if not self._unsettled:
             self._settled.set()
         with anyio.move_on_after(seconds):
             await self._settled.wait()
         return self._settled.is_set()
+
+    async def listed(self, seconds: float, among: Mapping[str, Upstream] | None = None) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
+
+        With `among`, of every one of these.
+        """
+        awaited = self.upstreams if among is None else among
+        with anyio.move_on_after(seconds):
+            while any(name in self._unsettled and each.catalogue is None for name, each in awaited.items()):
+                await self._news.wait()
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""

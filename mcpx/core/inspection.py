@@ -54,6 +54,7 @@ class Inspector:
     """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed.
 
     `config_problem` says why the configuration file cannot be used, if it cannot: each answer ends with that.
+    `forms` are those of another inspector of the same settings.
     """
 
     def __init__(
@@ -63,12 +64,14 @@ class Inspector:
         results: ResultRenderer,
         *,
         config_problem: Callable[[], str | None] = lambda: None,
+        forms: Callable[[], ToolForms] | None = None,
     ) -> None:
         self._registry = registry
         self._checker = checker
         self._results = results
         self._config_problem = config_problem
         self._forms = ToolForms(results.settings)
+        self.forms = forms or self._forms_in_force
         self.indexing = SearchIndexing(registry.list_servers)
 
     def look(self, request: Inspect, done: Callable[[], None]) -> None:
@@ -202,7 +205,7 @@ class Inspector:
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
         plain = clean_plain(tool)
-        whole = self._settled_forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
+        whole = self.forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
         shown = {**head, **whole, **unchecked}
         arguments = example_arguments(tool.input_schema)
         if arguments is None:
@@ -220,7 +223,7 @@ class Inspector:
         """Several tools: whole as long as there is room, then as signatures; and what was not found."""
         shown: list[JSON] = []
         plain: list[JSON] = []
-        room, forms = WHOLE_TOKENS, self._settled_forms()
+        room, forms = WHOLE_TOKENS, self.forms()
         brief: list[str] = []
 
         def light(tool: ToolInfo) -> bool:
@@ -249,7 +252,7 @@ class Inspector:
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
         head = {**about(info), **_named(list(known))}
         room = LISTING_TOKENS - estimate(self._results.text(head))
-        forms = self._settled_forms()
+        forms = self.forms()
         kept = info.catalogue.__dict__ if info.catalogue else {}
         if "inspected" not in kept or kept["inspected"][:2] != (id(forms), room):
             tools = list(info.tools.values())
@@ -259,7 +262,7 @@ class Inspector:
         programs = {**about(info, cut=False), **plain, **_marked(plain, known)}
         return _result(self._results.text({**head, **listed}), programs)
 
-    def _settled_forms(self) -> ToolForms:
+    def _forms_in_force(self) -> ToolForms:
         """The forms by the settings in force; what was rendered by others is rendered again."""
         if self._forms.settings is not self._results.settings:
             self._forms = ToolForms(self._results.settings)

@@ -1,8 +1,9 @@
 """Reads what the servers offer into their search indices, a little in each turn of the event loop.
 
 Owned by the inspector. The hub starts it when a catalogue has changed, so that the indices are whole by the
-time somebody searches; a search that comes earlier waits for them. A turn takes a few milliseconds, however
-long the catalogues are.
+time somebody searches; a search that comes earlier waits for them. It begins when the catalogues have been
+quiet for a while: servers that start need the processor more. A turn takes a few milliseconds, however long
+the catalogues are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mcpx.catalog.search_index import ServerIndex, index_of
 from mcpx.catalog.words import load_stemmer
 from mcpx.observe.contained import contain
 
+QUIET_S: Final = 1.0  # after the last change of a catalogue
 CHARS_PER_TURN: Final = 5_000  # about 2 ms
 
 
@@ -27,8 +29,15 @@ class SearchIndexing:
         self._unread: list[ServerIndex] = []
         self._waiting: list[Callable[[], None]] = []
         self._running = False
+        self._quiet: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
+        """Read what is not read yet, once this has not been called for `QUIET_S`."""
+        if self._quiet is not None:
+            self._quiet.cancel()
+        self._quiet = asyncio.get_running_loop().call_later(QUIET_S, self._run)
+
+    def _run(self) -> None:
         """Read what is not read yet, in turns to come."""
         if not self._running:
             self._running = True
@@ -40,7 +49,7 @@ class SearchIndexing:
             done()
             return
         self._waiting.append(done)
-        self.start()
+        self._run()
 
     def _begin(self) -> None:
         """Take a turn for the stemmer alone, which takes some time to import."""

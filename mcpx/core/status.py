@@ -85,7 +85,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     requests that ended without a response or with a protocol error, sent or not. `sessions` is present for a
     server with a session for each client, and counts those that are open; state and pid are then those of the
     shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
-    out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`.
+    out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
+    is present, the counts are of what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
     """
 
     name: str
@@ -110,6 +111,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     sessions: int | msgspec.UnsetType = msgspec.UNSET
     left_out: int | msgspec.UnsetType = msgspec.UNSET
+    from_last_time: bool | msgspec.UnsetType = msgspec.UNSET
+    listed_at: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +188,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
+        **info.from_last_time(),
     )
 
 

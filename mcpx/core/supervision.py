@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
+SLOW_START_S: Final = 20.0  # one that takes longer, as for a download, does not keep others from starting
 TEARDOWN_S: Final = 8.0  # an SDK session and its process take up to 6.5 s to leave; then it is stuck
 
 

@@ -28,6 +28,7 @@ from mcpx.upstream.errors import EraRefused, NoAnswer
 from mcpx.upstream.health import Health, open_health
 from mcpx.upstream.idleness import Idleness
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
+from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from mcpx.upstream.offers.subscriptions import Subscriptions
 from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -76,6 +77,7 @@ class Upstream:
         eras: Callable[[], tuple[Era, ...]] | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
         clients: ConnectedClients | None = None,
+        catalogues: CatalogueStore | None = None,
         has_open_tasks: Callable[[], bool] = lambda: False,
     ) -> None:
         self.config = config
@@ -95,8 +97,14 @@ class Upstream:
         self.counters: Counters = main.counters if main is not None else Counters()
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self._cache = CatalogueCache(
-            config, self.counters, max_message_bytes=max_message_bytes, on_change=self._on_change
+            config,
+            self.counters,
+            max_message_bytes=max_message_bytes,
+            on_change=self._on_change,
+            store=catalogues,
         )
+        self.has_listed = False
+        """Whether the catalogue is from this run of MCPX; else there is none, or it is from last time."""
         self.subscriptions = Subscriptions(
             config.name,
             self.submit,
@@ -131,7 +139,7 @@ class Upstream:
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What the server offers, as last listed; None before the first listing."""
+        """What the server offers, as last listed, by an earlier MCPX for all that; None before."""
         return self._cache.current
 
     def info(self) -> ServerInfo:
@@ -204,6 +212,7 @@ class Upstream:
         self.subscriptions.move_to(self.submit, lambda: self.catalogue, self.queue.wait_awake)
         if self.config.disabled is None:
             self._cache.inherit_from(old._cache)
+            self.has_listed = self.catalogue is not None and self.catalogue.generation > 0
         if self.companion is not None and old.companion is not None:
             self.companion.inherit_from(old.companion)
 
@@ -212,9 +221,11 @@ class Upstream:
         if self.info().ready:
             await self._cache.described.wait()
 
-    async def await_catalogue(self) -> None:
-        """Wait for the first listing, if it is on its way."""
-        await self.queue.wait_for(lambda: self.catalogue is not None)
+    async def await_catalogue(self, suffices: Callable[[Catalogue], bool] = lambda _known: True) -> None:
+        """Wait for the first listing, if it is on its way; unless what is known from last time `suffices`."""
+        await self.queue.wait_for(
+            lambda: self.has_listed or (self.catalogue is not None and suffices(self.catalogue))
+        )
 
     async def await_first_attempt(self) -> None:
         """Wait until it has listed or failed for the first time, if it has not yet."""
@@ -229,6 +240,7 @@ class Upstream:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
+        self._cache.begin()
         handshake, self._next_handshake = self._next_handshake or Handshake(self._eras()), None
         try:
             await self._live(incarnation, handshake)
@@ -296,6 +308,7 @@ class Upstream:
                 tasks.start_soon(health.watch)
                 tasks.start_soon(Idleness(self, calls, changes).watch)
                 await incarnation.stopping.wait()
+                self._cache.confirm()
                 await calls.drain()
             finally:
                 self.health = None
@@ -315,8 +328,9 @@ class Upstream:
             self.main.subscriptions.updated(uri)
 
     def _on_change(self, changed: Diff) -> None:
+        is_first, self.has_listed = not self.has_listed, True
         self.queue.wake_waiters()
-        if changed:
+        if changed and not (is_first and self.client is not None):  # what all clients see is known then
             self._on_catalogue(self.name, changed)
 
     def _on_malformed(self, line: bytes, problem: str) -> None:

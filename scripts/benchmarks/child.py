@@ -56,7 +56,7 @@ def _answer(message: dict, listing: str, payloads: dict[str, str]) -> str:
     method, params = message["method"], message.get("params", {})
     if method == "tools/call":
         given = params["arguments"]
-        text = given["text"] if params["name"] == "echo" else payloads[given["name"]]
+        text = given["text"] if params["name"] == "echo" else payloads.get(given.get("name"), "")
         body = f'"result":{{"content":[{{"type":"text","text":{quoted(text)}}}]}}'
     elif method == "tools/list":
         body = f'"result":{listing}'

@@ -56,11 +56,15 @@ class Client:
     def open(self, tools: set[str]) -> None:
         """Shake hands and list, until all `tools` are there."""
         with self.bounded(START_S, "start"):
-            self.request("initialize", SHAKE)
-            self._write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+            self.shake()
             names = {tool["name"] for tool in self.request("tools/list", {})["tools"]}
             if missing := tools - names:
                 raise Unmeasured(f"{self.name} does not list {', '.join(missing)} but {', '.join(names)}")
+
+    def shake(self) -> None:
+        """Shake hands."""
+        self.request("initialize", SHAKE)
+        self._write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
 
     @contextmanager
     def bounded(self, seconds: float, what: str) -> Iterator[None]:
@@ -174,6 +178,18 @@ class Client:
         """End the session and the target."""
         with suppress(OSError):
             self.process.close()
+
+
+@contextmanager
+def shaken(target: Target) -> Iterator[Client]:
+    """A client of the target that has shaken hands and not listed anything."""
+    client = Client(target)
+    try:
+        with client.bounded(START_S, "start"):
+            client.shake()
+        yield client
+    finally:
+        client.close()
 
 
 @contextmanager

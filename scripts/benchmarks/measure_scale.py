@@ -2,8 +2,9 @@
 
 The yardstick is the same children without a gateway: all started at once, each asked to shake hands and
 list. MCPX is timed from the start of its process, and also from the start of its first child (its log says
-when), because importing the SDK is a cost of its own. Children are trivial, which is hard on a gateway: a
-real server takes longer to start than MCPX takes to notice.
+when), because importing the SDK is a cost of its own. While they start, a tool of the last one in the
+configuration is called. mcp-compressor is ready when it lists its tools. Children are trivial, which is hard
+on a gateway: a real server takes longer to start than MCPX takes to notice.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
-from client import SHAKE, Client, opened
+from client import SHAKE, Client, opened, shaken
 from process import Process, Unmeasured, deadline
-from targets import CHILD, Target, mcpx
+from targets import CHILD, Target, compressor, mcpx
 
 FEW = 5  # tools of the small catalogue: those of one server of the large one
 READY_S = 60.0
-POLL_S = 0.01
+POLL_S = 0.05
 LOOKS = 2000
 
 
@@ -47,15 +48,20 @@ def children(catalogue: Path, work: Path) -> dict[str, list[str]]:
 
 
 def measure_start(servers: dict[str, list[str]], work: Path, *, rounds: int) -> dict[str, list[float]]:
-    """Seconds, a value a round: `children` alone, `mcpx` in all, `mcpx_own` from its first child on."""
-    figures: dict[str, list[float]] = {"children": [], "mcpx": [], "mcpx_own": []}
-    target = mcpx(work / "all", servers)
-    for _ in range(rounds):
+    """Seconds, a value a round, until all are ready: `children` alone, `mcpx`, `compressor` if it is there.
+
+    Of MCPX also `mcpx_own`, counted from its first child on, and `mcpx_call`, until a call was answered.
+    """
+    figures: dict[str, list[float]] = defaultdict(list)
+    peer = compressor(work / "compressor", servers)
+    for number in range(rounds):
         figures["children"].append(_bare(servers))
-        whole, own = _through_mcpx(target, len(servers))
-        figures["mcpx"].append(whole)
-        figures["mcpx_own"].append(own)
-    return figures
+        target = mcpx(work / f"start-{number}", servers)  # a state folder that knows no catalogue
+        for name, value in _through_mcpx(target, servers).items():
+            figures[name].append(value)
+        if peer.installed:
+            figures["compressor"].append(_until_listed(peer))
+    return dict(figures)
 
 
 def _bare(servers: dict[str, list[str]]) -> float:
@@ -92,13 +98,32 @@ def _id(params: dict | None, number: int) -> dict[str, int]:
     return {} if params is None else {"id": number}
 
 
-def _through_mcpx(target: Target, count: int) -> tuple[float, float]:
+def _through_mcpx(target: Target, servers: dict[str, list[str]]) -> dict[str, float]:
+    server, tool = _callable_one(servers)
+    call = {"server_name": server, "tool_name": tool, "arguments": {}}
     start = time.time()
-    with opened(target) as (client,), deadline(READY_S, "mcpx with all servers"):
-        while len(ready := list(_times(client, "upstream.ready"))) < count:
+    with shaken(target) as client, deadline(READY_S, "mcpx with all servers"):
+        client.request("tools/call", {"name": "exec", "arguments": call})
+        answered = time.time()
+        while client.process.log().count('"upstream.ready"') < len(servers):
             time.sleep(POLL_S)
-        first = min(_times(client, "upstream.starting"))
-        return max(ready) - start, max(ready) - first
+        ready, first = max(_times(client, "upstream.ready")), min(_times(client, "upstream.starting"))
+        return {"mcpx": ready - start, "mcpx_own": ready - first, "mcpx_call": answered - start}
+
+
+def _callable_one(servers: dict[str, list[str]]) -> tuple[str, str]:
+    """The last server that has a tool without required arguments, and that tool."""
+    for server, command in reversed(servers.items()):
+        for tool in json.loads(Path(command[-1]).read_text())["tools"]:
+            if not tool["inputSchema"].get("required"):
+                return server, tool["name"]
+    raise Unmeasured("no tool can be called without arguments")
+
+
+def _until_listed(target: Target) -> float:
+    start = time.time()
+    with opened(target):
+        return time.time() - start
 
 
 def _times(client: Client, event: str) -> Iterable[float]:

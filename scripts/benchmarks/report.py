@@ -7,7 +7,7 @@ import statistics
 from goals import MB, goals, ratio
 from rich.console import Console
 from rich.table import Table
-from targets import DIRECT
+from targets import COMPRESSOR, DIRECT
 
 NO_VALUE = "-"
 WIDTH = 116  # of the widest table
@@ -21,6 +21,8 @@ def show(figures: dict, console: Console) -> None:
         console.print(_targets(figures))
     if "toon" in figures or "start" in figures or "inspect" in figures:
         console.print(_scales(figures))
+    if "daemon" in figures:
+        console.print(_starts(figures["daemon"]))
     console.print(_verdict(figures))
 
 
@@ -83,6 +85,9 @@ def _scales(figures: dict) -> Table:
     if start := figures.get("start"):
         table.add_row("70 bare children, started and answered", f"{_median(start['children']):.2f} s")
         table.add_row("all ready in MCPX, from its own start", f"{_median(start['mcpx']):.2f} s")
+        if "compressor" in start:
+            table.add_row(f"all ready in {COMPRESSOR}", f"{_median(start['compressor']):.2f} s")
+        table.add_row("  a call meanwhile, answered in MCPX", f"{_median(start['mcpx_call']):.2f} s")
         own = f"{_median(start['mcpx_own']):.2f} s"
         table.add_row("  from the start of its first child", own)
         table.add_row(
@@ -91,6 +96,28 @@ def _scales(figures: dict) -> Table:
     if looks := figures.get("inspect"):
         table.add_row("inspect of a tool, 5 tools", f"{_median(looks['few']):.3f} ms")
         table.add_row("inspect of a tool, 527 tools", f"{_median(looks['all']):.3f} ms")
+    return table
+
+
+def _starts(rows: list[dict]) -> Table:
+    table = Table(title="the daemon's start (known: its servers have been listed before)")
+    for column in ("servers", "known", "files"):
+        table.add_column(column)
+    for column in ("first tools/list ms", "MB", "processes of servers", "first call ms", "without MCPX ms"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        calls = [
+            f"{_median(row[name]):.0f}" if name in row else NO_VALUE for name in ("first_call_ms", "own_ms")
+        ]
+        table.add_row(
+            f"{row['servers']} {row['kind']}",
+            "yes" if row["known"] else "no",
+            "cold" if row["cold"] else "warm",
+            f"{_median(row['tools_ms']):.0f}",
+            f"{_median(row['rss']) / MB:.0f}",
+            f"{_median(row['processes']):.0f}",
+            *calls,
+        )
     return table
 
 

@@ -61,6 +61,14 @@ def targets(work: Path, payloads: dict[str, Path]) -> list[Target]:
     ]
 
 
+def compressor(state: Path, servers: dict[str, list[str]]) -> Target:
+    """mcp-compressor before these commands, which it starts before it answers."""
+    state.mkdir(parents=True, exist_ok=True)
+    config = state / "config.json"
+    config.write_text(json.dumps({"mcpServers": _entries(servers)}))
+    return Target(COMPRESSOR, [str(PEERS / "mcp-compressor"), "--config", str(config)], _plainly, set())
+
+
 def child_with(payloads: dict[str, Path]) -> list[str]:
     """The command of the child that offers these payloads."""
     return [*CHILD, *(word for name, path in payloads.items() for word in ("--payload", f"{name}={path}"))]
@@ -82,9 +90,8 @@ def mcpx(state: Path, servers: dict[str, list[str]]) -> Target:
     """MCPX before these commands, with a state folder and a configuration of its own."""
     state.mkdir(parents=True, exist_ok=True)
     config = state / "config.json"
-    entries = {name: {"command": argv[0], "args": argv[1:]} for name, argv in servers.items()}
     whole = {"result_token_budget": 0}  # the others show results whole, too
-    config.write_text(json.dumps({"mcpServers": entries, **whole}))
+    config.write_text(json.dumps({"mcpServers": _entries(servers), **whole}))
     env = {"MCPX_STATE_DIR": str(state), "MCPX_LOG": "debug", "MCPX_LOG_FORMAT": "json"}
     server = next(iter(servers))
 
@@ -93,6 +100,10 @@ def mcpx(state: Path, servers: dict[str, list[str]]) -> Target:
 
     command = [sys.executable, "-P", "-m", "mcpx", "serve", str(config)]
     return Target(MCPX, command, call, {"inspect", "exec", "resources"}, env)
+
+
+def _entries(servers: dict[str, list[str]]) -> dict[str, dict]:
+    return {name: {"command": argv[0], "args": argv[1:]} for name, argv in servers.items()}
 
 
 def _plainly(tool: str, given: dict) -> dict:

@@ -1,4 +1,4 @@
-"""The faults that a suspend leaves behind: the machine has slept, or MCPX was stopped with its servers."""
+"""The faults of servers that do not run because nobody needs them."""
 
 from __future__ import annotations
 
@@ -6,110 +6,96 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 import anyio
+from msgspec.structs import replace
 
 from mcpx.catalog.model import State
-from mcpx.observe.suspend import MIN_AWAY_S, TICK_S
+from mcpx.errors import Code
 from tests.faults import traces
 from tests.faults.served import entry, open_served
-from tests.faults.stage import Seen, stage
-from tests.faults.stage_http import HttpStage, http_stage
+from tests.faults.stage import SOON_S, Seen, stage
 from tests.faults.table import Faults
 
 faults = Faults()
-NIGHT_S = 8 * 3600.0
-STOPPED_S = TICK_S + MIN_AWAY_S + 0.5
-MISSES_S = 2 * 0.2
-NOTICED_S = TICK_S + MISSES_S + 0.15
+LOOK_S = 0.02
+AWAKE = {"start": "eager"}  # for the neighbour
+ASLEEP = {"start": "on_demand"}
 
 
-@contextmanager
-def a_night() -> Iterator[None]:
-    """Set the wall clock forward, as it is seen after the machine has slept."""
-    real = time.time
-    with patch.object(time, "time", lambda: real() + NIGHT_S):
-        yield
+def _rests(folder: Path, mark: str) -> bool:
+    """Whether its server was listed, and has left."""
+    return any(folder.glob("state/catalogues/*.json")) and not traces.marked(mark)
 
 
-@faults.row("the machine sleeps, and a server does not wake")
-async def does_not_wake(seen: Seen) -> None:
-    """It is probed at once, though it has just answered; its neighbour is, too, and is left alone."""
-    async with stage(seen, health_check_timeout=MISSES_S / 2) as on:
-        await on.answered("echo")
-        seen.caller_saw, seen.error_s = "", None
-        on.signal(signal.SIGSTOP)
-        with a_night():
-            await on.watch.until(lambda: on.watch.state() is not State.READY)
-            seen.caller_saw, seen.error_s = "nothing", time.monotonic() - on.fault_at
-            await on.recovered()
-        seen.error_within_s = NOTICED_S
+def as_it_is(_catalogues: Path) -> None:
+    """What was remembered is left alone."""
 
 
-async def with_dead_connections(on: HttpStage, opened: str) -> None:
-    """What was connected is dead and nobody says so; calls and the server's own messages come through."""
-    await on.listening()
-    await on.answered("echo")
-    on.again()
-    await on.server.order(deaden=True)
-    before = (await on.server.order())["seen"][opened]
-    with a_night(), anyio.fail_after(10):
-        while (await on.server.order())["seen"][opened] == before:
-            pass
-        await on.listening()
-        await on.answered("act")
-        await on.server.order(add_tool="came_later")
-        await on.has_tool("came_later")
-        await on.untouched()
+@faults.row("SIGKILL while it falls asleep")
+async def killed_as_it_goes_to_sleep(seen: Seen) -> None:
+    """It ignores the end of its input, so that it is still there when it is killed, and a call comes."""
+    async with stage(seen, "stubborn", entry=ASLEEP) as on:
+        await on.watch.becomes(State.ASLEEP)
+        seen.check(on.upstream.pid is not None, "it has left already: this shows nothing")
+        on.signal(signal.SIGKILL)
+        await on.answered("echo", contains="incarnation 2")
+        await on.recovered()
 
 
-@faults.row("HTTP: the machine sleeps, and its connections are dead")
-async def dead_connections(seen: Seen) -> None:
-    async with http_stage(seen) as on:
-        await with_dead_connections(on, "GET")
-
-
-@faults.row("HTTP, 2026-07-28: the machine sleeps, and its connections are dead")
-async def dead_modern_connections(seen: Seen) -> None:
-    async with http_stage(seen, era="modern") as on:
-        await with_dead_connections(on, "subscriptions/listen")
-
-
-@faults.row("MCPX and its servers are stopped mid-call for longer than the call may take")
-async def stopped_together(seen: Seen) -> None:
-    """Time in which nobody could run does not count: the call is answered, nobody is restarted."""
+@faults.row("MCPX is killed with SIGKILL while its servers are asleep")
+async def mcpx_killed(seen: Seen) -> None:
     mark = uuid.uuid4().hex
     with TemporaryDirectory(prefix="mcpx-fault-") as name:
-        servers = {each: entry("good", Path(name, each), mark) for each in ("s", "neighbour")}
-        async with open_served(servers, Path(name), call_timeout=STOPPED_S / 2) as served:
-            children = set(traces.marked(mark)) - {served.pid}
+        folder = Path(name)
+        servers = {"s": entry("good", folder / "s", mark) | ASLEEP}
+        async with open_served(servers, folder) as first:
+            with anyio.fail_after(SOON_S):
+                while not _rests(folder, mark):  # noqa: ASYNC110 - it is another process
+                    await anyio.sleep(LOOK_S)
+            os.kill(first.pid, signal.SIGKILL)
+            await first.process.wait()
+        async with open_served(servers, folder) as second:
+            seen.check(not traces.marked(mark), "it was started, though nobody needs it")
+            answer = await second.call("s", "echo")
+            seen.caller_saw = "the answer"
+            seen.check("incarnation 2" in answer.text, f"the answer is {answer.text[:200]!r}")
+        seen.ended = "ready"
+    left = await traces.left_over(mark)
+    seen.check(not left, f"processes are left: {left}")
 
-            async def call() -> None:
-                answer = await served.call("s", "busy", seconds=STOPPED_S / 4)
-                seen.caller_saw = "the answer" if answer.code is None else f"{answer.code}, {answer.outcome}"
-                seen.error_s = time.monotonic() - begun
-                seen.check(answer.code is None, f"it was not answered: {answer.text}")
 
-            async with anyio.create_task_group() as tasks:
-                begun = time.monotonic()
-                tasks.start_soon(call)
-                await served.call("neighbour", "echo")  # so the call before has been sent as well
-                for pid in (served.pid, *children):
-                    os.kill(pid, signal.SIGSTOP)
-                try:
-                    await anyio.sleep(STOPPED_S)  # that is the fault
-                finally:
-                    for pid in (*children, served.pid):
-                        os.kill(pid, signal.SIGCONT)
-                begun = time.monotonic()
-            seen.check((await served.call("neighbour", "echo")).code is None, "the neighbour is gone")
-            seen.check(children == set(traces.marked(mark)) - {served.pid}, "a server was restarted")
-            seen.check("suspend.over" in served.last_words(), "it was not noticed")
-            seen.ended = "untouched"
-        seen.left = len(await traces.left_over(mark))
-        seen.check(not seen.left, f"{seen.left} processes are left")
+@faults.row("starts no more when it is needed")
+async def starts_no_more(seen: Seen) -> None:
+    def break_it(catalogues: Path) -> None:
+        (catalogues.parents[1] / "s" / "broken").touch()
+
+    once = {"restart": {"park_after": 1, "park_probe": 300}}
+    async with stage(seen, "breakable", times=100, last_time=break_it, entry=ASLEEP | once, **AWAKE) as on:
+        seen.check(on.watch.state() is State.ASLEEP, "it is not asleep")
+        on.now()
+        await on.caught(Code.SERVER_UNAVAILABLE, "exited with code 5", "my last words")
+        await on.parked("exited with code 5")
+        seen.check("echo" in on.upstream.info().tools, "its tools are listed no more")
+        on.cure()
+        await on.answered("echo", contains="incarnation 3")
+        await on.recovered()
+
+
+@faults.row("its entry changes while it is asleep")
+async def changes_while_asleep(seen: Seen) -> None:
+    async with stage(seen, "new_tools", last_time=as_it_is, entry=ASLEEP, **AWAKE) as on:
+        seen.check("tool_1" in on.upstream.info().tools, "it is not remembered")
+        server = on.config.servers["s"]
+        transport = replace(server.transport, env=server.transport.env | {"VARIANT": "other"})
+        servers = on.config.servers | {"s": replace(server, transport=transport)}
+        on.now()
+        await on.watch.hub.reload(replace(on.config, servers=servers))
+        shown = on.upstream.info().tools
+        seen.check("tool_1" not in shown, "what another entry offered is listed")
+        await on.answered("tool_2", contains="tool_2 by incarnation 2")
+        await on.caught(Code.UNKNOWN_TOOL, "tool_1", tool="tool_1")
+        await on.watch.becomes(State.READY)
+        seen.recovery_s, seen.ended = time.monotonic() - on.fault_at, "ready"

@@ -276,6 +276,19 @@ def test_a_start_is_not_held_back_by_those_of_a_higher_priority_number(virtual):
     virtual(supervised(main, max_starting=2))
 
 
+def test_a_slow_start_no_longer_holds_others_back(virtual):
+    async def main(supervisor, recorder):
+        for name in "ab":
+            supervisor.add(ChildSpec(name=name, run=Patient(start=60).run))
+        for name in "cdef":
+            supervisor.add(ChildSpec(name=name, run=Patient(start=1).run))
+        await recorder.wait_for(ChildReady, count=4)
+        assert [event.child for event in recorder.of(ChildReady)][-1] in "ef"
+        assert anyio.current_time() == pytest.approx(22, abs=0.01)
+
+    virtual(supervised(main, max_starting=2, slow_start=20))
+
+
 def test_too_many_restarts_end_the_supervisor(virtual):
     async def main():
         supervisor = Supervisor(intensity=Intensity(restarts=3, within=60))

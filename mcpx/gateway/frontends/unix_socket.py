@@ -206,7 +206,7 @@ class SocketFrontend:
             if request.mcpx == "stop":
                 self.end("control")
         attaches = request is not None and request.mcpx == "attach"
-        return Door(request.expose, request.server) if request is not None and attaches else None
+        return request.door if request is not None and attaches else None
 
 
 async def _send(peer: socket.socket, response: bytes) -> None:

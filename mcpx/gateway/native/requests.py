@@ -24,7 +24,7 @@ from mcp_types import INTERNAL_ERROR
 
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward, Read, Request
 from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
@@ -59,7 +59,7 @@ class ResourcesAndPrompts:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubView,
         subscribers: Subscribers,
         bus: InMemorySubscriptionBus,
         settled: Callable[[], Awaitable[None]],
@@ -77,8 +77,9 @@ class ResourcesAndPrompts:
 
     @property
     def enabled(self) -> bool:
-        """Whether any server is offered natively."""
-        return any(upstream.config.native for upstream in self._hub.upstreams.values())
+        """Whether any server is offered natively; at a door that does not show all, one may be later."""
+        upstreams = self._hub.upstreams.values()
+        return not self._hub.door.shows_all or any(upstream.config.native for upstream in upstreams)
 
     def register(self, server: Server[Any]) -> None:
         """Add the handlers to the server, which then declares the capabilities."""

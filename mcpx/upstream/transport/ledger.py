@@ -1,7 +1,8 @@
 """The ledger of child processes, so that none outlives a MCPX that was killed.
 
 Each MCPX process keeps one small file in the folder `children` of the state folder, with the process group,
-the start time and the mark of every child it runs. `sweep`, at the next start of any MCPX, reads the files
+the start time and the mark of every child it runs. A change is a new file of another name, because renaming
+a file over another takes ext4 milliseconds. `sweep`, at the next start of any MCPX, reads the files
 whose writer is gone, ends what is left of their children (`orphans`: only what is proven to be ours), and
 deletes the files. A file is trusted only if no other user could have written it or its folder, and if its
 process ids mean something: same boot, same process namespace. Files of another namespace or machine (a shared
@@ -37,7 +38,7 @@ MAX_FOREIGN_AGE_S: Final = 30 * 86400.0  # of a file of another machine or names
 _READ: Final = (
     os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 )  # a pipe of that name must not block
-_NUMBERS: Final = count(1)  # one process may have several, in a program that opens several hubs
+_NUMBERS: Final = count(1)  # of the files of this process
 
 
 class _File(msgspec.Struct):
@@ -54,7 +55,7 @@ class Ledger:
     def __init__(self, state: Path | None = None) -> None:
         self._folder = (state or state_folder()) / "children"
         pid = os.getpid()
-        self._path = self._folder / f"{pid}-{next(_NUMBERS)}.json"
+        self._path: Path | None = None
         owner = Entry(pid, start_time(pid) or "")
         self._file = _File(boot_id(), owner, namespace=pid_namespace(), host=os.uname().nodename)
         self._broken = False
@@ -74,24 +75,32 @@ class Ledger:
             return
         try:
             if not self._file.children:
-                self._path.unlink(missing_ok=True)
+                self._replace_by(None)
                 return
             ensure_folder(self._folder)
             if (problem := distrust_folder(self._folder, self._folder.lstat())) is not None:
                 self._give_up(problem)
                 return
-            new = self._path.with_suffix(".new")
+            path = self._folder / f"{self._file.owner.pid}-{next(_NUMBERS)}.json"
+            new = path.with_suffix(".new")
             new.unlink(missing_ok=True)
             made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(made, "wb") as file:
                 file.write(msgspec.json.encode(self._file))
-            new.replace(self._path)
+            new.rename(path)
+            self._replace_by(path)
         except OSError as error:
             self._give_up(error.strerror)
 
+    def _replace_by(self, path: Path | None) -> None:
+        """Delete the last file; between the two, both name our children."""
+        last, self._path = self._path, path
+        if last is not None:
+            last.unlink(missing_ok=True)
+
     def _give_up(self, reason: str | None) -> None:
         self._broken = True
-        log.warning("ledger.unwritable", path=str(self._path), reason=reason)
+        log.warning("ledger.unwritable", path=str(self._folder), reason=reason)
 
     # --- sweeping up
 

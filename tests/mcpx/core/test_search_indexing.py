@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 
 from mcpx.catalog.search_index import index_of
-from mcpx.core.search_indexing import CHARS_PER_TURN, SearchIndexing
+from mcpx.core.search_indexing import CHARS_PER_TURN, QUIET_S, SearchIndexing
 from tests.mcpx.rendering.snapshots import server, tool
 
 pytestmark = pytest.mark.anyio
@@ -39,12 +40,27 @@ async def test_what_has_been_read_is_not_waited_for():
 async def test_what_is_listed_meanwhile_is_read_too():
     servers = [long_server("a")]
     indexing, read = SearchIndexing(lambda: servers), asyncio.Event()
-    indexing.start()
+    indexing.when_read(lambda: None)
     await asyncio.sleep(0)
     servers.append(long_server("b"))
     indexing.when_read(read.set)
     await read.wait()
     assert index_of("b", servers[1].catalogue).whole
+
+
+async def test_it_begins_once_the_catalogues_are_quiet(monkeypatch):
+    loop, later = asyncio.get_running_loop(), []
+    monkeypatch.setattr(loop, "call_later", lambda *given: later.append(given) or Mock(), raising=False)
+    servers = [long_server(tools=1)]
+    indexing = SearchIndexing(lambda: servers)
+    indexing.start()
+    indexing.start()
+    assert [seconds for seconds, _ in later] == [QUIET_S, QUIET_S]
+    monkeypatch.undo()
+    later[-1][1]()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert index_of("long", servers[0].catalogue).whole
 
 
 async def test_an_entry_that_cannot_be_read_costs_itself_alone():

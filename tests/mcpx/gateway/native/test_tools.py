@@ -12,6 +12,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.core.stats import MENU
+from mcpx.door import Door
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
@@ -32,7 +33,7 @@ async def client_of(watch, choice=None, client=None, *, modern=False):
     if watch.clients is None:
         watch.clients = clients
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
-    server = GatewayServer(watch.hub, clients, choice)
+    server = GatewayServer(watch.hub, clients, Door(choice))
     async with Line(watch.hub).connected(server) as line:
         if not modern:
             await line.initialize(client)

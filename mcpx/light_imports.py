@@ -1,12 +1,13 @@
-"""The SDK, imported with less: `with light_sdk(): from mcpx import app`.
+"""Imports of what is needed, and not of what its package brings along.
 
-The SDK's packages import all that they offer: a class of its client brings its server framework, its
-authorization and more, an eighth of an idle daemon's memory. Their `__init__` modules only collect names from
-other modules, so within `light_sdk` each name is imported from its home, when it is first asked for. And of
-the SDK's three sets of models most are never used: pydantic prepares each at its first use.
+`with light_sdk(): from mcpx import app` saves a sixth of an idle daemon's memory. The SDK's packages import
+all that they offer: a class of its client brings its server framework, its authorization and more. Their
+`__init__` modules only collect names from other modules, so each name is imported from its home, when it is
+first asked for. Of the SDK's three sets of models most are never used: pydantic prepares each at its first
+use. `import_alone` imports a module without the rest of its package.
 
-Without this module everything works alike. That a newer SDK does too is ensured by `names_of`: a package is
-only loaded so if its `__init__` holds nothing but imports of names.
+Without this module everything works alike. That it does with a newer SDK is ensured by `names_of`: a package
+is only loaded so if its `__init__` holds nothing but imports of names.
 """
 
 from __future__ import annotations
@@ -19,19 +20,24 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import resolve_name
+from importlib.util import find_spec, resolve_name
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 PACKAGES: Final = frozenset({"mcp", "mcp.client", "mcp.server", "mcp.server.lowlevel"})
+FOR_HTTP: Final = (
+    "uvicorn"  # sse_starlette prepares it for the event streams of HTTP servers, where it finds it
+)
 
 
 @contextmanager
-def light_sdk() -> Iterator[None]:
+def light_sdk(*, serves_http: bool = False) -> Iterator[None]:
     """Import the SDK lightly in the body, if it has not been imported yet. What is imported stays so."""
     from pydantic import BaseModel  # noqa: PLC0415 - a part of what the caller is about to import
 
     finder = _LazyPackages()
+    if hides := not serves_http and FOR_HTTP not in sys.modules:
+        sys.modules[FOR_HTTP] = None  # type: ignore[assignment]  # the import system takes that for "there is none"
     collects = gc.isenabled()
     gc.disable()  # nothing that is imported is garbage, and looking for some takes time
     sys.meta_path.insert(0, finder)
@@ -41,8 +47,29 @@ def light_sdk() -> Iterator[None]:
     finally:
         del BaseModel.model_config["defer_build"]
         sys.meta_path.remove(finder)
+        if hides:
+            del sys.modules[FOR_HTTP]
         if collects:
             gc.enable()
+
+
+def import_alone(module: str) -> ModuleType:
+    """Import a module of a package whose `__init__` it does not need, and which nobody else imports.
+
+    Raises:
+        ImportError: It cannot be imported.
+    """
+    package = module.rpartition(".")[0]
+    spec = None if package in sys.modules else find_spec(package)
+    if spec is None or spec.submodule_search_locations is None:
+        return import_module(module)
+    sys.modules[package] = bare = ModuleType(package)
+    bare.__path__ = spec.submodule_search_locations
+    try:
+        return import_module(module)
+    finally:  # so that a later import of the package is a whole one
+        for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+            del sys.modules[name]
 
 
 class Home(NamedTuple):

@@ -1,0 +1,57 @@
+"""Which children start now, where a supervisor limits how many start at the same time.
+
+Read by `Supervisor` whenever a child's state or priority has changed. Decides only; nothing here waits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+from supervisors.lifecycle import Phase
+from supervisors.managed_child import ManagedChild
+
+
+class StartLimit:
+    """At most `limit` starts at the same time; None is no limit.
+
+    A start that takes longer than `slow_after` seconds no longer counts: it waits for something other than
+    the processor. With `by_priority` the children with the lowest priority go first, else the oldest.
+    """
+
+    def __init__(self, limit: int | None, slow_after: float = math.inf, *, by_priority: bool = True) -> None:
+        self._limit = limit
+        self._slow_after = slow_after
+        self._by_priority = by_priority
+
+    def admit(self, children: Iterable[ManagedChild], now: float) -> tuple[list[ManagedChild], float | None]:
+        """Return what may start of the pending children, and when to ask again, if time lets others."""
+        starting = [child for child in children if child.state.phase is Phase.STARTING]
+        pending = [child for child in starting if child.pending is not None]
+        if self._limit is None or not pending:
+            return pending, None
+        counted = [
+            child for child in starting if child.pending is None and child.spawned_at > now - self._slow_after
+        ]
+        ranked = [(self._rank(child), child) for child in pending]
+        ranked.sort(key=itemgetter(0))
+        count = may_start([rank for rank, _ in ranked], [self._rank(each) for each in counted], self._limit)
+        first = min((child.spawned_at for child in counted), default=now) + self._slow_after
+        again_at = first if count < len(ranked) and first < math.inf else None
+        return [child for _, child in ranked[:count]], again_at
+
+    def _rank(self, child: ManagedChild) -> int:
+        return child.spec.priority() if self._by_priority else 0
+
+
+def may_start(pending: Sequence[int], starting: Sequence[int], limit: int) -> int:
+    """Return how many children may start beside those that are starting, by their priorities.
+
+    `pending` is in the order in which they start: the lowest first. Each needs fewer than `limit` that are
+    starting with its priority or a lower one, so that none is held back by those that matter less.
+    """
+    for number, rank in enumerate(pending):
+        if number + sum(1 for other in starting if other <= rank) >= limit:
+            return number
+    return len(pending)
