@@ -66,7 +66,7 @@ async def test_a_known_client_has_its_lists_while_nobody_can_start_a_daemon(hous
 async def test_what_the_daemon_lists_otherwise_is_announced_once_and_kept(house, version):
     listed = house.folder / "tools.json"
     listed.write_text(json.dumps([TOOL]))
-    house.write({"s": entry(tools=str(listed))}, startup_wait=20)
+    house.write({"s": entry(tools=str(listed))}, startup_wait=20, start="eager")
     await make_known(house, version)
     listed.write_text(json.dumps([TOOL, TOOL | {"name": "brand_new"}]))
     with startup_lock(house.place) as lock:
