@@ -2,19 +2,22 @@
 
 A file that cannot be used (broken, or gone) changes nothing: `problem` says why until a good one was read,
 for the status and for inspect. Each such content is logged once. Content that was read before is not put in
-force again by itself.
+force again by itself; nor is what another user may have written.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
 import structlog
 
-from mcpx.config import Config, locate, parse, read_file
+from mcpx.config import Config, parse, read_file
 from mcpx.core.config_watch import ConfigWatch, signature
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.errors import ConfigError
@@ -36,7 +39,7 @@ class ConfigFile:
         put_in_force: Callable[[Config], Awaitable[ReloadPlan]],
     ) -> None:
         self._source = source
-        self._file = locate(source).absolute()
+        self._file = Path(source).absolute()
         self._in_force = in_force
         self._put_in_force = put_in_force
         self._watch = ConfigWatch(self._file)
@@ -97,6 +100,7 @@ class ConfigFile:
                 self._used = self._tried = data  # it is as it was read at the start
                 self.problem = None
             else:
+                self._check_owner()
                 await self._use(data, config)
                 await anyio.sleep(RELOAD_PAUSE_S)
 
@@ -127,6 +131,15 @@ class ConfigFile:
         except ConfigError as error:
             self._note(data, error)
             raise
+
+    def _check_owner(self) -> None:
+        """Take nothing by itself that another user may have written: it names commands to run."""
+        found = self._watch.seen
+        if found.owner not in {os.getuid(), 0} or found.mode & stat.S_IWOTH:
+            why = "others may write to it, so it is not put in force by itself; read it and run mcpx reload"
+            error = ConfigError(str(self._file), why)
+            self._note(str(error), error)
+            raise error
 
     def _note(self, tried: bytes | str, error: ConfigError) -> None:
         if tried != self._tried:

@@ -44,6 +44,7 @@ class Signature(NamedTuple):
     modified_ns: int = 0
     changed_ns: int = 0
     mode: int = 0
+    owner: int = 0
 
     @property
     def is_endless(self) -> bool:
@@ -58,7 +59,7 @@ def signature(file: Path) -> Signature:
     except (OSError, ValueError):
         return Signature()
     times = found.st_mtime_ns, found.st_ctime_ns
-    return Signature(found.st_dev, found.st_ino, found.st_size, *times, found.st_mode)
+    return Signature(found.st_dev, found.st_ino, found.st_size, *times, found.st_mode, found.st_uid)
 
 
 def watched_paths(file: Path) -> list[Path]:

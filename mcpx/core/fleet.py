@@ -170,6 +170,8 @@ class Fleet:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
             on_demand = asleep and not upstream.queue.has_callers
+            if on_demand:
+                self._unsettled.discard(upstream.child)
             grace_s = self._config.shutdown_grace
             self.supervisor.add(child_spec(upstream, grace_s=grace_s, on_demand=on_demand))
 
@@ -288,7 +290,7 @@ class Fleet:
         self._wake()
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
+        """Wait until each server is ready or asleep, or has failed once, at most `seconds`; whether so."""
         if not self._unsettled:
             self._settled.set()
         with anyio.move_on_after(seconds):

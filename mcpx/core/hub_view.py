@@ -59,6 +59,10 @@ class HubView:
             self._selected = config, select(self.door, config)
         return self._selected[1]
 
+    def hides(self, server: str) -> bool:
+        """Whether a server is not shown at this door, whether it exists or not."""
+        return not self.door.shows_all and server not in self.upstreams
+
     @property
     def started(self) -> float:
         """When the hub was run, by `anyio.current_time()`; now, if it was not."""

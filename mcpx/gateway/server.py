@@ -70,7 +70,12 @@ class GatewayServer(Server[Any]):
         """The `_meta` of results for clients of 2026-07-28."""
         self._wait_until = self.hub.started + hub.config.startup_wait
         self._native = ResourcesAndPrompts(
-            self.hub, clients.subscribers, self.tool_list.bus, self._wait_for_servers, self.stamp_for
+            self.hub,
+            clients.subscribers,
+            self.tool_list.bus,
+            self._wait_for_servers,
+            self.stamp_for,
+            wait_to_list=self._wait_to_list,
         )
         self._native.register(self)
 
@@ -122,13 +127,18 @@ class GatewayServer(Server[Any]):
         await self.hub.listed(self._wait_until - anyio.current_time())
         await self.hub.described(self._wait_until - anyio.current_time())
 
-    async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
-        if ctx.meta and ctx.meta.get(SETTLED_KEY):
+    async def _wait_to_list(self, ctx: Context) -> bool:
+        """Wait for the servers before a list; whether it is paged. For a shim it is whole, to be compared."""
+        asked = ctx.meta.get(SETTLED_KEY) if ctx.meta else None
+        if asked:
             await self.hub.listed(SETTLED_TIMEOUT_S)
             await self.hub.described(DESCRIBED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
-        paged = not (ctx.meta and SETTLED_KEY in ctx.meta)  # a shim holds all tools against all
+        return asked is None
+
+    async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
+        paged = await self._wait_to_list(ctx)
         name, cursor = client_name(ctx.session), params.cursor if params is not None else None
         descriptions, native = self.tool_list.give(name)
         three = [] if descriptions is None else tools.tools(descriptions)

@@ -328,9 +328,9 @@ class Upstream:
             self.main.subscriptions.updated(uri)
 
     def _on_change(self, changed: Diff) -> None:
-        self.has_listed = True
+        is_first, self.has_listed = not self.has_listed, True
         self.queue.wake_waiters()
-        if changed:
+        if changed and not (is_first and self.client is not None):  # what all clients see is known then
             self._on_catalogue(self.name, changed)
 
     def _on_malformed(self, line: bytes, problem: str) -> None:

@@ -80,6 +80,20 @@ async def dead_modern_connections(seen: Seen) -> None:
         await with_dead_connections(on, "subscriptions/listen")
 
 
+@faults.row("HTTP+SSE: the machine sleeps, and the event stream is dead")
+async def dead_event_stream(seen: Seen) -> None:
+    """All answers come on that stream, so the session is over: it is found out at once."""
+    async with http_stage(seen, era="sse", health_check_timeout=MISSES_S / 2) as on:
+        await on.answered("echo")
+        on.again()
+        await on.server.order(deaden=True)
+        with a_night():
+            await on.watch.until(lambda: on.watch.state("w") is not State.READY)
+            seen.caller_saw, seen.error_s = "nothing", time.monotonic() - on.fault_at
+            await on.recovered(2)
+        seen.error_within_s = NOTICED_S
+
+
 @faults.row("MCPX and its servers are stopped mid-call for longer than the call may take")
 async def stopped_together(seen: Seen) -> None:
     """Time in which nobody could run does not count: the call is answered, nobody is restarted."""

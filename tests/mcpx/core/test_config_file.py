@@ -200,6 +200,21 @@ async def test_a_file_that_becomes_a_pipe_is_an_error_and_holds_nobody_up(path):
         await one.until(lambda: one.done == [["b"]])
 
 
+async def test_a_file_that_others_may_write_to_is_put_in_force_on_request_only(path):
+    async with watched(path) as one:
+        path.chmod(0o666)
+        written(path, "b")
+        await one.until(lambda: "others may write to it" in (one.file.problem or ""))
+        assert one.done == []
+        await one.file.reload()
+        assert one.file.problem is None
+        written(path, "c")
+        await one.until(lambda: one.file.problem)
+        path.chmod(0o600)
+        await one.until(lambda: one.file.problem is None)
+    assert one.done == [["b"], ["c"]]
+
+
 def test_every_link_on_the_way_is_watched_where_it_is(tmp_path):
     real = tmp_path / "real" / "deep"
     real.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import anyio
@@ -13,6 +14,7 @@ from mcpx.upstream.context import ClientId
 from mcpx.upstream.idleness import Idleness
 from supervisors import Phase, Signal
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
+from tests.mcpx.scripted_server import TOOLS
 from tests.mcpx.serving import alive_in_group
 
 pytestmark = pytest.mark.anyio
@@ -21,9 +23,9 @@ SHORT = {"idle_stop": IDLE_S}
 LONG = {"idle_stop": 3600.0}
 
 
-async def call(watch, client, tool="count"):
+async def call(watch, client, tool="count", **arguments):
     with anyio.fail_after(PATIENCE_S):
-        return await watch.hub.calls.exec("s", tool, {}, client=client)
+        return await watch.hub.calls.exec("s", tool, arguments, client=client)
 
 
 async def test_an_idle_server_is_stopped_and_the_next_call_starts_it(ears):
@@ -90,6 +92,21 @@ async def test_the_sessions_of_clients_sleep_each_by_itself(ears):
         watch.hub.client_left(one)
         watch.hub.client_left(two)
         await soon(lambda: watch.hub.supervisor.names() == ["s"])
+
+
+async def test_new_tools_of_which_a_clients_own_session_says_wake_the_one_that_is_shown(ears, tmp_path):
+    tools = tmp_path / "tools"
+    tools.write_text(json.dumps(TOOLS))
+    settings = {"start": "on_demand", "sessions": "per_client"}
+    async with one_server(ears, settings=settings, tools=str(tools)) as watch:
+        await watch.becomes(State.ASLEEP)
+        one = ClientId()
+        await call(watch, one)
+        assert watch.state() is State.ASLEEP
+        tools.write_text(json.dumps([*TOOLS, {"name": "fresh", "inputSchema": {"type": "object"}}]))
+        await call(watch, one, "add", name="more")
+        await watch.until(lambda: "fresh" in watch.hub.upstreams["s"].catalogue.tools)
+        assert len(ears.of("started")) == 3
 
 
 class Parts:
