@@ -190,6 +190,18 @@ async def test_where_nothing_can_be_watched_the_file_is_looked_at_now_and_then(p
     assert "watch limit" in logs[0]["reason"]
 
 
+async def test_a_watch_that_cannot_begin_is_tried_again(path, monkeypatch):
+    class Refused:
+        def __init__(self, **_):
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(config_file, "POLL_INTERVAL_S", 0.02)
+    monkeypatch.setattr(config_watch.threading, "Thread", Refused)
+    async with watched(path) as one:
+        written(path, "b")
+        await one.until(lambda: one.done == [["b"]])
+
+
 async def test_a_file_that_becomes_a_pipe_is_an_error_and_holds_nobody_up(path):
     async with watched(path) as one:
         path.unlink()
