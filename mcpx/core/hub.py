@@ -44,6 +44,7 @@ from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 log = structlog.get_logger()
+SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
 
@@ -80,9 +81,8 @@ class Hub:
         self._checker = ArgumentChecker()
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
-        self._config_problem = lambda: self.file.problem
         self._inspector = Inspector(
-            self.registry, self._checker, self.results, config_problem=self._config_problem
+            self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
         )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self._reload_lock = anyio.Lock()
@@ -104,7 +104,7 @@ class Hub:
             registry,
             self._checker,
             self.results,
-            config_problem=self._config_problem,
+            config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
         requests.router = Router(registry, inspector, self._checker)

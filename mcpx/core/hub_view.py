@@ -134,7 +134,8 @@ class NarrowedUpstream:
 
     def info(self) -> ServerInfo:
         """As that of the upstream, with what is shown."""
-        return replace(self.upstream.info(), catalogue=self.catalogue)
+        info = self.upstream.info()
+        return info if info.catalogue is None else replace(info, catalogue=self.catalogue)
 
     def in_era(self, modern: bool) -> Upstream:  # noqa: FBT001 - as that of the upstream
         """As that of the upstream: it or its companion."""

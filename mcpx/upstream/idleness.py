@@ -53,7 +53,9 @@ class Idleness:
             if (left := used_at + limit - now) <= 0:
                 self._rest()
                 return
-            await anyio.sleep(min(left, max(limit / LOOKS, MIN_PAUSE_S), MAX_PAUSE_S))
+            pause = min(left, max(limit / LOOKS, MIN_PAUSE_S), MAX_PAUSE_S)
+            await anyio.sleep(pause)
+            used_at += time.monotonic() - now - pause  # in which MCPX could not run: nobody could use it
 
     def _last_use(self) -> float:
         return max(self._calls.answered_at, self._queue.wanted_at)

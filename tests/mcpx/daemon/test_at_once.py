@@ -38,7 +38,7 @@ async def make_known(house, version: str, **more: str) -> dict:
 
 
 def kept(house) -> list:
-    return [json.loads(file.read_text()) for file in (house.folder / "state/attach").iterdir()]
+    return [json.loads(file.read_text()) for file in (house.place.folder / "attach").iterdir()]
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -104,7 +104,7 @@ async def test_a_client_that_is_known_hears_of_a_daemon_that_does_not_start(hous
 async def test_a_client_of_other_capabilities_and_one_whose_file_is_broken_wait_for_the_daemon(house):
     house.write({"s": entry()}, startup_wait=20)
     await make_known(house, LEGACY)
-    (file,) = (house.folder / "state/attach").iterdir()
+    (file,) = (house.place.folder / "attach").iterdir()
     with startup_lock(house.place) as lock:
         async with house.attached() as other, house.attached() as broken:
             able = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from types import SimpleNamespace
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.core.status import snapshot
+from mcpx.upstream import idleness
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.idleness import Idleness
 from supervisors import Phase, Signal
@@ -46,6 +48,19 @@ async def test_an_idle_server_is_stopped_and_the_next_call_starts_it(ears):
 async def test_a_server_is_not_stopped_unless_its_entry_says_so(ears):
     servers = {"s": entry(ears), "clock": entry(settings=SHORT)}
     async with open_watched(config_of(servers)) as watch:
+        await watch.becomes(State.ASLEEP, "clock")
+        assert watch.state() is State.READY
+
+
+async def test_time_in_which_mcpx_could_not_run_is_not_idle(ears, monkeypatch):
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + clock.away_s, away_s=0.0)
+    monkeypatch.setattr(idleness, "time", clock)
+    monkeypatch.setattr(idleness, "MAX_PAUSE_S", 0.01)
+    servers = {"s": entry(ears, settings=LONG), "clock": entry(settings=SHORT)}
+    async with open_watched(config_of(servers)) as watch:
+        await watch.becomes(State.ASLEEP, "clock")
+        clock.away_s = 2 * LONG["idle_stop"]
+        await watch.text("echo", {"text": "x"}, server="clock")
         await watch.becomes(State.ASLEEP, "clock")
         assert watch.state() is State.READY
 
