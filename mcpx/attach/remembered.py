@@ -1,10 +1,10 @@
-"""What a daemon last answered to a client program, kept in `attach` in the state folder.
+"""What a daemon last answered to a client program, kept in `attach` in the configuration's folder.
 
 A shim answers from it while its daemon is being started. There is one file for each client program (what it
-says of itself and what it is capable of), configuration file (and its time of change), door, and version of
-MCPX. Files are private, bounded, and replaced whole: of two shims that write the same one, the last wins. A
-file that is not as it was written is removed and not used. If none can be written, the next start is slower,
-and nothing else.
+says of itself and what it is capable of), state of the configuration file, door, and version of MCPX. Files
+are private, bounded, and replaced whole: of two shims that write the same one, the last wins. A file that is
+not as it was written is removed and not used. If none can be written, the next start is slower, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import msgspec
 
 from mcpx.attach.refusals import VERSION_KEY, PendingRequest, decode_object
 from mcpx.daemon.paths import DaemonPaths
-from mcpx.paths import digest, ensure_folder, others_may_change, state_folder
+from mcpx.paths import digest, distrust_folder, ensure_folder, others_may_change
 from mcpx.version import __version__
 
+FOLDER: Final = "attach"
 FORMAT: Final = 1  # of the files
 OPENINGS: Final = frozenset({"initialize", "server/discover"})
 LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
@@ -31,8 +32,8 @@ REMEMBERED: Final = OPENINGS | LISTS
 MAX_IDENTITY_CHARS: Final = 8192
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_ANSWERS: Final = 64  # in a file: pages of lists count each
-MAX_FILES: Final = 64
-MAX_FOLDER_BYTES: Final = 32 << 20
+MAX_FILES: Final = 32
+MAX_FOLDER_BYTES: Final = 16 << 20
 MAX_UNUSED_S: Final = 30 * 86400.0
 MAX_PARTIAL_AGE_S: Final = 3600.0  # of a file whose shim was killed while it wrote
 _IDENTITY: Final = (
@@ -76,13 +77,13 @@ class RememberedAnswers:
     def __init__(self, paths: DaemonPaths, door: bytes) -> None:
         self._config = paths.config
         self._door = door.decode()
-        self._folder = state_folder() / "attach"
+        self._folder = paths.folder / FOLDER
         self._config_state = self._look_at_config()
         self._takes_notes = True
         self._client: str | None = None
         self._found: dict[str, msgspec.Raw] | None = None  # what the file held; None before it is read
         self._written: dict[str, int] = {}  # hashes of what it holds
-        self._noted: dict[str, bytes] = {}
+        self._noted: dict[str, bytes] = {}  # empty for one that is too long to be kept
 
     @property
     def has_notes(self) -> bool:
@@ -97,8 +98,9 @@ class RememberedAnswers:
             self._found = self._load()
         return self._found.get(_question(request))
 
-    def daemon_answers(self, version: object) -> None:
-        """A daemon of that version serves the client from now on; `find` will not be used again."""
+    def daemon_answers(self, paths: DaemonPaths, version: object) -> None:
+        """That daemon, of that version, serves the client from now on; `find` will not be used again."""
+        self._folder = paths.folder / FOLDER
         self._found = {}
         self._noted.clear()
         if (state := self._look_at_config()) != self._config_state:
@@ -109,7 +111,7 @@ class RememberedAnswers:
     def note(self, client: str, request: PendingRequest, result: msgspec.Raw) -> None:
         """Note what the daemon has answered, for `write`."""
         if request.method in REMEMBERED and self._takes_notes and self._is_of(client):
-            self._noted[_question(request)] = bytes(result)
+            self._noted[_question(request)] = bytes(result) if len(result) < MAX_FILE_BYTES else b""
 
     def write(self) -> None:
         """Bring the file up to date with what was noted, unless the configuration has changed meanwhile."""
@@ -117,7 +119,7 @@ class RememberedAnswers:
         changed = {
             key: given
             for key, given in noted.items()
-            if self._written.get(key) != hash(given) and _is_json(given)
+            if self._written.get(key) != hash(given) and (not given or _is_json(given))
         }
         if not changed or self._look_at_config() != self._config_state:
             return
@@ -167,16 +169,15 @@ class RememberedAnswers:
         """The answers in the file; none if it is missing. One that is not in order is removed."""
         path = self._path()
         try:
-            folder = self._folder.lstat()
+            distrusted = distrust_folder(self._folder, self._folder.lstat())
             opened = os.open(path, _READ)
         except OSError:
             return {}
         with os.fdopen(opened, "rb") as file:
             found = os.fstat(opened)
             if (
-                stat.S_ISDIR(folder.st_mode)
+                distrusted is None
                 and stat.S_ISREG(found.st_mode)
-                and not others_may_change(folder)
                 and not others_may_change(found)
                 and (read := _decode(file.read(MAX_FILE_BYTES + 1))) is not None
                 and read.key == self._key()
@@ -233,7 +234,7 @@ def _updated(before: dict[str, bytes], changed: dict[str, bytes]) -> dict[str, b
         first = f"{method} {{}}"
         if first in changed and changed[first] != before.get(first):
             before = {key: given for key, given in before.items() if not key.startswith(f"{method} ")}
-    after = before | changed
+    after = {key: given for key, given in (before | changed).items() if given}
     while len(after) > MAX_ANSWERS or _size(after) > MAX_FILE_BYTES:
         del after[max(after, key=lambda key: len(after[key]))]
     return after

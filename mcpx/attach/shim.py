@@ -47,6 +47,7 @@ class Shim:
         self._greeting = greeting(door)
         self._stdin = stdin
         self._stdout = stdout
+        self._connecting = Connecting(paths)
         transparent = door.server is not None
         self._answers = None if transparent else RememberedAnswers(paths, self._greeting)
         self._session = Session(self._answers, transparent=transparent)
@@ -59,7 +60,6 @@ class Shim:
         self._connection: socket.socket | None = None
         self._connected_at = 0.0
         self._greeted = False
-        self._connecting = Connecting(paths)
 
     def run(self) -> None:
         """Serve until the client is done."""
@@ -198,7 +198,7 @@ class Shim:
         self._from_client.set_limit(limit if isinstance(limit, int) else MAX_CLIENT_LINE)
         self._greeted, self._answers_known = True, None
         if self._answers is not None:
-            self._answers.daemon_answers(answer.get("version"))
+            self._answers.daemon_answers(self._connecting.paths, answer.get("version"))
         self._open_session()
 
     def _refused(self, cause: str) -> None:

@@ -143,3 +143,15 @@ def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
             )
             fitting[pattern] = fitting.get(pattern, False) or found
     return [pattern for pattern, found in fitting.items() if not found]
+
+
+def unused_tools(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
+    """What profiles say of tools that there are not, a remark each, once their server has listed."""
+    return [
+        f"profiles.{name}.tools: {server} has no tool that fits {pattern!r}"
+        for name, profile in config.profiles.items()
+        for server, patterns in profile.tools.items()
+        if (upstream := upstreams.get(server)) is not None and upstream.catalogue is not None
+        for pattern in patterns
+        if not any(fits(tool, pattern) for tool in upstream.catalogue.tools)
+    ]

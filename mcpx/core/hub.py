@@ -26,6 +26,7 @@ from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
 from mcpx.core.observers import Observer
+from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
@@ -153,18 +154,18 @@ class Hub:
 
     async def settled(self, seconds: float) -> bool:
         """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
-        return await self.fleet.settled(seconds)
+        return await self.fleet.readiness.settled(seconds)
 
     async def listed(self, seconds: float) -> None:
         """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
 
         What it offered last time is known from the start.
         """
-        await self.fleet.listed(seconds)
+        await self.fleet.readiness.listed(seconds, self.upstreams)
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
-        await self.fleet.described(seconds)
+        await await_descriptions(self.upstreams, seconds)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Have `observer` called with the name of a server whose catalogue changed, and the difference.

@@ -58,7 +58,7 @@ def serving_tasks(hub: HubView, stamp_for: Callable[[Context], bytes | None]) ->
     """A middleware for the SDK's server that answers requests about tasks. `stamp_for` as for prompts."""
 
     async def serve(ctx: Context, call_next: CallNext) -> HandlerResult:
-        if not _is_about_tasks(ctx) or (TASKS not in declared_extensions(hub) and not len(hub.views.tasks)):
+        if not _is_about_tasks(ctx) or not _has_tasks(hub):
             return await call_next(ctx)
         if not capabilities_in(ctx.params).has_extension(TASKS):
             raise MCPError(
@@ -73,6 +73,11 @@ def serving_tasks(hub: HubView, stamp_for: Callable[[Context], bytes | None]) ->
             raise as_protocol_error(error) from None
 
     return serve
+
+
+def _has_tasks(hub: HubView) -> bool:
+    """Whether there are servers with tasks, or were; where some are hidden, whether there are others."""
+    return TASKS in declared_extensions(hub) or (hub.door.shows_all and len(hub.views.tasks) > 0)
 
 
 def _is_about_tasks(ctx: Context) -> bool:
@@ -93,7 +98,7 @@ def _task_of(hub: HubView, ctx: Context) -> Task:
     if not isinstance(task_id, str):
         raise MCPError(INVALID_PARAMS, f"taskId must be a string, got {kind_of(task_id)}; nothing was sent")
     task = hub.views.tasks.find(task_id, owner=client_name(ctx.session) or "")
-    if task is None or task.server not in hub.upstreams:
+    if task is None or hub.hides(task.server):
         shown = shown_name(cut(task_id, MAX_ID_CHARS))
         raise MCPError(INVALID_PARAMS, f"This client has no task {shown}; nothing was sent")
     return task

@@ -64,7 +64,7 @@ class ConnectionHandle:
     def __init__(self, connection: Connection, hub: HubView, outbox: NotificationOutbox) -> None:
         self.client = client_of(connection, hub)
         self.log_level: str | None = None
-        self._upstreams = hub.upstreams
+        self._hub = hub
         self._connection = connection
         self._outbox = outbox
         self._capabilities: Capabilities | None = None
@@ -76,7 +76,7 @@ class ConnectionHandle:
         return self._capabilities
 
     def sees(self, server: str) -> bool:
-        return server in self._upstreams
+        return not self._hub.hides(server)
 
     def log(self, params: JSON) -> None:
         self.notify(LOG, params)

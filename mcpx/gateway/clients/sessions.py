@@ -19,7 +19,7 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, S
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
-from mcpx.core.exposure import unused_pins
+from mcpx.core.exposure import unused_pins, unused_tools
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.door import Door
@@ -54,7 +54,7 @@ class ClientSessions:
         self._sessions: dict[Connection, tuple[ServerSession, ToolList]] = {}
         self._changed = Signal()
         self._changes: dict[str, Diff] = {}
-        self._pins_logged: set[str] = set()
+        self._noticed: set[str] = set()
         hub.observe(self._discard_shown)
 
     def tool_list(self, door: Door) -> ToolList:
@@ -119,7 +119,7 @@ class ClientSessions:
             await anyio.sleep(DEBOUNCE_S)
             self._changed.clear()
             changes, self._changes = self._changes, {}
-            self._log_unused_pins()
+            self._log_unused_patterns()
             due_of = {tools: tools.due(changes, self._hub.upstreams) for tools in self._lists.values()}
             for tools, events in due_of.items():
                 for event in events:
@@ -132,11 +132,14 @@ class ClientSessions:
                     if connection.initialized.is_set() and due_of.get(tools):
                         notifying.start_soon(self._notify, session, due_of[tools])
 
-    def _log_unused_pins(self) -> None:
-        for pattern in unused_pins(self._hub.config, self._hub.upstreams):
-            if pattern not in self._pins_logged:
-                self._pins_logged.add(pattern)
-                log.info("config.notice", notice=f"pinned: no server has a tool that fits {pattern!r}")
+    def _log_unused_patterns(self) -> None:
+        config, upstreams = self._hub.config, self._hub.upstreams
+        unused = unused_pins(config, upstreams)
+        notices = [f"pinned: no server has a tool that fits {pattern!r}" for pattern in unused]
+        for notice in (*notices, *unused_tools(config, upstreams)):
+            if notice not in self._noticed:
+                self._noticed.add(notice)
+                log.info("config.notice", notice=notice)
 
     async def _notify(self, session: ServerSession, events: list[ServerEvent]) -> None:
         """Notify one client, which must neither delay the others nor end the announcements."""

@@ -76,8 +76,8 @@ class Lookup:
     def _target(
         self, upstream: Upstream, own: str, client_uri: str, rename: Callable[[str], str]
     ) -> ResourceTarget:
-        shown, server = self._hub.upstreams, upstream.name
-        return ResourceTarget(upstream, own, client_uri, rename, lambda: server in shown)
+        server = upstream.name
+        return ResourceTarget(upstream, own, client_uri, rename, lambda: not self._hub.hides(server))
 
     async def prompt(self, offered: str) -> tuple[Upstream, str]:
         """The server of a prompt, and the server's own name for it.

@@ -8,7 +8,7 @@ import pytest
 
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import OWN_ID_PREFIX, Session
-from mcpx.daemon.paths import daemon_paths
+from mcpx.daemon.paths import DaemonPaths, daemon_paths
 from mcpx.daemon.protocol import SETTLED_KEY, greeting
 from mcpx.door import FRONT_DOOR
 from mcpx.version import __version__
@@ -42,9 +42,10 @@ def read(lines) -> list[dict]:
 class Client:
     """A client on a shim without its input and output: lines wait until `connected`."""
 
-    def __init__(self, answers: RememberedAnswers) -> None:
-        self.answers = answers
-        self.session = Session(answers)
+    def __init__(self, paths: DaemonPaths) -> None:
+        self.paths = paths
+        self.answers = RememberedAnswers(paths, greeting(FRONT_DOOR))
+        self.session = Session(self.answers)
         self.waiting: list[bytes] = []
         self.sent: list[dict] = []
         """What the daemon has been sent and has not answered."""
@@ -57,7 +58,7 @@ class Client:
         return read(answered)
 
     def connected(self) -> None:
-        self.answers.daemon_answers(__version__)
+        self.answers.daemon_answers(self.paths, __version__)
         lines = self.session.replay(self.waiting)
         self.sent = read([*lines, *self.waiting])
         self.waiting = []
@@ -88,7 +89,7 @@ def shim(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
     config = tmp_path / "config.json"
     config.write_text("{}")
-    return lambda: Client(RememberedAnswers(daemon_paths(str(config)), greeting(FRONT_DOOR)))
+    return lambda: Client(daemon_paths(str(config)))
 
 
 @pytest.fixture

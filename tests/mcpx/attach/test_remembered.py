@@ -39,14 +39,15 @@ class House:
     def __init__(self, folder) -> None:
         self.config = folder / "config.json"
         self.config.write_text("{}")
-        self.folder = folder / "state" / "attach"
+        self.paths = daemon_paths(str(self.config))
+        self.folder = self.paths.folder / "attach"
 
     def shim(self, door: Door = FRONT_DOOR) -> RememberedAnswers:
-        return RememberedAnswers(daemon_paths(str(self.config)), greeting(door))
+        return RememberedAnswers(self.paths, greeting(door))
 
     def write(self, *answers, client=ME, version=__version__) -> None:
         shim = self.shim()
-        shim.daemon_answers(version)
+        shim.daemon_answers(self.paths, version)
         for asked, result in answers:
             shim.note(client, asked, raw(result))
         shim.write()
@@ -82,8 +83,7 @@ def test_nothing_is_found_for_another_client_door_configuration_or_version(house
     assert house.shim(Door(expose="all")).find(ME, TOOLS) is None
     monkeypatch.setattr(remembered, "__version__", "9")
     assert house.found() is None
-    monkeypatch.undo()
-    monkeypatch.setenv("MCPX_STATE_DIR", str(house.folder.parent))
+    monkeypatch.setattr(remembered, "__version__", __version__)
     assert house.found() == {"tools": [1]}
     os.utime(house.config, ns=(1, 1))
     assert house.found() is None
@@ -100,7 +100,7 @@ def test_other_requests_and_answers_of_a_daemon_of_another_version_are_not_kept(
 def test_of_two_shims_the_last_wins_and_what_only_one_noted_is_kept(house):
     one, two = house.shim(), house.shim()
     for number, shim in enumerate((one, two)):
-        shim.daemon_answers(__version__)
+        shim.daemon_answers(house.paths, __version__)
         shim.note(ME, TOOLS, raw({"tools": [number]}))
     one.note(ME, INITIALIZE, raw({"one": 1}))
     one.write()
@@ -122,7 +122,7 @@ def test_what_is_known_already_is_not_written_again(house):
     before = house.file.stat()
     os.utime(house.file, ns=(1, 1))
     shim = house.shim()
-    shim.daemon_answers(__version__)
+    shim.daemon_answers(house.paths, __version__)
     shim.note(ME, TOOLS, raw({"tools": [1]}))
     shim.write()
     after = house.file.stat()
@@ -135,12 +135,12 @@ def test_what_is_known_already_is_not_written_again(house):
 
 def test_answers_to_a_configuration_that_has_changed_meanwhile_are_not_kept(house):
     shim = house.shim()
-    shim.daemon_answers(__version__)
+    shim.daemon_answers(house.paths, __version__)
     shim.note(ME, TOOLS, raw({"tools": [1]}))
     os.utime(house.config, ns=(1, 1))
     shim.write()
     assert not house.folder.exists()
-    shim.daemon_answers(__version__)  # the next daemon has read the new one
+    shim.daemon_answers(house.paths, __version__)  # the next daemon has read the new one
     shim.note(ME, TOOLS, raw({"tools": [2]}))
     shim.write()
     assert house.found() == {"tools": [2]}
@@ -183,6 +183,8 @@ def test_a_file_and_the_folder_are_bounded(house, monkeypatch):
     house.write((TOOLS, {"tools": ["x" * 10_000]}), (INITIALIZE, {"a": 1}))
     assert house.found() is None
     assert house.found(INITIALIZE) == {"a": 1}
+    house.write((INITIALIZE, "x" * 70_000))
+    assert house.found(INITIALIZE) is None  # what is kept is no longer so
     monkeypatch.setattr(remembered, "MAX_ANSWERS", 3)
     house.write(*((request("tools/list", cursor=str(number)), {}) for number in range(10)))
     assert len(json.loads(house.file.read_text())["answers"]) == 3
@@ -202,10 +204,10 @@ def test_a_file_and_the_folder_are_bounded(house, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_written_costs_one_line(house, capsys):
-    house.folder.parent.mkdir()
+    house.folder.parent.mkdir(parents=True)
     house.folder.write_text("")  # in the way
     shim = house.shim()
-    shim.daemon_answers(__version__)
+    shim.daemon_answers(house.paths, __version__)
     for number in range(3):
         shim.note(ME, TOOLS, raw({"tools": [number]}))
         shim.write()

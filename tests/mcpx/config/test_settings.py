@@ -38,6 +38,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "startup_wait": 3.0,
         "shutdown_grace": 5.0,
         "max_starting": 0,
+        "idle_exit": 0.0,
         "max_message_bytes": 67108864,
         "watch_config": True,
         "profiles": {},

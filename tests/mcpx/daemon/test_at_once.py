@@ -38,7 +38,7 @@ async def make_known(house, version: str, **more: str) -> dict:
 
 
 def kept(house) -> list:
-    return [json.loads(file.read_text()) for file in (house.folder / "state/attach").iterdir()]
+    return [json.loads(file.read_text()) for file in (house.place.folder / "attach").iterdir()]
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -66,7 +66,7 @@ async def test_a_known_client_has_its_lists_while_nobody_can_start_a_daemon(hous
 async def test_what_the_daemon_lists_otherwise_is_announced_once_and_kept(house, version):
     listed = house.folder / "tools.json"
     listed.write_text(json.dumps([TOOL]))
-    house.write({"s": entry(tools=str(listed))}, startup_wait=20)
+    house.write({"s": entry(tools=str(listed))}, startup_wait=20, start="eager")
     await make_known(house, version)
     listed.write_text(json.dumps([TOOL, TOOL | {"name": "brand_new"}]))
     with startup_lock(house.place) as lock:
@@ -104,7 +104,7 @@ async def test_a_client_that_is_known_hears_of_a_daemon_that_does_not_start(hous
 async def test_a_client_of_other_capabilities_and_one_whose_file_is_broken_wait_for_the_daemon(house):
     house.write({"s": entry()}, startup_wait=20)
     await make_known(house, LEGACY)
-    (file,) = (house.folder / "state/attach").iterdir()
+    (file,) = (house.place.folder / "attach").iterdir()
     with startup_lock(house.place) as lock:
         async with house.attached() as other, house.attached() as broken:
             able = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}}

@@ -14,7 +14,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.config import HttpGateway
-from mcpx.door import FRONT_DOOR
+from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
@@ -295,6 +295,21 @@ async def test_two_servers_may_give_the_same_id():
             assert (said["taskId"], said["asked"]["taskId"]) == ("t:1", "1")
             assert said["status"] == "input_required"
             assert (await client.ask("tasks/get", taskId="1"))["status"] == "cancelled"
+
+
+async def test_tasks_of_a_server_that_is_not_shown_are_unknown():
+    async with open_gateway({"s": entry(), "t": entry(), "u": entry("{}")}) as gateway:
+        task_id = (await gateway.clients["fast"].call("start"))["taskId"]
+        hub = gateway.watch.hub
+        doors = Doors(hub, ClientSessions(hub))
+        for only, refusal in (("s", None), ("t", "This client has no task"), ("u", "Method not found")):
+            async with Line(hub).connected(doors.gateway(Door(only=(only,)))) as line:
+                client = LineClient(line)
+                declared = (await client.ask("server/discover"))["capabilities"].get("extensions", {})
+                assert (TASKS in declared) is (only != "u")
+                said = await client.ask("tasks/get", taskId=task_id)
+                assert said.get("message", "").startswith(refusal or "")
+                assert ("code" in said) is (refusal is not None)
 
 
 async def test_without_servers_that_have_tasks_there_is_nothing_of_them():

@@ -199,3 +199,37 @@ async def test_a_spoilt_file_costs_the_memory_and_no_more(server, spoil):
 
 def server_folder():
     return Path(os.environ["MCPX_STATE_DIR"]) / "catalogues"
+
+
+async def test_without_a_word_in_the_entry_it_sleeps_until_it_is_called(tmp_path, ears):
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([tool("first")]))
+    config = config_of({"s": entry(ears, tools=str(tools), resources=[DOCUMENT])})
+    async with open_watched(config) as watch:
+        await watch.hub.described(10)
+    async with open_watched(config) as watch:
+        hub, announced = watch.hub, []
+        hub.observe(lambda _name, changed: announced.append(changed))
+        assert watch.state() is State.ASLEEP
+        before = shown(hub)
+        assert "s (1 tool from last time)" in (await hub.calls.inspect()).content[0]["text"]
+        assert snapshot(hub, clients=0).servers[0].from_last_time
+        assert len(ears.of("started")) == 1
+        assert await watch.text("first") == "nothing"
+        await ears.hear("read", count=2)
+        assert shown(hub) == before
+        assert announced == []
+
+
+async def test_an_entry_that_changes_while_the_server_is_asleep_starts_it(tmp_path, ears):
+    one, other = (config_of({"s": entry(ears, resources=[], stderr=text)}) for text in ("one", "other"))
+    async with open_watched(one):
+        pass
+    async with open_watched(one) as watch:
+        assert watch.state() is State.ASLEEP
+        await watch.hub.reload(other)
+        assert "from_last_time" not in watch.hub.registry.get_server_info("s").to_dict()
+        await watch.becomes(State.READY)
+        assert len(ears.of("started")) == 2
+        await watch.hub.reload(one)
+        assert watch.hub.registry.get_server_info("s").from_last_time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from mcpx.upstream.context import ClientId
 from mcpx.upstream.idleness import Idleness
 from supervisors import Phase, Signal
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon
+from tests.mcpx.scripted_server import TOOLS
 from tests.mcpx.serving import alive_in_group
 
 pytestmark = pytest.mark.anyio
@@ -23,9 +25,9 @@ SHORT = {"idle_stop": IDLE_S}
 LONG = {"idle_stop": 3600.0}
 
 
-async def call(watch, client, tool="count"):
+async def call(watch, client, tool="count", **arguments):
     with anyio.fail_after(PATIENCE_S):
-        return await watch.hub.calls.exec("s", tool, {}, client=client)
+        return await watch.hub.calls.exec("s", tool, arguments, client=client)
 
 
 async def test_an_idle_server_is_stopped_and_the_next_call_starts_it(ears):
@@ -107,18 +109,33 @@ async def test_the_sessions_of_clients_sleep_each_by_itself(ears):
         await soon(lambda: watch.hub.supervisor.names() == ["s"])
 
 
+async def test_new_tools_of_which_a_clients_own_session_says_wake_the_one_that_is_shown(ears, tmp_path):
+    tools = tmp_path / "tools"
+    tools.write_text(json.dumps(TOOLS))
+    settings = {"start": "on_demand", "sessions": "per_client"}
+    async with one_server(ears, settings=settings, tools=str(tools)) as watch:
+        await watch.becomes(State.ASLEEP)
+        one = ClientId()
+        await call(watch, one)
+        assert watch.state() is State.ASLEEP
+        tools.write_text(json.dumps([*TOOLS, {"name": "fresh", "inputSchema": {"type": "object"}}]))
+        await call(watch, one, "add", name="more")
+        await watch.until(lambda: "fresh" in watch.hub.upstreams["s"].catalogue.tools)
+        assert len(ears.of("started")) == 3
+
+
 class Parts:
     """An upstream that is not in use, but for what is given."""
 
-    def __init__(self, **given):
+    def __init__(self, *, suspended=(), **given):
         self.rested = False
+        self.suspended = suspended
         self.upstream = SimpleNamespace(
             config=SimpleNamespace(idle_stop=0.01, start="auto"),
             main=None,
             queue=SimpleNamespace(has_callers=False, wanted_at=0.0, rest=self.rest),
             companion=None,
             subscriptions=SimpleNamespace(uris=[]),
-            has_suspended_calls=False,
             has_open_tasks=lambda: False,
         )
         self.upstream.__dict__.update(given)
@@ -130,7 +147,7 @@ class Parts:
 
     async def watch(self):
         with anyio.move_on_after(0.2):
-            await Idleness(self.upstream, self.calls, self.changes).watch()
+            await Idleness(self.upstream, self.calls, self.suspended, self.changes).watch()
         return self.rested
 
 
@@ -144,7 +161,7 @@ def companion(phase):
     [
         ({}, True),
         ({"subscriptions": SimpleNamespace(uris=["memo://a"])}, False),
-        ({"has_suspended_calls": True}, False),
+        ({"suspended": ["a call"]}, False),
         ({"has_open_tasks": lambda: True}, False),
         ({"companion": companion(Phase.UP)}, False),
         ({"companion": companion(Phase.IDLE)}, True),
