@@ -16,6 +16,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -24,9 +25,10 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.catalog.model import State
-from mcpx.config import Config
+from mcpx.config import Config, Stdio
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
+from mcpx.core.profiles import select
 from mcpx.core.stats_file import StatsWriter, stats_file
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
@@ -39,6 +41,7 @@ from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.observe.log_rotation import LogRotation
+from mcpx.observe.suspend import AwakeLoop
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.paths import claim_configuration_folder
@@ -53,6 +56,8 @@ log = structlog.get_logger()
 PATIENCE: Final = Patience()
 CLEAN_UP_AFTER_S: Final = 60.0  # of running: the start is busy enough
 SETTLED_TIMEOUT_S: Final = 60.0  # of the start; what no server needs until then is not needed
+LOOP: Final = {"loop_factory": AwakeLoop}
+"""The options of `anyio.run` for each `serve_*`."""
 MARGIN_S: Final = 2.0  # beyond every grace time of the children
 
 
@@ -62,6 +67,8 @@ Frontends = Callable[[Doors], list[ChildSpec]]
 
 async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Patience = PATIENCE) -> int:
     """Serve one client, at that door, on standard input and output until it leaves.
+
+    Only the servers that it is shown are started.
 
     Raises:
         DaemonError: Others may change the state folder.
@@ -81,9 +88,11 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
         return [gateway]
 
     if door.server is None:
-        return await _run(config, frontends, patience=patience)
+        shown = select(door, config).config.servers
+        served = replace(config, servers={name: config.servers[name] for name in shown})
+        return await _run(served, frontends, patience=patience)
     alone = replace(config, servers={door.server: config.servers[door.server]})
-    return await _run(alone, frontends, patience=patience, starts=False)
+    return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
 
 async def serve_http(config: Config, *, host: str | None, port: int | None, auth: bool) -> int:
@@ -163,7 +172,9 @@ def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> 
         yield frontends
 
 
-async def _run(config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True) -> int:
+async def _run(
+    config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True, watches: bool = True
+) -> int:
     notifier = Notifier()
     hub = Hub(config, reloading=notifier.reloading, starts=starts)
     clients = ClientSessions(hub)
@@ -172,6 +183,8 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     hub.root.add(ChildSpec(name="clients", run=clients.run))
     for child in frontends(Doors(hub, clients)):
         hub.root.add(child)
+    if watches:
+        hub.root.add(ChildSpec(name="config", run=hub.file.watch))
     hub.root.add(ChildSpec(name="notify", run=notifier.announce))  # the last, so that it says so first
     for notice in config.notices:
         log.info("config.notice", notice=notice)
@@ -179,7 +192,7 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_handle_signals, hub)
-        tasks.start_soon(_end_unneeded, hub)
+        tasks.start_soon(_finish_start, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
             with watchdog:
@@ -192,20 +205,27 @@ async def _run(config: Config, frontends: Frontends, *, patience: Patience, star
     return 0
 
 
-async def _end_unneeded(hub: Hub) -> None:
-    """End the processes that were started early and that no server has taken."""
+async def _finish_start(hub: Hub) -> None:
+    """Do what can wait until the servers have settled."""
     await hub.settled(SETTLED_TIMEOUT_S)
     EARLY.end()
+    if any(not isinstance(server.transport, Stdio) for server in hub.config.servers.values()):
+        # 50 ms, for which the first call of one that sleeps would wait
+        await anyio.to_thread.run_sync(import_module, "mcpx.upstream.transport.http_link")
 
 
 def _describe(hub: Hub) -> str:
     """One line for the service manager."""
     servers = hub.registry.list_servers()
     asleep = sum(info.state is State.ASLEEP for info in servers)
-    ready = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
-    ready += f", {asleep} asleep" if asleep else ""
-    down = hub.http is not None and hub.http().error is not None
-    return f"{ready}; HTTP is not served" if down else ready
+    text = f"{sum(info.ready for info in servers)} of {len(servers)} servers ready"
+    if asleep:
+        text += f", {asleep} asleep"
+    if hub.file.problem is not None:
+        text += "; the configuration file cannot be used"
+    if hub.http is not None and hub.http().error is not None:
+        text += "; HTTP is not served"
+    return text
 
 
 async def _handle_signals(hub: Hub) -> None:

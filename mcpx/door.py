@@ -6,6 +6,7 @@ greeting on the daemon's socket, or the URL over HTTP. Standard library and msgs
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -18,11 +19,25 @@ EXPOSURES: Final[tuple[Expose, ...]] = ("three", "all", "both")
 class Door(msgspec.Struct, frozen=True, omit_defaults=True):
     """A way in. `expose` is the client's own choice, None for what the configuration says.
 
-    With `server` the door is transparent: it shows that server alone, as it is.
+    With `server` the door is transparent: it shows that server alone, as it is. Any other door shows all
+    servers, or those of a `profile` of the configuration, or those named in `only` (sorted, each once), or
+    with both those that are in both (`mcpx.core.profiles`).
     """
 
     expose: Expose | None = None
     server: str | None = None
+    only: tuple[str, ...] | None = None
+    profile: str | None = None
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether its clients see every server."""
+        return self.server is None and self.only is None and self.profile is None
 
 
 FRONT_DOOR: Final = Door()
+
+
+def only_of(lists: Iterable[str]) -> tuple[str, ...]:
+    """The servers named in lists such as `git,linear`, as `Door.only` has them."""
+    return tuple(sorted({name for each in lists for name in map(str.strip, each.split(",")) if name}))

@@ -6,7 +6,10 @@ MCPX runs on asyncio, and so do its tests; those of `supervisors` choose their b
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,13 @@ os.environ["MCPX_STATE_DIR"] = STATE.name
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_last_time() -> Iterator[None]:
+    """What a test's servers have offered is not remembered for those of the next."""
+    yield
+    shutil.rmtree(Path(STATE.name) / "catalogues", ignore_errors=True)
 
 
 SHARING = tuple(

@@ -9,10 +9,11 @@ from typing import Final
 
 from mcpx.attach.shim import Shim
 from mcpx.daemon.paths import daemon_paths
-from mcpx.door import EXPOSURES, Door
+from mcpx.door import EXPOSURES, Door, only_of
 from mcpx.errors import MCPXError
 
-USAGE: Final = """Usage: mcpx attach [--config CONFIG] [--expose HOW | --server NAME]
+USAGE: Final = """Usage: mcpx attach [--config CONFIG] [--expose HOW] [--profile NAME] [--only NAMES]
+       mcpx attach [--config CONFIG] --server NAME
 
   Join standard input and output to the daemon, which is started if none runs.
   This is what desktop clients start.
@@ -21,10 +22,18 @@ Options:
   --config FILE  Configuration file; else $MCPX_CONFIG, else the usual one.
   --expose HOW   three: the three tools of MCPX; all: every tool of every server
                  under its own name; both. Else what the configuration says.
+  --profile NAME The servers and tools of a profile of the configuration, no others.
+  --only NAMES   These servers and no others, separated by commas.
   --server NAME  This server alone, exactly as it is, under supervision.
   -h, --help     Show this message and exit.
 """
-_OPTIONS: Final = {"--config": "a file", "--expose": "three, all or both", "--server": "a server's name"}
+_OPTIONS: Final = {
+    "--config": "a file",
+    "--expose": "three, all or both",
+    "--profile": "a profile's name",
+    "--only": "the names of servers, separated by commas",
+    "--server": "a server's name",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -50,7 +59,12 @@ def main(arguments: list[str]) -> int:
         return _usage(f"--expose wants {_OPTIONS['--expose']}")
     if expose is not None and "--server" in given:
         return _usage("--server shows one server as it is; --expose says how all are shown: give one of them")
-    return _attach(given.get("--config"), Door(expose, given.get("--server")))
+    if "--server" in given and ("--only" in given or "--profile" in given):
+        return _usage("--server shows one server as it is; --only and --profile choose among all of them")
+    only = only_of([given["--only"]]) if "--only" in given else None
+    if only == ():
+        return _usage(f"--only wants {_OPTIONS['--only']}")
+    return _attach(given.get("--config"), Door(expose, given.get("--server"), only, given.get("--profile")))
 
 
 def _usage(problem: str) -> int:

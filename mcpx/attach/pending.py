@@ -10,12 +10,12 @@ from typing import Final
 
 from mcpx.attach import refusals
 from mcpx.attach.refusals import PendingRequest
+from mcpx.attach.remembered import REMEMBERED
 from mcpx.wire import batch
 from mcpx.wire.envelope import RequestId, RPCMessage
 
 LISTEN: Final = "subscriptions/listen"
-LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
-REPEATABLE: Final = frozenset({"initialize", "server/discover", "ping"}) | LISTS
+REPEATABLE: Final = REMEMBERED | {"ping"}
 """Harmless: sent again to the next daemon, under the client's id, if the one before did not respond."""
 
 
@@ -44,6 +44,10 @@ class PendingRequests:
             request = PendingRequest(message.method, message.params, batch_number, self._transparent)
             self._requests[message.id] = refusals.lightened(request)
 
+    def get(self, request_id: RequestId | None) -> PendingRequest | None:
+        """The request of that id; None if there is none."""
+        return None if request_id is None else self._requests.get(request_id)
+
     def pop(self, request_id: RequestId | None) -> PendingRequest | None:
         """Take out a request that is settled; None for an id that no request has."""
         return None if request_id is None else self._requests.pop(request_id, None)
@@ -52,11 +56,13 @@ class PendingRequests:
         """The 2026-07-28 streams that are open."""
         return {key: each for key, each in self._requests.items() if each.method == LISTEN}
 
-    def tools_streams(self) -> list[RequestId]:
-        """Those on which the client wants to hear of changed tools."""
-        streams = [(key, refusals.decode_object(each.params)) for key, each in self.streams().items()]
-        wanted = [(key, params.get("notifications")) for key, params in streams]
-        return [key for key, kinds in wanted if isinstance(kinds, dict) and kinds.get("toolsListChanged")]
+    def streams_for(self, wanted: str) -> list[RequestId]:
+        """Those of which the client's filter has that member."""
+        filters = {
+            key: refusals.decode_object(each.params).get("notifications")
+            for key, each in self.streams().items()
+        }
+        return [key for key, each in filters.items() if isinstance(each, dict) and each.get(wanted)]
 
     def lose(self, unsent: Collection[RequestId | None]) -> list[bytes]:
         """Take out what was sent to a daemon that is gone and cannot be repeated; the responses for it."""

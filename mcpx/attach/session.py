@@ -5,34 +5,39 @@ Lines pass through unchanged and are read on the way. The session keeps the open
 the requests that await a response. When the daemon is gone, `daemon_lost` says what the client gets, and
 `replay` what the next daemon gets; the responses to that are not passed on.
 
+Until the first daemon answers, the client is given what another daemon last answered to the same program
+(`RememberedAnswers`), as far as that is known. The daemon then gets that opening as a replay, as the daemon
+after a lost one does.
+
 Requests of the daemon to the client get ids of the shim's own, because each daemon counts from the same
-start. The client hears that the tools changed only if they differ from those it was given: after a replay,
-and when the daemon announces a change, the shim lists them itself. After a replay that list waits until all
-servers of the new daemon are up or have failed (`SETTLED_KEY`). The daemon gives a shim that asks so all
-tools in one page.
+start. The client hears that a list changed only if it differs from what it was given: after a replay, and
+when the daemon announces a change, the shim lists by itself. After a replay that list waits until all servers
+of the daemon are up, asleep or have failed (`SETTLED_KEY`). A shim that asks so is given each list in one
+page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
 
 import msgspec
 
 from mcpx.attach import refusals
-from mcpx.attach.given_tools import GivenTools
-from mcpx.attach.pending import LISTEN, PendingRequests
+from mcpx.attach.daemon_requests import DaemonRequests, cancelled_id, notification
+from mcpx.attach.given_lists import ListKind, list_kinds
+from mcpx.attach.in_force import InForce
+from mcpx.attach.pending import PendingRequests
 from mcpx.attach.refusals import PendingRequest, decode_object
-from mcpx.daemon.protocol import SETTLED_KEY
+from mcpx.attach.remembered import RememberedAnswers, identify
 from mcpx.wire import batch, envelope
-from mcpx.wire.batch import BATCH_REVISION, read
+from mcpx.wire.batch import read
 from mcpx.wire.envelope import RequestId, RPCMessage
 
 OWN_ID_PREFIX: Final = "mcpx-attach:"
 """The ids of the shim's own requests begin with it."""
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
-TOOLS_LIST: Final = "tools/list"
-TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+_NO_MEMBERS: Final = msgspec.Raw(b"{}")
 CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
 """In the error with which a daemon that is ending drops a request; it counts as no response."""
 
@@ -47,27 +52,25 @@ class Lost(NamedTuple):
 class Session:
     """One client's session. `refused` is why the last replay failed, or None.
 
-    `to_daemon` are the lines of its own for the daemon; whoever sends them takes them out. A client of a
-    `transparent` door hears of every change that is announced.
+    `to_daemon` are the lines of its own for the daemon; whoever sends them takes them out. Without `answers`
+    nothing is remembered. A client of a `transparent` door hears of every change that is announced.
     """
 
-    def __init__(self, *, transparent: bool = False) -> None:
+    def __init__(self, answers: RememberedAnswers | None = None, *, transparent: bool = False) -> None:
+        self._answers = answers
         self._transparent = transparent
         self.refused: str | None = None
         self.to_daemon: list[bytes] = []
         self._pending = PendingRequests(transparent=transparent)
-        self._takes_batches = False
-        self._initialize: PendingRequest | None = None
-        self._initialized: bytes | None = None
-        self._log_level: PendingRequest | None = None
-        self._subscriptions: dict[str, PendingRequest] = {}
-        self._tools = GivenTools()
-        self._comparing = False
-        self._compare_again = False  # the tools changed during a comparison
-        self._acknowledged: set[RequestId] = set()  # streams whose acknowledgement the client has
+        self._in_force = InForce()
+        self._discover: PendingRequest | None = None  # answered without the daemon, which is to be asked
+        self._kinds = list_kinds()
+        self._kind_of = {method: kind for kind in self._kinds for method in kind.lists}
+        self._acknowledged: set[RequestId] = set()  # streams that the client knows to be open
+        self._replayed: set[RequestId] = set()  # those that the daemon will acknowledge again
         self._own_requests: dict[str, PendingRequest] = {}
         self._last_id = 0
-        self._daemon_requests: dict[int, RequestId] = {}
+        self._daemon_requests = DaemonRequests()
 
     # --- from the client to the daemon
 
@@ -75,12 +78,12 @@ class Session:
         """The line for the daemon that a line of the client becomes, newline included; None for none."""
         message = read(line)
         if message is None:
-            messages = batch.split_if_any(line) if self._takes_batches else []
+            messages = batch.split_if_any(line) if self._in_force.takes_batches else []
             if not batch.why_refused(messages):
                 return self._batch_of_client(messages)
             return line + b"\n"  # the daemon answers with what is wrong
         if message.is_response:
-            return self._response_of_client(message)
+            return self._daemon_requests.response(message)
         self._note(message, line)
         return line + b"\n"
 
@@ -91,7 +94,7 @@ class Session:
         for each in messages:
             message = read(each)
             if message is not None and message.is_response:
-                passed += filter(None, [self._response_of_client(message)])
+                passed += filter(None, [self._daemon_requests.response(message)])
                 continue
             if message is not None:
                 self._note(message, each, number)
@@ -102,18 +105,39 @@ class Session:
         """Remember a request or notification of the client."""
         self._pending.add(message, batch_number)
         if message.method == "notifications/initialized":
-            self._initialized = line
+            self._in_force.initialized = line
         elif message.method == "notifications/cancelled":
-            self._pending.pop(_cancelled(message.params))
+            self._pending.pop(cancelled_id(message.params))
 
-    def _response_of_client(self, message: RPCMessage) -> bytes | None:
-        """The response to a request of the daemon, under its id; None if that daemon is gone."""
-        daemon_id = self._daemon_requests.pop(message.id, None) if isinstance(message.id, int) else None
-        if daemon_id is None:
+    # --- while there is no daemon yet
+
+    def answer(self, waiting: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """The responses to what waits for a daemon, as far as they are known, and the lines that wait on."""
+        responses: list[bytes] = []
+        unanswered: list[bytes] = []
+        for line in waiting:
+            message = read(line)
+            request = self._pending.get(message.id) if message and message.method else None
+            result = self._known(request) if request else None
+            if message is None or message.id is None or request is None or result is None:
+                unanswered.append(line)
+                continue
+            self._pending.pop(message.id)
+            self._answered(request, result, by_daemon=False)
+            if request.method == "server/discover":
+                self._discover = request.copied()
+            responses.append(b"".join(envelope.answer(message.id, [result])))
+        return responses, unanswered
+
+    def _known(self, request: PendingRequest) -> msgspec.Raw | None:
+        """The result that a daemon last gave this client program for such a request; None if not known."""
+        if request.method == "ping" and self._in_force.initialize:
+            return _NO_MEMBERS
+        if self._answers is None or (request.method == "initialize" and self._in_force.initialize):
             return None
-        if message.error:
-            return b"".join(envelope.failure(daemon_id, message.error))
-        return b"".join(envelope.answer(daemon_id, [message.result]))
+        opening = request if request.method == "initialize" else self._in_force.initialize
+        client = identify(request, opening)
+        return self._answers.find(client, request) if client else None
 
     # --- from the daemon to the client
 
@@ -126,9 +150,7 @@ class Session:
         if message.method is None:
             return self._response_of_daemon(message, line)
         if message.id is not None:
-            self._last_id += 1
-            self._daemon_requests[self._last_id] = message.id
-            return [PendingRequest(message.method, message.params).encoded(self._last_id)]
+            return [self._daemon_requests.renamed(message, message.id)]
         return self._notification_of_daemon(message, line)
 
     def _response_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
@@ -140,7 +162,7 @@ class Session:
             return []  # it stays pending until the connection ends
         request = self._pending.pop(message.id)
         if request is not None and message.result:
-            self._remember(request, message.result)
+            self._answered(request, message.result)
         return [line + b"\n"]
 
     def _member_of_daemon(self, line: bytes) -> bytes:
@@ -152,42 +174,44 @@ class Session:
         if message.error and CONNECTION_CLOSED_TEXT in bytes(message.error):
             return refusals.lost_response(message.id, request)
         if message.result:
-            self._remember(request, message.result)
+            self._answered(request, message.result)
         return line
 
-    def _remember(self, request: PendingRequest, result: msgspec.Raw) -> None:
-        """Keep what a request that succeeded has put in force."""
-        match request.method:
-            case "initialize":
-                self._initialize = request.copied()
-                self._takes_batches = decode_object(result).get("protocolVersion") == BATCH_REVISION
-            case "logging/setLevel":
-                self._log_level = request.copied()
-            case "resources/subscribe":
-                self._subscriptions[_uri(request)] = request.copied()
-            case "resources/unsubscribe":
-                self._subscriptions.pop(_uri(request), None)
-            case "tools/list":
-                self._tools.give(request.copied(), result)
+    def _answered(self, request: PendingRequest, result: msgspec.Raw, *, by_daemon: bool = True) -> None:
+        """Note a request of the client that has succeeded."""
+        self._in_force.take(request, result)
+        if kind := self._kind_of.get(request.method):
+            kind.lists[request.method].give(request.copied(), result)
+        if by_daemon:
+            self._keep(request, result)
+
+    def _keep(self, request: PendingRequest, result: msgspec.Raw) -> None:
+        """Keep an answer of the daemon for the next start."""
+        if self._answers is not None and (client := identify(request, self._in_force.initialize)):
+            self._answers.note(client, request, result)
 
     def _notification_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
-        match message.method:
-            case "notifications/tools/list_changed" if self._tools.request and not self._transparent:
-                self._compare()
+        for kind in self._kinds:
+            if kind.notification == message.method and kind.is_given and not self._transparent:
+                self._compare(kind)
                 return []
-            case "notifications/subscriptions/acknowledged":
-                meta = decode_object(message.params).get("_meta") or {}
-                if (stream := meta.get(SUBSCRIPTION_KEY)) in self._acknowledged:
-                    self._acknowledged.discard(stream)
-                    return []
-            case "notifications/cancelled":
-                cancelled = _cancelled(message.params)
-                own_id = [key for key, daemon_id in self._daemon_requests.items() if daemon_id == cancelled]
-                if own_id:
-                    del self._daemon_requests[own_id[0]]
-                    params = {**decode_object(message.params), "requestId": own_id[0]}
-                    return [_notification("notifications/cancelled", params)]
+        if message.method == "notifications/subscriptions/acknowledged":
+            meta = decode_object(message.params).get("_meta") or {}
+            return self._stream_opened(meta.get(SUBSCRIPTION_KEY), line)
+        if message.method == "notifications/cancelled":
+            return [self._daemon_requests.cancellation(message.params) or line + b"\n"]
         return [line + b"\n"]
+
+    def _stream_opened(self, stream: RequestId | None, line: bytes) -> list[bytes]:
+        """Pass on that a stream is open, once; and on it what has changed before that."""
+        if stream in self._replayed:
+            self._replayed.discard(stream)
+            return []
+        if stream is None or stream not in self._pending:
+            return [line + b"\n"]
+        self._acknowledged = {each for each in self._acknowledged if each in self._pending} | {stream}
+        outdated = [each for each in self._kinds if each.is_outdated]
+        return [line + b"\n", *(told for kind in outdated for told in self._announce(kind, {stream}))]
 
     # --- from one daemon to the next
 
@@ -195,12 +219,7 @@ class Session:
         """Settle what was in flight to a daemon that is gone; `unsent` are the lines it got no byte of."""
         kept = [line for line in unsent if not self._ends_with_daemon(read(line))]
         safe = {each.id for line in kept for each in batch.messages(line)}
-        to_client = self._pending.lose(safe)
-        to_client += [
-            _notification("notifications/cancelled", {"requestId": own_id, "reason": "the daemon went away"})
-            for own_id in self._daemon_requests
-        ]
-        self._daemon_requests.clear()
+        to_client = self._pending.lose(safe) + self._daemon_requests.daemon_lost()
         self._own_requests.clear()
         return Lost(to_client, kept)
 
@@ -210,32 +229,29 @@ class Session:
 
     def replay(self, unsent: Iterable[bytes]) -> list[bytes]:
         """The lines that the next daemon gets before `unsent`."""
+        unsent = list(unsent)
         waiting = {each.id for line in unsent for each in batch.messages(line)}
-        lines = [self._own_request(self._initialize)] if self._initialize else []
-        if self._initialize and self._initialized:
-            lines.append(self._initialized + b"\n")
-        in_force = (self._log_level, *self._subscriptions.values())
-        lines += [self._own_request(request) for request in in_force if request]
+        opening = self._in_force.initialize or self._discover
+        self._discover = None
+        lines = [self._own_request(opening)] if opening else []
+        initialized = self._in_force.initialized
+        if self._in_force.initialize and initialized and initialized + b"\n" not in unsent:
+            lines.append(initialized + b"\n")
+        lines += [self._own_request(request) for request in self._in_force.requests()]
         for request_id, request in self._pending:
             if request_id not in waiting:
                 lines.append(request.encoded(request_id))
-                if request.method == LISTEN:
-                    self._acknowledged.add(request_id)
-        self._comparing = self._compare_again = False
+                if request_id in self._acknowledged:
+                    self._replayed.add(request_id)
         self.to_daemon.clear()
-        self._compare(settled=True)
+        for kind in self._kinds:
+            kind.stop_comparing()
+            self._compare(kind, settled=True)
         return lines
 
-    def _compare(self, *, settled: bool = False) -> None:
-        """List the tools, to compare them with those that the client was given."""
-        if self._comparing or self._tools.request is None:
-            self._compare_again = self._comparing
-            return
-        self._comparing = True
-        params = decode_object(self._tools.request.params)
-        params["_meta"] = {**(params.get("_meta") or {}), SETTLED_KEY: settled}
-        request = PendingRequest(TOOLS_LIST, msgspec.Raw(envelope.encode(params)))
-        self.to_daemon.append(self._own_request(request))
+    def _compare(self, kind: ListKind, *, settled: bool = False) -> None:
+        """List what the client was given of that kind, to find out whether it differs."""
+        self.to_daemon += [self._own_request(each) for each in kind.compare(settled=settled)]
 
     def _own_request(self, request: PendingRequest) -> bytes:
         """A request of the shim's own."""
@@ -247,20 +263,25 @@ class Session:
     def _own_response(self, request: PendingRequest, message: RPCMessage) -> list[bytes]:
         if request.method == "initialize" and message.error:
             self.refused = bytes(message.error).decode(errors="replace")
-        if request.method != TOOLS_LIST:
+        kind = self._kind_of.get(request.method)
+        if kind is None:
+            if message.result:
+                self._keep(request, message.result)
             return []
-        self._comparing = False
-        if self._compare_again:
-            self._compare_again = False
-            self._compare()
-            return []
-        if message.error or not self._tools.differs(message.result):
-            return []
-        if self._initialize:
-            return [_notification(TOOLS_CHANGED, None)]
+        if kind.take(request.method, message):
+            self._keep(request, message.result)
+        if kind.must_repeat():
+            self._compare(kind)
+        return self._announce(kind, self._acknowledged) if kind.is_to_be_announced() else []
+
+    def _announce(self, kind: ListKind, streams: Collection[RequestId]) -> list[bytes]:
+        """The notification that lists of that kind differ; since 2026-07-28 on those streams that want it."""
+        if self._in_force.initialize:
+            return [notification(kind.notification, None)]
         return [
-            _notification(TOOLS_CHANGED, {"_meta": {SUBSCRIPTION_KEY: stream}})
-            for stream in self._pending.tools_streams()
+            notification(kind.notification, {"_meta": {SUBSCRIPTION_KEY: stream}})
+            for stream in self._pending.streams_for(kind.wanted)
+            if stream in streams
         ]
 
     def refuse(self, lines: Iterable[bytes], cause: str) -> list[bytes]:
@@ -272,19 +293,3 @@ class Session:
             if not any(each.id in self._pending for each in batch.messages(line)):
                 responses += refusals.unreadable(line)
         return responses + self._pending.refuse(cause)
-
-
-def _cancelled(params: msgspec.Raw) -> RequestId:
-    """The id of the request that is cancelled; an id that no request has, if it is missing."""
-    try:
-        return envelope.decode_cancelled(params).request_id
-    except (msgspec.DecodeError, RecursionError):
-        return OWN_ID_PREFIX
-
-
-def _uri(request: PendingRequest) -> str:
-    return str(decode_object(request.params).get("uri"))
-
-
-def _notification(method: str, params: dict[str, Any] | None) -> bytes:
-    return b"".join(envelope.notification(method, None if params is None else envelope.encode(params)))

@@ -19,6 +19,15 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return self.tools or self.resources or self.prompts or self.about
 
+    def __or__(self, other: Diff) -> Diff:
+        """What has changed by one or the other."""
+        return Diff(
+            tools=self.tools or other.tools,
+            resources=self.resources or other.resources,
+            prompts=self.prompts or other.prompts,
+            about=self.about or other.about,
+        )
+
 
 def diff(old: Catalogue | None, new: Catalogue) -> Diff:
     """What differs in `new`; without an old catalogue, everything that the server offers."""

@@ -12,6 +12,7 @@ plain JSON with the protocol's own keys, as the upstream sent them; members that
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -251,6 +252,13 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         """The server's own usage instructions, uncut."""
         return self.catalogue.instructions if self.catalogue else None
 
+    def from_last_time(self) -> JSON:
+        """`{from_last_time: true, listed_at}` where an earlier MCPX has kept the catalogue, else nothing."""
+        if self.catalogue is None or self.catalogue.listed_at is None:
+            return {}
+        at = datetime.fromtimestamp(self.catalogue.listed_at, UTC).isoformat(timespec="seconds")
+        return {"from_last_time": True, "listed_at": at}
+
     def describe_state(self, *, cause: bool = True) -> str:
         """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ...
 
@@ -294,4 +302,5 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
             resources=len(self.resources),
             templates=len(known.templates) if known else 0,
             prompts=len(known.prompts) if known else 0,
+            **self.from_last_time(),
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mcpx.catalog.model import JSON
 
 _config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
+_profile = click.option("--profile", metavar="NAME", help="As the clients of this profile see it.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
@@ -28,17 +29,21 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
 @click.argument("server", required=False)
 @click.argument("tools", nargs=-1)
 @click.option("--query", default="", help="Search the tools of all servers, or of SERVER.")
+@_profile
 @_config
 @_json
 def inspect(
+    *,
     server: str | None,
     tools: tuple[str, ...],
     query: str,
+    profile: str | None,
     config_path: str | None,
-    as_json: bool,  # noqa: FBT001 - click passes it by name
+    as_json: bool,
 ) -> None:
     """Show all servers, the tools of one SERVER, or each TOOL whole."""
-    control_request = {"mcpx": "inspect", "server": server, "tool": list(tools) or None, "query": query}
+    control_request: JSON = {"mcpx": "inspect", "server": server, "tool": list(tools) or None}
+    control_request |= {"query": query, "profile": profile}
     response = _ask(config_path, control_request)
     if "servers" in response:
         _show_servers(response["servers"], as_json=as_json)
@@ -50,14 +55,17 @@ def inspect(
 @click.argument("server")
 @click.argument("tool", required=False)
 @click.argument("arguments", nargs=-1)
+@_profile
 @_config
 @_json
 def exec_tool(
+    *,
     server: str,
     tool: str | None,
     arguments: tuple[str, ...],
+    profile: str | None,
     config_path: str | None,
-    as_json: bool,  # noqa: FBT001 - click passes it by name
+    as_json: bool,
 ) -> None:
     """Run a TOOL of a SERVER.
 
@@ -70,7 +78,7 @@ def exec_tool(
     if tool and ("=" in tool or tool.lstrip().startswith("{")):  # `exec git.git_status repo_path=.`
         arguments = (tool, *arguments)
         tool = None
-    control_request: JSON = {"mcpx": "exec", "server": server, "tool": tool}
+    control_request: JSON = {"mcpx": "exec", "server": server, "tool": tool, "profile": profile}
     control_request |= {"arguments": read_arguments(arguments), "words": read_words(arguments)}
     shaped = _ask(config_path, control_request)["shaped"]
     _show(shaped, as_json=as_json)
@@ -80,11 +88,19 @@ def exec_tool(
 @click.command(short_help="List resources, or read one.")
 @click.argument("server", required=False)
 @click.argument("uri", required=False)
+@_profile
 @_config
 @_json
-def resources(server: str | None, uri: str | None, config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def resources(
+    *,
+    server: str | None,
+    uri: str | None,
+    profile: str | None,
+    config_path: str | None,
+    as_json: bool,
+) -> None:
     """List the resources of all servers or of one SERVER, or read the one at URI."""
-    response = _ask(config_path, {"mcpx": "resources", "server": server, "uri": uri})
+    response = _ask(config_path, {"mcpx": "resources", "server": server, "uri": uri, "profile": profile})
     if "shaped" in response:
         _show(response["shaped"], as_json=as_json)
     else:
@@ -151,7 +167,7 @@ def _ask(config_path: str | None, control_request: JSON) -> JSON:
         answer = request(daemon_paths(config_path), control_request, within=None)
         if answer is not None:
             return answer
-    from mcpx.light_sdk import light_sdk
+    from mcpx.light_imports import light_sdk
 
     with light_sdk():
         from mcpx.cli.own_process import perform_alone

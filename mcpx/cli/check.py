@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from mcpx.cli.printing import echo
+
+if TYPE_CHECKING:
+    from mcpx.config import Config
 
 
 @click.command(short_help="Check a configuration.")
@@ -25,7 +29,9 @@ def check(config: str | None, as_json: bool) -> None:  # noqa: FBT001 - click pa
             {"name": server.name, "transport": server.transport.kind, "disabled": server.disabled}
             for server in loaded.servers.values()
         ]
-        report = {"source": loaded.source, "servers": servers, "notices": loaded.notices}
+        profiles = {name: _shown(loaded, name) for name in loaded.profiles}
+        report: dict[str, object] = {"source": loaded.source, "servers": servers, "profiles": profiles}
+        report |= {"notices": loaded.notices}
         echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
     echo(f"{loaded.source}: {len(loaded.servers)} server{'s' if len(loaded.servers) != 1 else ''}")
@@ -36,8 +42,20 @@ def check(config: str | None, as_json: bool) -> None:  # noqa: FBT001 - click pa
         if not server.disabled and server.pinned:
             state += f", pinned: {', '.join(server.pinned)}"
         echo(f"  {server.name} ({server.transport.kind}): {state}", fg="yellow" if server.disabled else None)
+    for name, profile in loaded.profiles.items():
+        echo(f"  profile {name}: {', '.join(_shown(loaded, name)) or 'no servers'}")
+        for shown, patterns in profile.tools.items():
+            echo(f"    of {shown}: {', '.join(patterns) or 'no tools'}")
     for notice in loaded.notices:
         echo(f"  note: {notice}", fg="yellow")
+
+
+def _shown(config: Config, profile: str) -> list[str]:
+    """The servers that a profile shows."""
+    from mcpx.core.profiles import select
+    from mcpx.door import Door
+
+    return list(select(Door(profile=profile), config).config.servers)
 
 
 @click.group(short_help="About the configuration file.")

@@ -33,9 +33,9 @@ def run(config_path: str | None) -> None:
     from mcpx.config import load
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
-    from mcpx.light_sdk import light_sdk
+    from mcpx.light_imports import light_sdk
     from mcpx.observe.log import configure
-    from mcpx.upstream.transport.spawning import early_children
+    from mcpx.upstream.early_start import early_children
 
     configure()
     paths = _paths(config_path)
@@ -44,10 +44,10 @@ def run(config_path: str | None) -> None:
     paths.stopped.unlink(missing_ok=True)
     try:
         with listening(paths) as listener, early_children(loaded):
-            with light_sdk():
-                from mcpx.app import serve_daemon
+            with light_sdk(serves_http=loaded.http_served):
+                from mcpx.app import LOOP, serve_daemon
 
-            code = anyio.run(partial(serve_daemon, loaded, paths, listener))
+            code = anyio.run(partial(serve_daemon, loaded, paths, listener), backend_options=LOOP)
     finally:
         os.close(lock)
     sys.exit(code)
@@ -191,6 +191,8 @@ def status(config_path: str | None) -> None:
         about = answer["daemon"]
         up = f"up {about['uptime_s']:.0f} s, clients: {about['clients']}"
         click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {paths.config}")
+        if problem := about.get("config_error"):
+            click.echo(f"that was changed, and cannot be used: {problem}")
     click.echo(f"socket {paths.socket}\nlog {paths.log}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know

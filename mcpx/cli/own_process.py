@@ -13,6 +13,7 @@ from rich.text import Text
 
 from mcpx.config import Config, load
 from mcpx.core.hub import Hub, open_hub
+from mcpx.core.profiles import check_door, select
 from mcpx.daemon.paths import check_state_folder
 from mcpx.gateway.frontends.control import ControlRequest, perform
 from mcpx.observe.log import configure
@@ -26,6 +27,7 @@ def perform_alone(config_path: str | None, control_request: dict[str, Any]) -> d
         ConfigError: The configuration cannot be used.
         DaemonError: Others may change the state folder.
         CallError: What `perform` raises.
+        DoorError: Likewise.
     """
     configure("error")  # the command itself prints what fails
     check_state_folder()
@@ -34,8 +36,14 @@ def perform_alone(config_path: str | None, control_request: dict[str, Any]) -> d
 
 
 def _only(config: Config, request: ControlRequest) -> Config:
-    """The configuration without the servers that are not needed. An unknown name starts none."""
-    server = request.server
+    """The configuration without the servers that are not needed. An unknown name starts none.
+
+    Raises:
+        DoorError: The request names a profile that there is not.
+    """
+    check_door(request.door, config)
+    shown = select(request.door, config).config.servers
+    config, server = replace(config, servers={name: config.servers[name] for name in shown}), request.server
     if server is None:
         return config
     if server not in config.servers and not request.tool:  # `git.git_status`, or the name of a tool alone
@@ -58,7 +66,7 @@ async def _perform(config: Config, request: ControlRequest) -> dict[str, Any]:
 
 async def _wait(hub: Hub) -> None:
     """Wait for the servers, saying so on a terminal; no longer than the slowest may take to connect."""
-    seconds = max(up.config.limits.connect_timeout for up in hub.upstreams.values())
+    seconds = max((up.config.limits.connect_timeout for up in hub.upstreams.values()), default=0.0)
     if not sys.stderr.isatty():
         await hub.settled(seconds)
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpx.door import EXPOSURES, Door, Expose
+from mcpx.door import EXPOSURES, Door, Expose, only_of
 
 if TYPE_CHECKING:
     from mcpx.config import Config
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (http).  [default: 8765]")
 @click.option("--no-auth", is_flag=True, help="Ask HTTP clients for no token.")
 @click.option("--expose", type=click.Choice(EXPOSURES), help="Show tools as the three, all, or both (stdio).")
+@click.option("--profile", metavar="NAME", help="The servers and tools of a profile, no others (stdio).")
+@click.option("--only", metavar="NAMES", help="These servers, separated by commas, no others (stdio).")
 @click.option("--server", metavar="NAME", help="This server alone, exactly as it is (stdio).")
 @click.option("--yes-everybody", is_flag=True, help="Ask for none on an address that others reach, too.")
 def serve(
@@ -31,6 +33,8 @@ def serve(
     no_auth: bool,
     yes_everybody: bool,
     expose: Expose | None,
+    profile: str | None,
+    only: str | None,
     server: str | None,
 ) -> None:
     """Serve the servers of CONFIG in the foreground, until the client leaves or a signal comes.
@@ -47,10 +51,11 @@ def serve(
 
     from mcpx.config import load
     from mcpx.config.transport import is_loopback
+    from mcpx.core.profiles import select
     from mcpx.daemon.paths import check_state_folder
-    from mcpx.light_sdk import light_sdk
+    from mcpx.light_imports import light_sdk
     from mcpx.observe.log import configure
-    from mcpx.upstream.transport.spawning import early_children
+    from mcpx.upstream.early_start import early_children
 
     configure()
     loaded = load(config)
@@ -60,36 +65,48 @@ def serve(
             f"--no-auth on {address} lets everybody who reaches that address run every tool;"
             " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
         )
-    if transport == "http" and (expose or server):
-        raise click.UsageError("HTTP has both in its URL: /mcp?expose=all and /mcp/servers/NAME")
+    if transport == "http" and (expose or profile or only or server):
+        raise click.UsageError(
+            "HTTP has these in its URL: /mcp?expose=all, /mcp/PROFILE, /mcp?only=NAMES, /mcp/servers/NAME"
+        )
     if transport == "stdio" and (host or port is not None or no_auth or yes_everybody):
         raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
-    door = _door(loaded, expose, server)
+    door = _door(loaded, expose, profile, only, server)
     check_state_folder()
-    with early_children(loaded) if server is None else nullcontext():
-        with light_sdk():
+    with early_children(select(door, loaded).config) if server is None else nullcontext():
+        with light_sdk(serves_http=transport == "http"):
             from mcpx import app
 
         if transport == "http":
             run = partial(app.serve_http, loaded, host=host, port=port, auth=not no_auth)
         else:
             run = partial(app.serve_stdio, loaded, door)
-        code = anyio.run(run)
+        code = anyio.run(run, backend_options=app.LOOP)
     sys.exit(code)
 
 
-def _door(config: Config, expose: Expose | None, server: str | None) -> Door:
+def _door(
+    config: Config, expose: Expose | None, profile: str | None, only: str | None, server: str | None
+) -> Door:
     """The door that the options name.
 
     Raises:
-        UsageError: Both are given, or there is no such server.
+        UsageError: They do not go together, or name what there is not.
     """
+    from mcpx.core.profiles import DoorError, check_door
     from mcpx.text.nearest import nearest
 
     if expose and server:
         raise click.UsageError("--server shows one server as it is; --expose says how all are shown")
+    if server and (profile or only is not None):
+        raise click.UsageError("--server shows one server as it is; --profile and --only choose among all")
     if server is not None and server not in config.servers:
         near = nearest(server, config.servers)
         hint = f"; did you mean {near[0]}?" if near else f"; there is {', '.join(config.servers)}"
         raise click.UsageError(f"{config.source} has no server {server!r}{hint}")
-    return Door(expose, server)
+    door = Door(expose, server, None if only is None else only_of([only]), profile)
+    try:
+        check_door(door, config)
+    except DoorError as error:
+        raise click.UsageError(f"{config.source}: {error}") from None
+    return door

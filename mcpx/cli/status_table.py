@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.core.status import HttpStatus, ServerStatus, Status
+from mcpx.core.status import DaemonStatus, HttpStatus, ServerStatus, Status
 from mcpx.text import one_line
 
 STYLES: Final = {
@@ -49,13 +49,15 @@ def show(status: dict[str, Any]) -> None:
 
 
 def render(status: Status) -> RenderableType:
-    """The daemon in one line, a row a server, and a line for each server with an error."""
-    parts: list[RenderableType] = [_daemon(status)]
+    """The daemon in one line, a row a server, a line for each server with an error, and what is not new."""
+    parts: list[RenderableType] = [_daemon(status), *_config_error(status.daemon)]
     if isinstance(status.daemon.http, HttpStatus):
         parts.append(_http(status.daemon.http))
     parts += [Text(), _table(status.servers)]
     if with_causes := [server for server in status.servers if server.last_error]:
         parts += [Text(), *_causes(with_causes)]
+    if old := [one_line(server.name) for server in status.servers if server.from_last_time]:
+        parts += [Text(), Text(f"tools from last time: {', '.join(old)}", style="dim")]
     return Group(*parts)
 
 
@@ -75,6 +77,13 @@ def _http(http: HttpStatus) -> Text:
         return Text(f"http {http.url or 'is starting'}")
     wait = "" if http.next_attempt_in_s is None else f" (next attempt in {duration(http.next_attempt_in_s)})"
     return Text(one_line(f"http is not served{wait}: {http.error}"), style="red")
+
+
+def _config_error(daemon: DaemonStatus) -> list[Text]:
+    """A line if the file was changed to something that cannot be used."""
+    if not daemon.config_error:
+        return []
+    return [Text("configuration not reloaded: ", style="red").append(one_line(daemon.config_error))]
 
 
 def _table(servers: list[ServerStatus]) -> Table:

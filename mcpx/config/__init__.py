@@ -4,7 +4,7 @@
 `check` and `config` commands; imports neither anyio nor the SDK, so that it is quick to start.
 """
 
-from mcpx.config.load import load, locate, parse
+from mcpx.config.load import load, locate, parse, read_file
 from mcpx.config.model import (
     Config,
     Era,
@@ -21,6 +21,7 @@ from mcpx.config.model import (
     Transport,
     Variables,
 )
+from mcpx.config.profiles import Profile
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of
 from mcpx.config.starting import starting_limit
@@ -33,6 +34,7 @@ __all__ = [
     "HttpGateway",
     "Limits",
     "PerServer",
+    "Profile",
     "Redactor",
     "RestartPolicy",
     "ServerConfig",
@@ -45,6 +47,7 @@ __all__ = [
     "load",
     "locate",
     "parse",
+    "read_file",
     "redactor_of",
     "starting_limit",
 ]

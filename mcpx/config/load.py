@@ -15,6 +15,7 @@ import msgspec
 from mcpx.config.document import Location, as_object, decode
 from mcpx.config.model import Config, PerServer, Settings
 from mcpx.config.notices import ConfigNotices
+from mcpx.config.profiles import check_profiles
 from mcpx.config.servers import find_entries, read_server, top_level_keys
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
@@ -30,16 +31,25 @@ def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
         ConfigError: The file is missing or cannot be read, or what `parse` raises.
     """
     file = locate(path, environ=environ)
+    data = read_file(file, missing=_missing(path, environ))
+    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent)
+
+
+def read_file(file: Path, *, missing: str = "no such file") -> bytes:
+    """The content of a configuration file. `missing` is what the error says where there is none.
+
+    Raises:
+        ConfigError: The file is missing or cannot be read.
+    """
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(str(file), _missing(path, environ)) from None
+        raise ConfigError(str(file), missing) from None
     except IsADirectoryError:
         raise ConfigError(str(file), "this is a folder; name the file in it") from None
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigError(str(file), f"cannot be read: {reason}") from None
-    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent)
 
 
 def locate(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:
@@ -69,6 +79,7 @@ def parse(
         entry.name: read_server(entry, base, context, notices)
         for entry in find_entries(document, top, notices)
     }
+    check_profiles(settings.profiles, servers, top.key("profiles"))
     return Config(
         source=where,
         servers=servers,

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mcpx.config.profiles import Profile
 from mcpx.door import Expose
 
 YEAR_S: Final = 31_536_000
@@ -306,10 +307,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
     ] = 64 << 20
+    watch_config: Annotated[
+        bool,
+        doc(
+            "Whether the file is read again by itself when it has changed, as by mcpx reload: once it has not"
+            " been written to for half a second. One that cannot be used changes nothing."
+        ),
+    ] = True
     http: Annotated[
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),
     ] = HttpGateway()
+    profiles: Annotated[
+        dict[str, Profile],
+        doc("By name, what clients see that ask for it (mcpx attach --profile NAME, /mcp/NAME over HTTP)."),
+    ] = {}
 
 
 class Config(Settings, frozen=True, kw_only=True):

@@ -31,6 +31,11 @@ def similar(key: str, known: Iterable[str]) -> str | None:
     return next(iter(nearest(key, known, most=1, typos_only=True)), None)
 
 
+def is_comment(key: str) -> bool:
+    """Whether a key is for readers and editors: `$schema`, or one that starts with `_` or `//`."""
+    return key == "$schema" or key.startswith(("_", "//"))
+
+
 class ConfigNotices:
     """The remarks about one configuration, gathered while it is read."""
 
@@ -48,11 +53,10 @@ class ConfigNotices:
     ) -> None:
         """Add remarks on the keys given at a place that are not `known` there.
 
-        `elsewhere` are keys that MCPX knows, but at the top level. `$schema`, and keys that start with `_` or
-        `//`, are comments.
+        `elsewhere` are keys that MCPX knows, but at the top level.
         """
         for key in given:
-            if key in known or key == "$schema" or key.startswith(("_", "//")):
+            if key in known or is_comment(key):
                 continue
             if key in elsewhere:
                 self.add(at.key(key), "this setting works at the top level only")

@@ -84,7 +84,11 @@ def _properties(struct: type[msgspec.Struct]) -> dict[str, Any]:
     def of(name: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, rule in components[name]["properties"].items():
-            if "$ref" not in rule:
+            members = rule.get("additionalProperties")
+            if isinstance(members, dict) and "$ref" in members:
+                inside = {"type": "object", "properties": of(members["$ref"]), "additionalProperties": True}
+                found[key] = rule | {"additionalProperties": inside}
+            elif "$ref" not in rule:
                 found[key] = rule
             elif key in FLAT:
                 found |= of(rule["$ref"])

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -20,7 +20,7 @@ from msgspec.structs import FieldInfo
 
 from mcpx.config.document import JSONObject, Location, as_object, quote
 from mcpx.config.model import FLAT
-from mcpx.config.notices import ConfigNotices
+from mcpx.config.notices import ConfigNotices, is_comment, similar
 from mcpx.text import cut, kind_of
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -60,9 +60,49 @@ def read_settings(given: JSONObject, base: S, at: Location, notices: ConfigNotic
             inside = as_object(given[key], at.key(key))
             notices.unused(inside, at.key(key), known=keys(type(before)))
             changes[field.name] = read_settings(inside, before, at.key(key), notices)
+        elif key in given and (wanted := _members(field.type)) is not None:
+            changes[field.name] = _read_members(given[key], wanted, at.key(key), notices)
         elif key in given:
             changes[field.name] = convert(given[key], field.type, at.key(key))
     return msgspec.structs.replace(base, **changes)
+
+
+def _members(wanted: Any) -> Any:
+    """The type of the members of an object that has a name for each; None for any other type."""
+    plain = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
+    return get_args(plain)[1] if get_origin(plain) is dict else None
+
+
+def _read_members(value: Any, wanted: Any, at: Location, notices: ConfigNotices) -> dict[str, Any]:
+    """An object whose members are all of one type, by their names.
+
+    Raises:
+        ConfigError: A value is not what it must be.
+    """
+    found: dict[str, Any] = {}
+    for name, member in as_object(value, at).items():
+        here = at.key(name)
+        _check_text(name, here)
+        if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+            found[name] = read_settings(_own_keys(member, wanted, here), wanted(), here, notices)
+        else:
+            found[name] = convert(member, wanted, here)
+    return found
+
+
+def _own_keys(value: Any, struct: type[msgspec.Struct], at: Location) -> JSONObject:
+    """An object that holds settings of this struct, and comments.
+
+    Raises:
+        ConfigError: It is something else, or holds another key.
+    """
+    given, known = as_object(value, at), keys(struct)
+    for key in given:
+        if key not in known and not is_comment(key):
+            meant = similar(key, known)
+            hint = f"did you mean {quote(meant)}?" if meant else f"the keys are {', '.join(known)}"
+            raise at.key(key).error(f"unknown key; {hint}")
+    return given
 
 
 def convert(value: Any, wanted: Any, at: Location) -> Any:
@@ -96,9 +136,13 @@ def _check_text(text: str, at: Location) -> None:
 
 
 def _rule(wanted: Any) -> inspect.Type:
-    """The type without its description."""
+    """The type without its description, and without null, which stands for a setting that is not given."""
     rule = inspect.type_info(wanted)
-    return rule.type if isinstance(rule, inspect.Metadata) else rule
+    rule = rule.type if isinstance(rule, inspect.Metadata) else rule
+    if isinstance(rule, inspect.UnionType):
+        others = [each for each in rule.types if not isinstance(each, inspect.NoneType)]
+        return others[0] if len(others) == 1 else rule
+    return rule
 
 
 def _misfit(value: Any, rule: inspect.Type, at: Location, complaint: str) -> Exception:
@@ -116,8 +160,8 @@ def _expected(rule: inspect.Type) -> str:
         case inspect.IntType():
             return f"a whole number from {rule.ge} to {rule.le}"
         case inspect.FloatType():
-            least = f"from {rule.ge}" if rule.gt is None else f"above {rule.gt} and"
-            return f"a number of seconds {least} at most {rule.le}"
+            least = f"from {rule.ge}" if rule.gt is None else f"above {rule.gt}"
+            return f"a number of seconds {least} and at most {rule.le}"
         case inspect.LiteralType():
             return f"one of {', '.join(quote(str(each)) for each in rule.values)}"
         case inspect.VarTupleType():

@@ -10,7 +10,7 @@ failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 import msgspec
@@ -31,7 +31,7 @@ from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
 from mcpx.validation.arguments import encode_arguments
 from mcpx.wire import envelope
-from supervisors import ActorRef, Reply, SupervisorError
+from supervisors import Reply, SupervisorError
 
 R = TypeVar("R")
 ReportProgress = Callable[[float, float | None, str | None], None]
@@ -55,12 +55,18 @@ def as_call_error(
     return internal_error(error, server=message.server_name, tool=tool_of(message), outcome=outcome)
 
 
+class Requests(Protocol):
+    """What takes requests: the reference of the router."""
+
+    def request(self, message: Message, reply: Reply[Any]) -> object:
+        """As `ActorRef.request`."""
+        ...
+
+
 class ToolCalls:
     """Sends requests to the router, and turns what comes back into results and errors."""
 
-    def __init__(
-        self, upstreams: Mapping[str, Upstream], router: ActorRef[Message], results: ResultRenderer
-    ) -> None:
+    def __init__(self, upstreams: Mapping[str, Upstream], router: Requests, results: ResultRenderer) -> None:
         self._upstreams = upstreams
         self._router = router
         self._results = results
@@ -127,7 +133,7 @@ class ToolCalls:
     async def _result_of(self, request: Request) -> msgspec.Raw:
         upstream = self._upstreams.get(request.server_name)
         if upstream is not None:
-            await upstream.await_catalogue()
+            await self._await_listing(upstream, tool_of(request))
         raw: msgspec.Raw = await self._reply_to(request)
         return raw
 
@@ -147,7 +153,7 @@ class ToolCalls:
         """
         upstream = self._upstreams.get(server_name)
         if upstream is not None:
-            await upstream.await_catalogue()
+            await self._await_listing(upstream, tool_name)
             if upstream.catalogue is None:
                 raise not_listed(upstream.info(), tool_name)
             if tool_name in upstream.catalogue.tools:
@@ -156,6 +162,18 @@ class ToolCalls:
             await self._await_first_listings(self._results.settings.startup_wait)
         servers = [each.info() for each in self._upstreams.values()]
         return resolve_tool(servers, server_name, tool_name)
+
+    @staticmethod
+    async def _await_listing(upstream: Upstream, tool_name: str | None) -> None:
+        """Wait for the first listing of this run: what is known from last time may be so no more.
+
+        Raises:
+            CallError: `server_unavailable`: there is none, though it has listed last time.
+        """
+        if not upstream.has_listed:
+            await upstream.await_catalogue(lambda _known: False)
+            if not upstream.has_listed and upstream.catalogue is not None:
+                raise not_listed(upstream.info(), tool_name or "")
 
     async def _await_first_listings(self, within_s: float, server: str | None = None) -> None:
         """Wait for the first listing of one server, or of all, as long as it has not failed."""
@@ -178,6 +196,9 @@ class ToolCalls:
         if server_name or names or query:
             only = server_name if server_name in self._upstreams else None
             await self._await_first_listings(INSPECT_WAIT_S, only)
+            if only is not None and names:
+                with anyio.move_on_after(INSPECT_WAIT_S):
+                    await self._upstreams[only].await_catalogue(lambda known: known.tools.keys() >= {*names})
         shaped: ToolResult = await self._reply_to(Inspect(server_name, names, query))
         return shaped
 

@@ -9,8 +9,6 @@ only when they change; looking up a native name costs one dictionary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
-from functools import lru_cache
 
 import msgspec
 import structlog
@@ -19,6 +17,7 @@ from mcpx.catalog.diff import Diff
 from mcpx.catalog.model import ServerInfo, ToolInfo
 from mcpx.catalog.native_names import may_be_of, native_name, whole_name
 from mcpx.config import Config, ServerConfig
+from mcpx.config.profiles import fits
 from mcpx.core.costs import definitions_cost
 from mcpx.core.messages import Exec
 from mcpx.door import Expose
@@ -87,7 +86,7 @@ class Exposure:
         return [
             upstream
             for upstream in self._upstreams.values()
-            if upstream.catalogue is None
+            if not upstream.has_listed
             and may_be_of(upstream.name, name)
             and (server := known.get(upstream.name)) is not None
             and (server.pinned or self._of(server) != "three")
@@ -125,7 +124,7 @@ class Exposure:
 
 def is_pinned(server: ServerConfig, tool: str) -> bool:
     """Whether a tool of that server is native whatever is chosen."""
-    return any(_fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
+    return any(fits(whole_name(server.name, tool), pattern) for pattern in server.pinned)
 
 
 def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
@@ -137,11 +136,22 @@ def unused_pins(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
             continue
         known = upstream.catalogue
         for pattern in server.pinned:
-            fits = known is None or any(_fits(whole_name(server.name, tool), pattern) for tool in known.tools)
-            fitting[pattern] = fitting.get(pattern, False) or fits
-    return [pattern for pattern, fits in fitting.items() if not fits]
+            found = (
+                known is None
+                or known.generation == 0
+                or any(fits(whole_name(server.name, tool), pattern) for tool in known.tools)
+            )
+            fitting[pattern] = fitting.get(pattern, False) or found
+    return [pattern for pattern, found in fitting.items() if not found]
 
 
-@lru_cache(maxsize=8192)
-def _fits(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatchcase(name, pattern)
+def unused_tools(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]:
+    """What profiles say of tools that there are not, a remark each, once their server has listed."""
+    return [
+        f"profiles.{name}.tools: {server} has no tool that fits {pattern!r}"
+        for name, profile in config.profiles.items()
+        for server, patterns in profile.tools.items()
+        if (upstream := upstreams.get(server)) is not None and upstream.catalogue is not None
+        for pattern in patterns
+        if not any(fits(tool, pattern) for tool in upstream.catalogue.tools)
+    ]

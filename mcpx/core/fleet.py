@@ -8,7 +8,6 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,13 +22,17 @@ from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
+from mcpx.core.readiness import Readiness
 from mcpx.core.reload_plan import ReloadPlan
+from mcpx.core.restart import restart
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.offers.catalogue_store import CatalogueStore
+from mcpx.upstream.offers.remembered import may_sleep
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
@@ -39,7 +42,6 @@ from supervisors import (
     ChildRested,
     ChildStopped,
     Event,
-    Phase,
     Signal,
     Supervisor,
 )
@@ -49,7 +51,8 @@ if TYPE_CHECKING:
     from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
-RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
+MAX_PROBES_AT_ONCE: Final = 8  # after a suspend
+PROBE_PAUSE_S: Final = 0.1  # until the next ones
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 NOT_STARTED: Final = "it is started for clients of its transparent door only"
@@ -57,7 +60,7 @@ OLD_ENDING: Final = "its process with the old configuration is ending"
 
 
 class Fleet:
-    """The servers of a configuration. `state` is the folder for the ledger and the logs, if not the usual.
+    """The servers of a configuration. `state` is the folder for what is kept in files, if not the usual.
 
     Without `starts` no server has a session of its own, only those of the clients of its transparent door.
     """
@@ -74,6 +77,8 @@ class Fleet:
         self._clients = clients or ConnectedClients()
         self._folder = configuration_folder(config.source, state)
         self.ledger = Ledger(state)
+        self.catalogues = CatalogueStore(state)
+        """What servers offered last; run by the hub, beyond the end of the servers."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
             slow_start=SLOW_START_S,
@@ -83,7 +88,6 @@ class Fleet:
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
         self.observers = Observers()
-        self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
@@ -91,12 +95,12 @@ class Fleet:
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
-        self._unsettled = {
-            name for name, up in self.upstreams.items() if starts and up.config.disabled is None
-        }
-        for upstream in self.upstreams.values():
+        enabled = [each for each in self.upstreams.values() if starts and each.config.disabled is None]
+        starting = {each.name for each in enabled if not self._may_sleep(each)}
+        self.readiness = Readiness(starting)
+        for name, upstream in self.upstreams.items():
             if starts:
-                self._start(upstream, asleep=self._may_sleep(upstream))
+                self._start(upstream, asleep=name not in starting)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
@@ -105,7 +109,7 @@ class Fleet:
     def _make(self, server: ServerConfig, *, main: Upstream | None = None, **more: Any) -> Upstream:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
-            more["on_catalogue"] = self.observers.notify
+            more |= {"on_catalogue": self.observers.notify, "catalogues": self.catalogues}
             server_log = ServerLog(server.name, self._folder, redact=redactor_of(server))
         else:
             server_log = main.server_log
@@ -168,10 +172,8 @@ class Fleet:
 
     def _may_sleep(self, upstream: Upstream) -> bool:
         """Whether a server need not run, because what it offers is known well enough."""
-        config, known = upstream.config, upstream.catalogue
-        if config.start == "eager" or known is None or known.listed_at is None:
-            return False
-        return config.start == "on_demand" or time.time() - known.listed_at < config.remembered_for
+        known = upstream.catalogue
+        return may_sleep(upstream.config, None if known is None else known.listed_at)
 
     # --- its changes
 
@@ -237,34 +239,18 @@ class Fleet:
         if scope.cancelled_caught:
             log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
 
+    async def distrust_sessions(self) -> None:
+        """Have all idle sessions probed over new connections, a few at a time, after a suspend."""
+        for number, session in enumerate(self.children(), 1):
+            if session.health is not None:
+                session.health.distrust()
+            if number % MAX_PROBES_AT_ONCE == 0:
+                await anyio.sleep(PROBE_PAUSE_S)
+
     async def restart(self, upstream: Upstream) -> None:
-        """End a server in order and start it again; one that waits or is parked is tried now.
-
-        Returns when it is ready again or has failed, or after `RESTART_TIMEOUT_S` beyond the time to stop.
-        """
-        life = upstream.queue.lifecycle()
-        for each in upstream.sessions():
-            self._restart(each)
-        timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S + RESTART_TIMEOUT_S
-        with anyio.move_on_after(timeout_s):
-            while not self._has_retried(upstream, life.generation):
-                await self._news.wait()
-
-    def _restart(self, upstream: Upstream | DirectSession) -> None:
-        life = upstream.queue.lifecycle()
-        if life.phase in {Phase.WAITING, Phase.PARKED}:
-            self.supervisor.resume(upstream.child)
-        elif not upstream.queue.is_asleep:
-            self.supervisor.recycle(upstream.child)
-        elif isinstance(upstream, Upstream) and upstream.main is None:
-            upstream.queue.wake()
-
-    def _has_retried(self, upstream: Upstream, since: int) -> bool:
-        """Whether an incarnation after number `since` has been ready or has failed, or there will be none."""
-        if upstream.queue.closed:
-            return True
-        now = upstream.queue.lifecycle()
-        return now.generation > since and now.phase not in {Phase.STARTING, Phase.STOPPING}
+        """End a server in order and start it again; see `restart`."""
+        stop_timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
+        await restart(upstream, self.supervisor, self._news, stop_timeout_s=stop_timeout_s)
 
     def stop(self) -> None:
         """Take no more calls and start nothing; the supervisor is stopped by its parent."""
@@ -273,20 +259,6 @@ class Fleet:
             for each in upstream.sessions():
                 each.queue.close()
         self._wake()
-
-    async def settled(self, seconds: float) -> bool:
-        """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
-        if not self._unsettled:
-            self._settled.set()
-        with anyio.move_on_after(seconds):
-            await self._settled.wait()
-        return self._settled.is_set()
-
-    async def described(self, seconds: float) -> None:
-        """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
-        with anyio.move_on_after(seconds):
-            for upstream in list(self.upstreams.values()):
-                await upstream.await_descriptions()
 
     # --- events
 
@@ -298,9 +270,7 @@ class Fleet:
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
             upstream.queue.start_ended()
-            self._unsettled.discard(event.child)
-            if not self._unsettled:
-                self._settled.set()
+            self.readiness.report(event.child)
         if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
         elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):

@@ -9,7 +9,7 @@ frontends close before the servers. `reload` and `restart` change the tree while
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -21,26 +21,30 @@ import structlog
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
+from mcpx.core.config_file import ConfigFile
 from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
-from mcpx.core.messages import Message
 from mcpx.core.meter import Meter
 from mcpx.core.observers import Observer
+from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
-from mcpx.core.router import MAILBOX_SIZE, RouterActor
+from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
+from mcpx.observe.suspend import SuspendWatch
+from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 log = structlog.get_logger()
+SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
 
@@ -69,13 +73,17 @@ class Hub:
         self.results = ResultRenderer(config)
         self.views = ResultViews(self.results, self.upstreams)
         self.fleet.has_open_tasks = self.views.tasks.has_open
-        self.router = ActorRef[Message]("router", MAILBOX_SIZE)
+        self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
         self.calls = ToolCalls(self.upstreams, self.router, self.results)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
         self._checker = ArgumentChecker()
-        self._inspector = Inspector(self.registry, self._checker, self.results)
+        self.file = ConfigFile(config.source, lambda: self.config, self.reload)
+        """What the configuration was read from, where it comes from a file."""
+        self._inspector = Inspector(
+            self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
+        )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
@@ -87,11 +95,29 @@ class Hub:
         self._apply(config)
         self._build_tree()
 
+    def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
+        """The registry of these servers, and the calls to them: routed among them, through the one router."""
+        requests = RoutedRequests(self.router)
+        calls = ToolCalls(upstreams, requests, self.results)
+        registry = Registry(upstreams, calls)
+        inspector = Inspector(
+            registry,
+            self._checker,
+            self.results,
+            config_problem=lambda: self.file.problem and SEE_STATUS,
+            forms=self._inspector.forms,
+        )
+        requests.router = Router(registry, inspector, self._checker)
+        return registry, calls
+
     def _build_tree(self) -> None:
         actor = RouterActor(self.router, self.registry, self._inspector, self._checker)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
+        self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
+        suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())
+        self.root.add(ChildSpec(name="suspend", run=suspend.run))
 
     def _apply(self, config: Config) -> None:
         """Put in force what is looked up when it is used."""
@@ -128,11 +154,18 @@ class Hub:
 
     async def settled(self, seconds: float) -> bool:
         """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
-        return await self.fleet.settled(seconds)
+        return await self.fleet.readiness.settled(seconds)
+
+    async def listed(self, seconds: float) -> None:
+        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
+
+        What it offered last time is known from the start.
+        """
+        await self.fleet.readiness.listed(seconds, self.upstreams)
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
-        await self.fleet.described(seconds)
+        await await_descriptions(self.upstreams, seconds)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Have `observer` called with the name of a server whose catalogue changed, and the difference.
@@ -171,9 +204,9 @@ class Hub:
         for notice in config.notices:
             log.info("config.notice", notice=notice)
         self._warn_of_disabled((*plan.added, *plan.changed))
-        await self.fleet.change(self.config, plan)
-        if plan.settings:
+        if plan.settings:  # in force already, while servers may take their time to leave
             self.fleet.observers.announce(plan.untouched)
+        await self.fleet.change(self.config, plan)
         return plan
 
     async def restart(self, name: str) -> ServerInfo:

@@ -57,8 +57,10 @@ class IdleExit:
             await anyio.sleep(min(pause, MAX_PAUSE_S))
 
     def _is_working(self) -> bool:
-        """Whether a server has a call, of whoever."""
+        """Whether a server has a call or a task, of whoever."""
         return any(
-            upstream.counters.in_flight or any(each.queue.has_callers for each in upstream.sessions())
+            upstream.counters.in_flight
+            or upstream.has_open_tasks()
+            or any(each.queue.has_callers for each in upstream.sessions())
             for upstream in self._hub.upstreams.values()
         )

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
 from mcpx.core.messages import Inspect
@@ -31,26 +32,46 @@ from mcpx.rendering.results import ToolResult
 from mcpx.rendering.search_answer import search_answer
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
-from mcpx.text import shown_name
+from mcpx.text import one_line, shown_name
 from mcpx.validation.checker import ArgumentChecker
 from mcpx.validation.example import example_arguments
 
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
 MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
+MAX_PROBLEM_LEN: Final = 400  # characters of what is wrong with the configuration
 _MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
 _MAX_RESOURCES: Final = 1_000  # of one server, for programs
+
+CONFIG_NOTE: Final = (
+    "note: the configuration file of MCPX was changed and cannot be used, so what was read before is in"
+    " force: {}. Tell the user."
+)
 
 Found = tuple[ServerInfo, ToolInfo]
 
 
 class Inspector:
-    """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed."""
+    """Answers inspect. What was rendered of a tool is kept with it, for as long as it is listed.
 
-    def __init__(self, registry: Registry, checker: ArgumentChecker, results: ResultRenderer) -> None:
+    `config_problem` says why the configuration file cannot be used, if it cannot: each answer ends with that.
+    `forms` are those of another inspector of the same settings.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        checker: ArgumentChecker,
+        results: ResultRenderer,
+        *,
+        config_problem: Callable[[], str | None] = lambda: None,
+        forms: Callable[[], ToolForms] | None = None,
+    ) -> None:
         self._registry = registry
         self._checker = checker
         self._results = results
+        self._config_problem = config_problem
         self._forms = ToolForms(results.settings)
+        self.forms = forms or self._forms_in_force
         self.indexing = SearchIndexing(registry.list_servers)
 
     def look(self, request: Inspect, done: Callable[[], None]) -> None:
@@ -81,6 +102,19 @@ class Inspector:
 
     def inspect(self, request: Inspect) -> ToolResult:
         """The answer.
+
+        Raises:
+            CallError: As from `_answer`.
+        """
+        answer = self._answer(request)
+        if (problem := self._config_problem()) is None:
+            return answer
+        note = {"type": "text", "text": CONFIG_NOTE.format(one_line(problem, MAX_PROBLEM_LEN))}
+        plain = {**(answer.structured_content or {}), "config_error": problem}
+        return replace(answer, content=[*answer.content, note], structured_content=plain)
+
+    def _answer(self, request: Inspect) -> ToolResult:
+        """The answer by itself.
 
         Raises:
             CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
@@ -171,7 +205,7 @@ class Inspector:
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
         plain = clean_plain(tool)
-        whole = self._settled_forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
+        whole = self.forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
         shown = {**head, **whole, **unchecked}
         arguments = example_arguments(tool.input_schema)
         if arguments is None:
@@ -189,7 +223,7 @@ class Inspector:
         """Several tools: whole as long as there is room, then as signatures; and what was not found."""
         shown: list[JSON] = []
         plain: list[JSON] = []
-        room, forms = WHOLE_TOKENS, self._settled_forms()
+        room, forms = WHOLE_TOKENS, self.forms()
         brief: list[str] = []
 
         def light(tool: ToolInfo) -> bool:
@@ -218,7 +252,7 @@ class Inspector:
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
         head = {**about(info), **_named(list(known))}
         room = LISTING_TOKENS - estimate(self._results.text(head))
-        forms = self._settled_forms()
+        forms = self.forms()
         kept = info.catalogue.__dict__ if info.catalogue else {}
         if "inspected" not in kept or kept["inspected"][:2] != (id(forms), room):
             tools = list(info.tools.values())
@@ -228,7 +262,7 @@ class Inspector:
         programs = {**about(info, cut=False), **plain, **_marked(plain, known)}
         return _result(self._results.text({**head, **listed}), programs)
 
-    def _settled_forms(self) -> ToolForms:
+    def _forms_in_force(self) -> ToolForms:
         """The forms by the settings in force; what was rendered by others is rendered again."""
         if self._forms.settings is not self._results.settings:
             self._forms = ToolForms(self._results.settings)

@@ -118,7 +118,6 @@ class Meter:
         self._saved = Totals()
         self._writing = Totals()
         self._unsaved = Totals()
-        self._menus: dict[str, tuple[Catalogue, int]] = {}
         self._listings: dict[object, _Listing] = {}
 
     # --- calls
@@ -176,13 +175,16 @@ class Meter:
 
     # --- listings of tools
 
-    def note_listing(self, client: object, name: str | None, spent: int) -> None:
+    def note_listing(
+        self, client: object, name: str | None, spent: int, shown: Mapping[str, Upstream] | None = None
+    ) -> None:
         """Count a listing of MCPX's own tools by a client of that name, at the cost `spent`.
 
-        Directly it would have been the definitions of all tools of all servers. A client that lists again
+        Directly it would have been the definitions of all tools of all servers that it is `shown` (None: all
+        there are). A client that lists again
         what it has is not counted again; one without a session (`SESSIONLESS`) is after an hour.
         """
-        menus = self._cost_of_menus()
+        menus = _cost_of_menus(self._upstreams if shown is None else shown)
         whole = sum(menus.values())
         label = self.of_client(name).name
         if not self._is_news(label if client is SESSIONLESS else client, whole, spent):
@@ -206,22 +208,6 @@ class Meter:
         if len(self._listings) > MAX_LISTINGS:
             del self._listings[next(iter(self._listings))]
         return not known
-
-    def _cost_of_menus(self) -> dict[str, int]:
-        """The cost of each server's tools, to a client that is connected to it directly."""
-        menus: dict[str, tuple[Catalogue, int]] = {}
-        for name, upstream in self._upstreams.items():
-            known = upstream.catalogue
-            if known is not None and known.tools:
-                before = self._menus.get(name)
-                cost = (
-                    before[1]
-                    if before is not None and before[0] is known
-                    else tools_cost(known.tools.values())
-                )
-                menus[name] = (known, cost)
-        self._menus = menus
-        return {name: cost for name, (_, cost) in menus.items()}
 
     def client_left(self, client: object) -> None:
         """Forget a client that has left."""
@@ -258,6 +244,20 @@ class Meter:
         """It could not be written: it remains for the next time."""
         self._unsaved.merge(self._writing)
         self._writing = Totals()
+
+
+def _cost_of_menus(upstreams: Mapping[str, Upstream]) -> dict[str, int]:
+    """The cost of each server's tools, to a client that is connected to it directly."""
+    known = ((name, upstream.catalogue) for name, upstream in upstreams.items())
+    return {name: _cost_of_menu(its) for name, its in known if its is not None and its.tools}
+
+
+def _cost_of_menu(catalogue: Catalogue) -> int:
+    """The cost of the tools of a catalogue, which is kept with it."""
+    kept: dict[str, int] = catalogue.__dict__
+    if "menu_cost" not in kept:
+        kept["menu_cost"] = tools_cost(catalogue.tools.values())
+    return kept["menu_cost"]
 
 
 def _label(name: str) -> str:

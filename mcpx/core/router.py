@@ -4,12 +4,16 @@ It serves its mailbox one message at a time and never waits: inspect is answered
 call or a read is checked and handed on, reply slot and all, into its server's queue. So a slow server delays
 nobody else, and the answer goes straight to the requester. Whatever a message makes the actor raise becomes
 the answer to that message; no message can end the actor.
+
+Clients that are shown some servers only (`mcpx.core.hub_view`) have a `Router` over these: their messages
+come with it, and are routed and explained by it.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ToolInfo
@@ -31,18 +35,42 @@ from supervisors import Actor, ActorRef, Reply
 MAILBOX_SIZE: Final = 4096  # messages are passed on within microseconds; this many means a broken client
 
 
-class RouterActor(Actor[Message]):
-    """Finds the way for each message. Keeps no state, so that a restart loses nothing."""
+class Routed(msgspec.Struct, frozen=True, gc=False):
+    """A message that is to be routed by another router than the actor's own."""
 
-    def __init__(
-        self, ref: ActorRef[Message], registry: Registry, inspector: Inspector, checker: ArgumentChecker
-    ) -> None:
-        super().__init__(ref)
+    router: Router
+    message: Message
+
+
+Routable = Message | Routed
+
+
+class RoutedRequests:
+    """Takes requests as the actor's reference does, and has them routed by `router`, which is set later."""
+
+    router: Router
+
+    def __init__(self, ref: ActorRef[Routable]) -> None:
+        self._ref = ref
+
+    def request(self, message: Message, reply: Reply[Any]) -> object:
+        """As `ActorRef.request`."""
+        return self._ref.request(Routed(self.router, message), reply)
+
+
+class Router:
+    """Finds the way for each message, among the servers of a registry.
+
+    Keeps no state, so that a restart of the actor loses nothing.
+    """
+
+    def __init__(self, registry: Registry, inspector: Inspector, checker: ArgumentChecker) -> None:
         self._registry = registry
         self._inspector = inspector
         self._checker = checker
 
-    def handle(self, message: Message, reply: Reply[Any] | None) -> None:
+    def route(self, message: Routable, reply: Reply[Any] | None) -> None:
+        """Answer the message, or hand it on. Never raises."""
         if reply is None:
             return
         try:
@@ -60,14 +88,16 @@ class RouterActor(Actor[Message]):
                     reply.resolve(self._inspector.resources(server))
                 case Inspect():
                     self._inspector.look(message, lambda: self._inspect(message, reply))
+                case Routed(router, routed):
+                    router.route(routed, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
-            _refuse(message, reply, error)
+            _refuse(message.message if isinstance(message, Routed) else message, reply, error)
 
     def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
         """Answer, now or when the schema has been looked at."""
         try:
             reply.resolve(self._inspector.inspect(message))
-        except Exception as error:  # noqa: BLE001 - as in `handle`
+        except Exception as error:  # noqa: BLE001 - as in `route`
             _refuse(message, reply, error)
 
     # --- calls
@@ -128,6 +158,18 @@ class RouterActor(Actor[Message]):
         cancel = self._checker.judge(tool, call.arguments, judged)
         if cancel is not None:
             reply.on_abandon = cancel
+
+
+class RouterActor(Router, Actor[Routable]):
+    """The router of all servers, which serves the mailbox."""
+
+    def __init__(
+        self, ref: ActorRef[Routable], registry: Registry, inspector: Inspector, checker: ArgumentChecker
+    ) -> None:
+        Router.__init__(self, registry, inspector, checker)
+        Actor.__init__(self, ref)
+
+    handle = Router.route
 
 
 def _refuse(message: Message, reply: Reply[Any], error: Exception) -> None:

@@ -7,6 +7,7 @@ session is shown.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
@@ -50,7 +51,13 @@ class SideSessions:
     def _open_private(self, main: Upstream, client: ClientId, era: Era | None) -> Upstream:
         """A client's own session, in its era if the server speaks it."""
         config = replace(main.config, auto_describe=False)
-        own = self._make(config, main=main, client=client, eras=lambda: main.known_eras.in_order(era))
+
+        def relist(*_: object) -> None:
+            if main.queue.is_asleep:  # else it is told on its own session
+                main.relist()
+
+        eras = partial(main.known_eras.in_order, era)
+        own = self._make(config, main=main, client=client, eras=eras, on_catalogue=relist)
         self._start(own)
         return own
 

@@ -51,15 +51,18 @@ class HttpStatus(msgspec.Struct, frozen=True, kw_only=True):
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The MCPX process. `clients` counts the connected ones.
 
-    `dropped` counts the log and progress messages that were dropped because clients did not read; it is
-    absent if there were none. `http` is present where the configuration has HTTP served. `tokens` is the sum
-    over all servers and what MCPX answered by itself; a daemon of an older version says nothing of it.
+    `config_error` says why the configuration file as it is cannot be used, if it cannot: then what was read
+    before is in force. `dropped` counts the log and progress messages that were dropped because clients did
+    not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
+    `tokens` is the sum over all servers and what MCPX answered by itself; a daemon of an older version says
+    nothing of it.
     """
 
     pid: int
     version: str
     uptime_s: float
     clients: int
+    config_error: str | msgspec.UnsetType = msgspec.UNSET
     dropped: int | msgspec.UnsetType = msgspec.UNSET
     http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
@@ -82,7 +85,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     requests that ended without a response or with a protocol error, sent or not. `sessions` is present for a
     server with a session for each client, and counts those that are open; state and pid are then those of the
     shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
-    out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`.
+    out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
+    is present, the counts are of what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
     """
 
     name: str
@@ -107,6 +111,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     sessions: int | msgspec.UnsetType = msgspec.UNSET
     left_out: int | msgspec.UnsetType = msgspec.UNSET
+    from_last_time: bool | msgspec.UnsetType = msgspec.UNSET
+    listed_at: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +131,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         version=__version__,
         uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
         clients=clients,
+        config_error=hub.file.problem or msgspec.UNSET,
         dropped=hub.clients.dropped or msgspec.UNSET,
         http=msgspec.UNSET if hub.http is None else hub.http(),
         tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
@@ -181,6 +188,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
+        **info.from_last_time(),
     )
 
 

@@ -56,8 +56,8 @@ def resolve_tool(servers: Sequence[ServerInfo], server_name: str, tool_name: str
 
 
 def not_listed(info: ServerInfo, tool_name: str) -> CallError:
-    """`server_unavailable`: the server has not listed its tools yet, and why."""
-    text = info.refuse("has not listed its tools yet")
+    """`server_unavailable`: the server has not listed its tools yet, or not since last time, and why."""
+    text = info.refuse("has not listed its tools yet" if info.catalogue is None else "is not available")
     return CallError(
         Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name or None, details=info.why()
     )

@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-import structlog
-
 from mcpx.daemon.paths import DaemonPaths, address, claim_folder, connect
 from mcpx.errors import DaemonError
 
-log = structlog.get_logger()
 BACKLOG: Final = 512  # connections that are not accepted yet
 
 
@@ -80,5 +77,7 @@ def _clear(paths: DaemonPaths) -> None:
     if (other := connect(paths)) is not None:
         other.close()
         raise DaemonError(f"{paths.socket}: somebody listens here already; see mcpx daemon status")
-    log.info("socket.reclaimed", path=str(paths.socket))
+    import structlog  # noqa: PLC0415 - heavy, unless `mcpx.observe` has been imported before
+
+    structlog.get_logger().info("socket.reclaimed", path=str(paths.socket))
     paths.socket.unlink(missing_ok=True)

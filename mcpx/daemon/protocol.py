@@ -17,8 +17,8 @@ CONTROL_PREFIX: Final = b'{"mcpx"'
 LIMIT_KEY: Final = "max_message_bytes"
 """In the answer to the greeting: the longest line that the daemon takes."""
 SETTLED_KEY: Final = "mcpx/settled"
-"""In the `_meta` of a `tools/list`: answer when every server is ready or has failed once. The shim asks for
-that when it compares the tools of a new daemon with those that its client knows."""
+"""In the `_meta` of a list: answer in one page, and if it is true, when every server is ready, asleep, or has
+failed once. The shim asks for that when it compares the daemon's lists with those that its client has."""
 
 
 def greeting(door: Door) -> bytes:

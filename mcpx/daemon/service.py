@@ -12,14 +12,16 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from mcpx.daemon.paths import daemon_paths
 from mcpx.daemon.service_files import LABEL, MARK, launchd_agent, systemd_unit
 from mcpx.errors import MCPXError
-from mcpx.paths import ensure_folder, state_folder
+from mcpx.paths import ensure_folder
 
 UNIT: Final = "mcpx.service"
 COMMAND_TIMEOUT_S: Final = 60.0  # a service manager answers at once; stopping MCPX may take its grace time
@@ -45,8 +47,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[Command, ...]
     after_removal: tuple[Command, ...] = ()
     """Run after the file was removed."""
-    text: Callable[[Command, Command, Mapping[str, str]], str]
-    """Writes the file: takes the command that runs MCPX, the one that reloads it, and the variables."""
+    text: Callable[[Command, Command, Mapping[str, str], Path], str]
+    """Writes the file: takes the command that runs MCPX, the one that reloads it, the variables, the log."""
     hints: tuple[str, ...] = ()
 
 
@@ -74,7 +76,7 @@ def _systemd(home: Path, environ: Mapping[str, str]) -> Service:
         restart=(reload_units, (*systemctl, "enable", UNIT), (*systemctl, "restart", UNIT)),
         stop=((*systemctl, "disable", "--now", UNIT),),
         after_removal=(reload_units,),
-        text=systemd_unit,
+        text=lambda command, again, environment, _log: systemd_unit(command, again, environment),
         hints=(
             f"its log: journalctl --user -u {UNIT}",
             "it runs while you are logged in; for always: loginctl enable-linger",
@@ -85,7 +87,6 @@ def _systemd(home: Path, environ: Mapping[str, str]) -> Service:
 
 def _launchd(home: Path) -> Service:
     file = home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
-    log = state_folder() / "daemon.log"
     domain = f"gui/{os.getuid()}"
     load: Command = ("launchctl", "bootstrap", domain, str(file))
     unload: Command = ("launchctl", "bootout", f"{domain}/{LABEL}")
@@ -95,8 +96,8 @@ def _launchd(home: Path) -> Service:
         start=(load,),
         restart=(load,),
         stop=(unload,),
-        text=lambda command, _again, environment: launchd_agent(command, environment, log=log),
-        hints=(f"its log: {log}",),
+        text=lambda command, _again, environment, log: launchd_agent(command, environment, log=log),
+        hints=("its log: mcpx daemon logs",),
     )
 
 
@@ -112,12 +113,15 @@ def install(
     # -P: a service runs in the home folder, and -m alone would import what lies there
     mcpx, at = (sys.executable, "-P", "-m", "mcpx"), ("--config", str(config.absolute()))
     kept = {name: environ[name] for name in KEPT_VARIABLES if environ.get(name)}
-    text = target.text((*mcpx, "daemon", "run", *at), (*mcpx, "reload", *at), kept)
+    log = daemon_paths(config).log
+    text = target.text((*mcpx, "daemon", "run", *at), (*mcpx, "reload", *at), kept, log)
     before = _read_ours(target.file)
     if before == text:
         lines = [f"{target.file} is there already"]
     else:
         _write(target.file, text)
+        with suppress(OSError):  # then there is no log; launchd makes the file, not the folder
+            ensure_folder(log.parent)
         lines = [f"{'replaced' if before else 'wrote'} {target.file}"]
     for each in target.clear:
         _run(each, environ)

@@ -1,16 +1,18 @@
 """The doors of one MCPX: which server a client of each door speaks to.
 
 Made once by the composition root and shared by all frontends, so that the clients of a door get the same
-server, whichever way they come. A server is made when its first client comes.
+server, whichever way they come. A server is made when its first client comes; one that does not show all
+servers lasts for as long as somebody holds it, because there may be any number of such doors.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from mcpx.core.hub import Hub
-from mcpx.door import Door, Expose
+from mcpx.door import Door
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.frontends.stream import StreamClient, gateway_connection
 from mcpx.gateway.server import GatewayServer
@@ -26,13 +28,17 @@ class Doors:
     def __init__(self, hub: Hub, clients: ClientSessions) -> None:
         self.hub = hub
         self._clients = clients
-        self._servers: dict[Expose | None, GatewayServer] = {}
+        self._servers: WeakValueDictionary[Door, GatewayServer] = WeakValueDictionary()
+        self._of_all: dict[Door, GatewayServer] = {}  # those that show all servers
 
-    def gateway(self, expose: Expose | None) -> GatewayServer:
-        """The server of all servers, for clients that have chosen how it shows tools, or have not (None)."""
-        if expose not in self._servers:
-            self._servers[expose] = GatewayServer(self.hub, self._clients, expose)
-        return self._servers[expose]
+    def gateway(self, door: Door) -> GatewayServer:
+        """The server of a door that is not transparent."""
+        server = self._servers.get(door)
+        if server is None:
+            server = self._servers[door] = GatewayServer(self.hub, self._clients, door)
+            if door.shows_all:
+                self._of_all[door] = server
+        return server
 
     def stream_client(self, door: Door, channel: Channel) -> StreamClient:
         """What serves a client on a stream."""
@@ -40,8 +46,7 @@ class Doors:
             from mcpx.gateway.transparent.stream import TransparentConnection  # noqa: PLC0415 - for those who want it
 
             return StreamClient(self.hub, channel, partial(TransparentConnection, self.hub, door.server))
-        server = self.gateway(door.expose)
-        return StreamClient(self.hub, channel, partial(gateway_connection, self.hub, server))
+        return StreamClient(self.hub, channel, partial(gateway_connection, self.gateway(door)))
 
     def transparent_endpoint(self, make_manager: MakeManager) -> TransparentEndpoint:
         """What serves the clients of transparent doors over HTTP."""

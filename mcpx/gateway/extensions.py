@@ -19,7 +19,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from mcpx.catalog.model import JSON
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward
 from mcpx.core.tasks import MAX_ID_CHARS, Task
 from mcpx.errors import CallError
@@ -43,7 +43,7 @@ _OWN: Final = frozenset({"taskId", "_meta", "inputResponses", "requestState"})
 """Members of params that are not passed on as they are; the last two are the answers of the context."""
 
 
-def declared_extensions(hub: Hub) -> dict[str, JSON]:
+def declared_extensions(hub: HubView) -> dict[str, JSON]:
     """The extensions of the servers of 2026-07-28, as last listed; with settings where all have the same."""
     found: dict[str, JSON] = {}
     for upstream in hub.upstreams.values():
@@ -54,11 +54,11 @@ def declared_extensions(hub: Hub) -> dict[str, JSON]:
     return found
 
 
-def serving_tasks(hub: Hub, stamp_for: Callable[[Context], bytes | None]) -> ServerMiddleware[Any]:
+def serving_tasks(hub: HubView, stamp_for: Callable[[Context], bytes | None]) -> ServerMiddleware[Any]:
     """A middleware for the SDK's server that answers requests about tasks. `stamp_for` as for prompts."""
 
     async def serve(ctx: Context, call_next: CallNext) -> HandlerResult:
-        if not _is_about_tasks(ctx) or (TASKS not in declared_extensions(hub) and not len(hub.views.tasks)):
+        if not _is_about_tasks(ctx) or not _has_tasks(hub):
             return await call_next(ctx)
         if not capabilities_in(ctx.params).has_extension(TASKS):
             raise MCPError(
@@ -75,6 +75,11 @@ def serving_tasks(hub: Hub, stamp_for: Callable[[Context], bytes | None]) -> Ser
     return serve
 
 
+def _has_tasks(hub: HubView) -> bool:
+    """Whether there are servers with tasks, or were; where some are hidden, whether there are others."""
+    return TASKS in declared_extensions(hub) or (hub.door.shows_all and len(hub.views.tasks) > 0)
+
+
 def _is_about_tasks(ctx: Context) -> bool:
     """Whether it is a request that only clients may make that take tasks."""
     if ctx.request_id is None or not is_modern(ctx):
@@ -83,7 +88,7 @@ def _is_about_tasks(ctx: Context) -> bool:
     return ctx.method in TASK_METHODS or (isinstance(wanted, Mapping) and bool(wanted.get("taskIds")))
 
 
-def _task_of(hub: Hub, ctx: Context) -> Task:
+def _task_of(hub: HubView, ctx: Context) -> Task:
     """The task that a request of a client is about.
 
     Raises:
@@ -93,13 +98,13 @@ def _task_of(hub: Hub, ctx: Context) -> Task:
     if not isinstance(task_id, str):
         raise MCPError(INVALID_PARAMS, f"taskId must be a string, got {kind_of(task_id)}; nothing was sent")
     task = hub.views.tasks.find(task_id, owner=client_name(ctx.session) or "")
-    if task is None:
+    if task is None or hub.hides(task.server):
         shown = shown_name(cut(task_id, MAX_ID_CHARS))
         raise MCPError(INVALID_PARAMS, f"This client has no task {shown}; nothing was sent")
     return task
 
 
-async def _ask(hub: Hub, ctx: Context, task: Task) -> JSON:
+async def _ask(hub: HubView, ctx: Context, task: Task) -> JSON:
     """What the server says, with the id of the task as the client knows it.
 
     Raises:

@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 
 from mcpx.core.costs import definitions_cost
 from mcpx.core.exposure import Exposure
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Exec, Request
 from mcpx.core.stats import INSPECT, RESOURCES
 from mcpx.gateway.clients.identity import connection_of, session_client
@@ -34,13 +34,13 @@ def tool_label(request: Request) -> str:
     return request.tool_name if isinstance(request, Exec) else RESOURCES
 
 
-def note_listing(hub: Hub, ctx: Context, three: Iterable[mcp_types.Tool], exposure: Exposure) -> None:
+def note_listing(hub: HubView, ctx: Context, three: Iterable[mcp_types.Tool], exposure: Exposure) -> None:
     """Note a listing: of the three tools, where they are shown, and of all that are native."""
     try:
         cost = definitions_cost((tool.name, tool.description, tool.input_schema) for tool in three)
         cost += exposure.cost_of_native()
         hub.meter.note_listing(
-            session_client(connection_of(ctx.session), hub), client_name(ctx.session), cost
+            session_client(connection_of(ctx.session), hub), client_name(ctx.session), cost, hub.upstreams
         )
     except Exception as error:  # noqa: BLE001 - the promise of this module
         contain(error, "meter")
@@ -49,7 +49,7 @@ def note_listing(hub: Hub, ctx: Context, three: Iterable[mcp_types.Tool], exposu
 class MeteredCall:
     """A call of a tool, until its answer is noted."""
 
-    def __init__(self, hub: Hub, ctx: Context) -> None:
+    def __init__(self, hub: HubView, ctx: Context) -> None:
         self._meter = hub.meter
         self._ctx = ctx
         self._served: tuple[Request, msgspec.Raw] | None = None

@@ -20,7 +20,7 @@ from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Request
 from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
@@ -38,7 +38,7 @@ Context = ServerRequestContext[Any, Any]
 R = TypeVar("R")
 
 
-async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspec.Raw], R]) -> R | JSON:
+async def run(hub: HubView, ctx: Context, request: Request, render: Callable[[msgspec.Raw], R]) -> R | JSON:
     """The rendered result; or the input requests of the server, as the result that they are.
 
     Raises:
@@ -62,7 +62,7 @@ async def run(hub: Hub, ctx: Context, request: Request, render: Callable[[msgspe
     return result
 
 
-def _context(hub: Hub, ctx: Context, notifications: _NotificationQueue) -> RequestContext:
+def _context(hub: HubView, ctx: Context, notifications: _NotificationQueue) -> RequestContext:
     """The context of the client's request."""
     caller = RequestCaller(ctx, hub, notifications.put)
     if caller.modern:

@@ -16,8 +16,9 @@ from mcp.server.models import InitializationOptions
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.daemon.protocol import SETTLED_KEY
-from mcpx.door import Expose
+from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.known_clients import gets_structured_content_whole
 from mcpx.gateway.clients.sessions import ClientSessions, client_name
@@ -40,9 +41,9 @@ DESCRIBED_TIMEOUT_S: Final = 3.0  # of the same list, for the descriptions of re
 
 
 class GatewayServer(Server[Any]):
-    """Serves tools over a hub. `expose` is what its clients have chosen, None for as configured."""
+    """Serves the clients of one door over what it shows of a hub."""
 
-    def __init__(self, hub: Hub, clients: ClientSessions, expose: Expose | None = None) -> None:
+    def __init__(self, hub: Hub, clients: ClientSessions, door: Door = FRONT_DOOR) -> None:
         super().__init__(
             "mcpx",
             version=__version__,
@@ -57,26 +58,31 @@ class GatewayServer(Server[Any]):
         self.add_notification_handler(
             "notifications/roots/list_changed", mcp_types.NotificationParams, self._roots_changed
         )
-        self.tool_list = clients.tool_list(expose)
+        self.tool_list = clients.tool_list(door)
         self.exposure = self.tool_list.exposure
+        self.hub: HubView = self.tool_list.hub
         self.middleware = [
             clients.tracking(self.tool_list),
             unsieved(self),
-            serving_tasks(hub, self.stamp_for),
+            serving_tasks(self.hub, self.stamp_for),
         ]
         self.stamp = stamp_of(self)
         """The `_meta` of results for clients of 2026-07-28."""
-        self._hub = hub
-        self._wait_until = anyio.current_time() + hub.config.startup_wait
+        self._wait_until = self.hub.started + hub.config.startup_wait
         self._native = ResourcesAndPrompts(
-            hub, clients.subscribers, self.tool_list.bus, self._wait_for_servers, self.stamp_for
+            self.hub,
+            clients.subscribers,
+            self.tool_list.bus,
+            self._wait_for_servers,
+            self.stamp_for,
+            wait_to_list=self._wait_to_list,
         )
         self._native.register(self)
 
     @property
     def instructions(self) -> str | None:
         """How to use the tools, and the servers as they are now; asked for at each greeting."""
-        servers = self._hub.registry.list_servers()
+        servers = self.hub.registry.list_servers()
         if not self.exposure.shown.three:
             return native_instructions(servers)
         return instructions(self.exposure.described(servers))
@@ -102,7 +108,7 @@ class GatewayServer(Server[Any]):
     @property
     def extensions(self) -> dict[str, JSON]:
         """The extensions that are declared; asked for at each `server/discover`."""
-        return declared_extensions(self._hub)
+        return declared_extensions(self.hub)
 
     @extensions.setter
     def extensions(self, value: dict[str, JSON]) -> None:
@@ -110,35 +116,41 @@ class GatewayServer(Server[Any]):
 
     def client_left(self, client: ClientId) -> None:
         """End what belongs to one client alone: its connection has ended."""
-        self._hub.client_left(client)
+        self.hub.client_left(client)
 
     async def _wait_for_servers(self) -> None:
-        """Wait until every server has listed or failed, but not beyond `startup_wait` after the start.
+        """Wait until it is known what every server offers, or it has failed.
 
-        Nor beyond it for the descriptions that MCPX makes of resources, without which the next list differs.
+        But not beyond `startup_wait` after the start. Nor beyond it for the descriptions that MCPX makes of
+        resources, without which the next list differs.
         """
-        await self._hub.settled(self._wait_until - anyio.current_time())
-        await self._hub.described(self._wait_until - anyio.current_time())
+        await self.hub.listed(self._wait_until - anyio.current_time())
+        await self.hub.described(self._wait_until - anyio.current_time())
 
-    async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
-        if ctx.meta and ctx.meta.get(SETTLED_KEY):
-            await self._hub.settled(SETTLED_TIMEOUT_S)
-            await self._hub.described(DESCRIBED_TIMEOUT_S)
+    async def _wait_to_list(self, ctx: Context) -> bool:
+        """Wait for the servers before a list; whether it is paged. For a shim it is whole, to be compared."""
+        asked = ctx.meta.get(SETTLED_KEY) if ctx.meta else None
+        if asked:
+            await self.hub.listed(SETTLED_TIMEOUT_S)
+            await self.hub.described(DESCRIBED_TIMEOUT_S)
         else:
             await self._wait_for_servers()
-        paged = not (ctx.meta and SETTLED_KEY in ctx.meta)  # a shim holds all tools against all
+        return asked is None
+
+    async def _list_tools(self, ctx: Context, params: mcp_types.PaginatedRequestParams | None) -> JSON:
+        paged = await self._wait_to_list(ctx)
         name, cursor = client_name(ctx.session), params.cursor if params is not None else None
         descriptions, native = self.tool_list.give(name)
         three = [] if descriptions is None else tools.tools(descriptions)
         own = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in three]
-        whole = gets_structured_content_whole(self._hub.config.include_structured_content, name)
+        whole = gets_structured_content_whole(self.hub.config.include_structured_content, name)
         page = tools_page(own, native, cursor, with_output_schema=whole, paged=paged)
         if cursor is None:
-            note_listing(self._hub, ctx, three, self.exposure)
+            note_listing(self.hub, ctx, three, self.exposure)
         return enclose([enveloped(UNCACHED | page, self.stamp_for(ctx))])
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
-        call = ToolCall(self._hub, ctx, self.stamp_for(ctx))
+        call = ToolCall(self.hub, ctx, self.stamp_for(ctx))
         if params.name in tools.NAMES:
             return await call.of_three(params.name, params.arguments or {})
         if params.name not in self.exposure.shown.native:
@@ -162,11 +174,11 @@ class GatewayServer(Server[Any]):
         self, ctx: Context, params: mcp_types.SetLevelRequestParams
     ) -> mcp_types.EmptyResult:
         """Send the client log messages of all servers from this level on (before 2026-07-28)."""
-        handle = self._hub.clients.handles.get(client_of(connection_of(ctx.session), self._hub))
+        handle = self.hub.clients.handles.get(client_of(connection_of(ctx.session), self.hub))
         if handle is not None:
             handle.log_level = params.level
-            self._hub.clients.changed()
+            self.hub.clients.changed()
         return mcp_types.EmptyResult()
 
     async def _roots_changed(self, _ctx: Context, _params: mcp_types.NotificationParams) -> None:
-        self._hub.clients.roots_changed()
+        self.hub.clients.roots_changed()

@@ -128,10 +128,13 @@ class CallQueue:
         if self._config.disabled is not None or self.closed:
             return Phase.DONE
         life = self.lifecycle()
-        if life.resting:
-            return Phase.IDLE
-        is_coming = life.phase is Phase.IDLE or life.again_at is not None
-        return Phase.STARTING if is_coming else life.phase
+        phase = life.phase
+        if phase is Phase.IDLE or phase is Phase.STOPPING:
+            if life.resting:
+                return Phase.IDLE
+            if phase is Phase.IDLE or life.again_at is not None:
+                return Phase.STARTING
+        return phase
 
     @property
     def is_asleep(self) -> bool:

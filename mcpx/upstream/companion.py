@@ -64,7 +64,7 @@ class Companion:
     def session_in(self, era: Era) -> Upstream:
         """The session for a client of that era: the companion if there can be one, else the main session."""
         main = self._main
-        if main.queue.closed or main.era in {None, era} or era in main.known_eras.refused:
+        if main.queue.closed or not main.has_listed or main.era == era or era in main.known_eras.refused:
             return main
         session = self._get_or_open(era)
         if self._fails_alone(session):

@@ -8,11 +8,14 @@ is for servers that live and are silent; the death of a process is noticed witho
 * A server that answered a call is probed an `interval` after that answer, so the promise holds for it too.
   One that is busy with a call inside its deadline is never judged: many servers cannot answer while a tool
   runs. A call that it has not read does not count as busy, nor any call while the kernel has stopped it.
+* After a suspend of the machine (`distrust`) an idle session is probed at once.
 * A call past its deadline causes a probe at once, and then one miss is enough: that is a hang.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -22,6 +25,7 @@ from mcp_types import CONNECTION_CLOSED
 
 from mcpx.config import HealthCheck
 from mcpx.upstream.errors import Unhealthy
+from mcpx.upstream.transport.link import Link
 from supervisors import Signal
 
 Probe = Callable[[], Awaitable[object]]
@@ -47,16 +51,39 @@ class Activity(Protocol):
 
 
 class Health:
-    """Watches one session. `give_up`, given the reason, ends the connection to a server that hangs."""
+    """Watches one session. `give_up`, given the reason, ends the connection to a server that hangs.
+
+    `renew` makes its connections anew; `clock` is that of `answered_at`.
+    """
 
     def __init__(
-        self, settings: HealthCheck, activity: Activity, probe: Probe, give_up: Callable[[str], None]
+        self,
+        settings: HealthCheck,
+        activity: Activity,
+        probe: Probe,
+        give_up: Callable[[str], None],
+        *,
+        renew: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._settings = settings
         self._activity = activity
         self._probe = probe
         self._give_up = give_up
+        self._renew = renew
+        self._clock = clock
+        self._doubted_at = -math.inf  # what the server answered before counts no more
+        self._probe_wanted = False
         self._problem: str | None = None  # what the server said in place of an answer to the last probe
+
+    def distrust(self) -> None:
+        """Make connections anew and have an idle session probed at once, whenever it answered last.
+
+        Its connections may have died unnoticed, while MCPX could not run.
+        """
+        self._renew()
+        self._doubted_at, self._probe_wanted = self._clock(), True
+        self._activity.overdue.set()
 
     async def watch(self) -> None:
         """Probe for as long as the session lives; return once the server was given up."""
@@ -76,22 +103,23 @@ class Health:
     async def _pause(self) -> bool:
         """Wait until the next probe is due; return whether a call has passed its deadline."""
         overdue = self._activity.overdue
-        with anyio.move_on_at(self._next_probe_at()):
+        with anyio.move_on_after(self._next_probe_in()):
             await overdue.wait()
-        is_overdue = overdue.is_set()
+        is_overdue = overdue.is_set() and not self._probe_wanted
+        self._probe_wanted = False
         overdue.clear()
         return is_overdue
 
-    def _next_probe_at(self) -> float:
+    def _next_probe_in(self) -> float:
         """An interval after the last answer, or from now if that is over (it is busy, or was probed)."""
-        now = anyio.current_time()
-        due = self._activity.answered_at + self._settings.interval
-        return due if due > now else now + self._settings.interval
+        left = self._activity.answered_at + self._settings.interval - self._clock()
+        return left if left > 0 else self._settings.interval
 
     def _is_excused(self) -> bool:
         if self._activity.busy:
             return True
-        return anyio.current_time() < self._activity.answered_at + self._settings.interval
+        answered_at = self._activity.answered_at
+        return answered_at > self._doubted_at and self._clock() < answered_at + self._settings.interval
 
     async def _answers(self) -> bool:
         self._problem = None
@@ -112,3 +140,8 @@ class Health:
             return f"the server does not answer its probe: {self._problem}"
         asked = f"it did not answer {misses} probe{'s' if misses > 1 else ''} of {self._settings.timeout:g} s"
         return f"the server hangs: {asked}" + (" after a call had passed its deadline" if overdue else "")
+
+
+def open_health(settings: HealthCheck, calls: Activity, probe: Probe, link: Link) -> Health:
+    """The health check of a session on that link."""
+    return Health(settings, calls, probe, link.give_up, renew=link.renew, clock=time.monotonic)

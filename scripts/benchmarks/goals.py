@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from targets import COMPRESSOR, DIRECT, FASTMCP, MCPX, NATIVE
 
 IDLE_MB = 75
+FIRST_CALL_MS = 50  # beyond the server's own start
 NO_MORE = 1.05  # equal, but for the noise
 MB = 1_000_000  # of memory and of payloads alike
 
@@ -80,6 +81,22 @@ def goals(figures: dict) -> list[Goal]:
             found.append(Goal(f"70 servers ready, to {COMPRESSOR}", ratio(start["mcpx"], theirs), 1.0))
     if looks := figures.get("inspect"):
         found.append(Goal("inspect with 527 tools, to 5 tools", ratio(looks["all"], looks["few"]), 1.2))
+    found += _of_starts(figures.get("daemon", []))
     if idle := figures.get("idle"):
         found.append(Goal("idle memory (RSS), MB", idle[MCPX]["rss"] / MB, IDLE_MB))
+    return found
+
+
+def _of_starts(rows: list[dict]) -> list[Goal]:
+    """What a daemon must show whose servers are asleep."""
+    found: list[Goal] = []
+    for row in rows:
+        if "first_call_ms" not in row:
+            continue
+        which = f"{row['servers']} {row['kind']} servers asleep, files {'cold' if row['cold'] else 'warm'}"
+        beyond = statistics.median(a - b for a, b in zip(row["first_call_ms"], row["own_ms"], strict=True))
+        found += [
+            Goal(f"{which}: memory (RSS), MB", statistics.median(row["rss"]) / MB, IDLE_MB),
+            Goal(f"{which}: first call, ms beyond its own start", beyond, FIRST_CALL_MS),
+        ]
     return found

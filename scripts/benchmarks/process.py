@@ -66,6 +66,10 @@ class Process:
         rollup = _fields(f"/proc/{self.pid}/smaps_rollup")
         return {"rss": status["VmRSS"], "pss": rollup["Pss"], "peak": status["VmHWM"]}
 
+    def has_left(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._popen.poll() is not None
+
     def cpu_s(self) -> float:
         """Processor seconds it has used, user and system, in ticks of 10 ms: what noise hardly touches."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()

@@ -21,6 +21,8 @@ def show(figures: dict, console: Console) -> None:
         console.print(_targets(figures))
     if "toon" in figures or "start" in figures or "inspect" in figures:
         console.print(_scales(figures))
+    if "daemon" in figures:
+        console.print(_starts(figures["daemon"]))
     console.print(_verdict(figures))
 
 
@@ -94,6 +96,28 @@ def _scales(figures: dict) -> Table:
     if looks := figures.get("inspect"):
         table.add_row("inspect of a tool, 5 tools", f"{_median(looks['few']):.3f} ms")
         table.add_row("inspect of a tool, 527 tools", f"{_median(looks['all']):.3f} ms")
+    return table
+
+
+def _starts(rows: list[dict]) -> Table:
+    table = Table(title="the daemon's start (known: its servers have been listed before)")
+    for column in ("servers", "known", "files"):
+        table.add_column(column)
+    for column in ("first tools/list ms", "MB", "processes of servers", "first call ms", "without MCPX ms"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        calls = [
+            f"{_median(row[name]):.0f}" if name in row else NO_VALUE for name in ("first_call_ms", "own_ms")
+        ]
+        table.add_row(
+            f"{row['servers']} {row['kind']}",
+            "yes" if row["known"] else "no",
+            "cold" if row["cold"] else "warm",
+            f"{_median(row['tools_ms']):.0f}",
+            f"{_median(row['rss']) / MB:.0f}",
+            f"{_median(row['processes']):.0f}",
+            *calls,
+        )
     return table
 
 

@@ -93,6 +93,7 @@ ERRORS: Final = {
 STATES: Final = {
     State.STARTING: "Its process or connection is being set up, or its tools are being listed.",
     State.READY: "Calls are sent to it.",
+    State.ASLEEP: "Nobody needs it, so it does not run. A call starts it; what it offers is known.",
     State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
     State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
     State.STOPPED: "MCPX is shutting down, or the server was removed.",

@@ -23,6 +23,7 @@ from typing import Any
 import anyio
 
 from mcpx.catalog.model import State
+from mcpx.config import Config
 from mcpx.errors import CallError, Code
 from tests.faults import traces
 from tests.mcpx.scripted import Ears, Watch, config_of, open_watched
@@ -96,6 +97,9 @@ class Stage:
         self.fault_at = time.monotonic()
         self._fault_incarnation = 0
         self.notices = 0
+        self.config: Config
+        self.state: Path
+        self.known_at_first = self.tools()
         watch.hub.observe(self._noticed)
 
     def _noticed(self, name: str, _diff: object) -> None:
@@ -125,6 +129,10 @@ class Stage:
         (self.folder / "cured").touch()
 
     # --- seeing
+
+    def tools(self) -> set[str]:
+        """The tools that are listed now."""
+        return {tool.name for tool in self.watch.hub.registry.list_tools("s")}
 
     async def answered(self, tool: str = "act", *, contains: str = "", **arguments: Any) -> None:
         """A call is answered."""
@@ -246,9 +254,19 @@ class Neighbour:
 
 @asynccontextmanager
 async def stage(
-    seen: Seen, mode: str = "good", *, times: int = 1, entry: dict[str, Any] | None = None, **settings: Any
+    seen: Seen,
+    mode: str = "good",
+    *,
+    times: int = 1,
+    entry: dict[str, Any] | None = None,
+    last_time: Callable[[Path], None] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Stage]:
-    """A running stage; `settings` of MCPX for both servers, `entry` more for the wicked one."""
+    """A running stage; `settings` of MCPX for both servers, `entry` more for the wicked one.
+
+    With `last_time`, another MCPX has run with the same servers before, to its end; it is called then with
+    the folder of what was remembered.
+    """
     mark = uuid.uuid4().hex
     before = traces.descriptors()
     with TemporaryDirectory(prefix="mcpx-fault-") as name:
@@ -259,10 +277,16 @@ async def stage(
             "s": {**wicked(mode, folder, mark, times=times), **(entry or {})},
             "neighbour": wicked("good", next_door, mark),
         }
+        config, state = config_of(servers, **settings), Path(name, "state")
         with Ears(folder / "ears") as ears:
+            if last_time is not None:
+                async with open_watched(config, state=state):
+                    pass
+                last_time(state / "catalogues")
             seen_at = time.monotonic()
-            async with open_watched(config_of(servers, **settings), settled=False) as watch:
+            async with open_watched(config, settled=False, state=state) as watch:
                 played = Stage(watch, ears, folder, seen)
+                played.config, played.state = config, state
                 played.fault_at = seen_at
                 neighbour = Neighbour(watch, seen)
                 async with anyio.create_task_group() as tasks:

@@ -173,6 +173,10 @@ class WickedServer:
     def start_exit_at_start(self) -> None:
         sys.exit(3)
 
+    def start_breakable(self) -> None:
+        if (self.folder / "broken").exists():
+            sys.exit(5)
+
     def start_stubborn(self) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

@@ -31,6 +31,7 @@ class HttpServer:
         self.port = port
         self.connections: set[asyncio.StreamWriter] = set()
         self.busy: set[asyncio.StreamWriter] = set()  # those with a request that is not answered
+        self.dead: set[asyncio.StreamWriter] = set()  # nothing goes over these any more, and nobody is told
         self._server: asyncio.Server | None = None
 
     async def take(self, request: Request, writer: asyncio.StreamWriter) -> None:
@@ -60,6 +61,8 @@ class HttpServer:
         self.connections.add(writer)
         try:
             while (request := await self.read(reader)) is not None:
+                if writer in self.dead:
+                    continue
                 self.busy.add(writer)
                 await self.take(request, writer)
                 self.busy.discard(writer)
@@ -68,6 +71,7 @@ class HttpServer:
         finally:
             self.connections.discard(writer)
             self.busy.discard(writer)
+            self.dead.discard(writer)
             self.closed(writer)
             writer.close()
             with contextlib.suppress(ConnectionError):
@@ -101,5 +105,6 @@ class HttpServer:
         await self.write(writer, f"{named}event: message\ndata: {json.dumps(message)}\n\n".encode())
 
     async def write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
-        writer.write(data)
-        await writer.drain()
+        if writer not in self.dead:
+            writer.write(data)
+            await writer.drain()

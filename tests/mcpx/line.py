@@ -37,7 +37,7 @@ class Line:
         channel = Channel(fds[0], fds[3])
         wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_told: None)
         connection = EraServer(server, wire)
-        path = FastPath(self.hub, server, connection)
+        path = FastPath(server, connection)
         wire.receiver.fast = lambda *given: self._took(not self.slow and path.take(*given))
         try:
             async with anyio.create_task_group() as tasks:
@@ -82,5 +82,7 @@ class Line:
 
     async def initialize(self, client=None):
         client = client or {"name": "test", "version": "1"}
-        await self.ask("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client})
+        given = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client}
+        greeted = await self.ask("initialize", given)
         os.write(self._out, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+        return greeted

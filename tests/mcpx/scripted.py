@@ -164,9 +164,11 @@ class Watch:
 
 
 @asynccontextmanager
-async def open_watched(config: Config, *, settled: bool = True) -> AsyncIterator[Watch]:
+async def open_watched(
+    config: Config, *, settled: bool = True, state: Path | None = None
+) -> AsyncIterator[Watch]:
     """A running hub; every server has been ready or failed once, unless told not to wait."""
-    async with open_hub(config) as hub:
+    async with open_hub(config, state=state) as hub:
         watch = Watch(hub)
         if settled:
             assert await hub.settled(PATIENCE_S)

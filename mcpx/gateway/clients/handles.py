@@ -18,7 +18,7 @@ from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, ClientCa
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.identity import client_of, connection_of, request_outbound, session_client
 from mcpx.gateway.clients.outbox import NotificationOutbox, size_of
 from mcpx.upstream.context import NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
@@ -61,9 +61,10 @@ class ConnectionHandle:
 
     modern: Final = False
 
-    def __init__(self, connection: Connection, hub: Hub, outbox: NotificationOutbox) -> None:
+    def __init__(self, connection: Connection, hub: HubView, outbox: NotificationOutbox) -> None:
         self.client = client_of(connection, hub)
         self.log_level: str | None = None
+        self._hub = hub
         self._connection = connection
         self._outbox = outbox
         self._capabilities: Capabilities | None = None
@@ -73,6 +74,9 @@ class ConnectionHandle:
         if self._capabilities is None or self._capabilities is NO_CAPABILITIES:  # before the handshake
             self._capabilities = capabilities_of(self._connection.client_capabilities)
         return self._capabilities
+
+    def sees(self, server: str) -> bool:
+        return not self._hub.hides(server)
 
     def log(self, params: JSON) -> None:
         self.notify(LOG, params)
@@ -129,7 +133,7 @@ class StreamCaller:
 class RequestCaller:
     """A client whose request the SDK's server is handling."""
 
-    def __init__(self, ctx: ServerRequestContext[Any, Any], hub: Hub, enqueue: Enqueue) -> None:
+    def __init__(self, ctx: ServerRequestContext[Any, Any], hub: HubView, enqueue: Enqueue) -> None:
         session = ctx.session
         connection = connection_of(session)
         self.session_client = session_client(connection, hub)

@@ -14,7 +14,7 @@ from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
 _KEY: Final = "mcpx.client"
@@ -35,7 +35,7 @@ def request_outbound(session: ServerSession) -> Outbound:
     return session._request_outbound  # noqa: SLF001 - the typed methods drop what they do not know
 
 
-def session_client(connection: Connection, hub: Hub) -> ClientId:
+def session_client(connection: Connection, hub: HubView) -> ClientId:
     """The client whose session the connection is; SESSIONLESS where there is no session.
 
     For a session over HTTP it is made on first use, and the hub is told when the session ends.
@@ -50,7 +50,7 @@ def session_client(connection: Connection, hub: Hub) -> ClientId:
     return known
 
 
-def client_of(connection: Connection, hub: Hub) -> object:
+def client_of(connection: Connection, hub: HubView) -> object:
     """What identifies the client from request to request.
 
     Without a session (2026-07-28 over HTTP) each request is a client of its own.

@@ -7,8 +7,8 @@ Before 2026-07-28 that is a notification on each client's session; since then an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import anyio
 import structlog
@@ -19,9 +19,10 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, S
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
-from mcpx.core.exposure import unused_pins
+from mcpx.core.exposure import unused_pins, unused_tools
 from mcpx.core.hub import Hub
-from mcpx.door import Expose
+from mcpx.core.hub_view import HubView
+from mcpx.door import Door
 from mcpx.gateway.clients.handles import ConnectionHandle
 from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.outbox import NotificationOutbox
@@ -49,17 +50,23 @@ class ClientSessions:
         self.subscribers = Subscribers()
         self.outbox = NotificationOutbox(hub.clients)
         self._hub = hub
-        self._lists: dict[Expose | None, ToolList] = {}
+        self._lists: WeakValueDictionary[Door, ToolList] = WeakValueDictionary()  # of the doors in use
         self._sessions: dict[Connection, tuple[ServerSession, ToolList]] = {}
         self._changed = Signal()
-        self._due: dict[ServerEvent, None] = {}
-        self._pins_logged: set[str] = set()
+        self._changes: dict[str, Diff] = {}
+        self._noticed: set[str] = set()
+        hub.observe(self._discard_shown)
 
-    def tool_list(self, choice: Expose | None) -> ToolList:
-        """What clients of that choice get as the list of tools."""
-        if choice not in self._lists:
-            self._lists[choice] = ToolList(self._hub, choice)
-        return self._lists[choice]
+    def tool_list(self, door: Door) -> ToolList:
+        """What clients of that door get as the list of tools; there is one for as long as it is in use."""
+        tools = self._lists.get(door)
+        if tools is None:
+            tools = self._lists[door] = ToolList(HubView(self._hub, door))
+        return tools
+
+    def _discard_shown(self, server: str, changed: Diff) -> None:
+        for tools in list(self._lists.values()):
+            tools.exposure.catalogue_changed(server, changed)
 
     # --- the sessions
 
@@ -73,15 +80,15 @@ class ClientSessions:
                 and connection not in self._sessions
             ):
                 self._sessions[connection] = ctx.session, tools
-                self._hub.clients.join(ConnectionHandle(connection, self._hub, self.outbox))
-                connection.exit_stack.callback(self._forget, connection)
+                self._hub.clients.join(ConnectionHandle(connection, tools.hub, self.outbox))
+                connection.exit_stack.callback(self._forget, connection, tools.hub)
             return await call_next(ctx)
 
         return track
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: Connection, hub: HubView) -> None:
         self._sessions.pop(connection, None)
-        self._hub.clients.leave(client_of(connection, self._hub))
+        hub.clients.leave(client_of(connection, hub))
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -96,16 +103,8 @@ class ClientSessions:
             unobserve()
 
     def _note(self, server: str, changed: Diff) -> None:
-        """Tools, resources and what servers say about themselves all appear in the list of tools."""
-        upstream = self._hub.upstreams.get(server)
-        native = upstream is None or upstream.config.native
-        if changed.tools or changed.resources or changed.about:
-            self._due[ToolsListChanged()] = None
-        if changed.resources and native:
-            self._due[ResourcesListChanged()] = None
-        if changed.prompts and native:
-            self._due[PromptsListChanged()] = None
-        if self._due:
+        if changed:
+            self._changes[server] = self._changes.get(server, Diff()) | changed
             self._changed.set()
 
     async def _deliver(self) -> None:
@@ -119,9 +118,9 @@ class ClientSessions:
             await self._changed.wait()
             await anyio.sleep(DEBOUNCE_S)
             self._changed.clear()
-            due, self._due = self._due, {}
-            self._log_unused_pins()
-            due_of = {tools: self._due_of(tools, due) for tools in self._lists.values()}
+            changes, self._changes = self._changes, {}
+            self._log_unused_patterns()
+            due_of = {tools: tools.due(changes, self._hub.upstreams) for tools in self._lists.values()}
             for tools, events in due_of.items():
                 for event in events:
                     try:
@@ -133,18 +132,14 @@ class ClientSessions:
                     if connection.initialized.is_set() and due_of.get(tools):
                         notifying.start_soon(self._notify, session, due_of[tools])
 
-    def _due_of(self, tools: ToolList, due: Iterable[ServerEvent]) -> list[ServerEvent]:
-        """What is announced to the clients of a list: whether that differs."""
-        differs = ToolsListChanged() in due and tools.differs()
-        if differs:
-            tools.announced()
-        return [event for event in due if event != ToolsListChanged() or differs]
-
-    def _log_unused_pins(self) -> None:
-        for pattern in unused_pins(self._hub.config, self._hub.upstreams):
-            if pattern not in self._pins_logged:
-                self._pins_logged.add(pattern)
-                log.info("config.notice", notice=f"pinned: no server has a tool that fits {pattern!r}")
+    def _log_unused_patterns(self) -> None:
+        config, upstreams = self._hub.config, self._hub.upstreams
+        unused = unused_pins(config, upstreams)
+        notices = [f"pinned: no server has a tool that fits {pattern!r}" for pattern in unused]
+        for notice in (*notices, *unused_tools(config, upstreams)):
+            if notice not in self._noticed:
+                self._noticed.add(notice)
+                log.info("config.notice", notice=notice)
 
     async def _notify(self, session: ServerSession, events: list[ServerEvent]) -> None:
         """Notify one client, which must neither delay the others nor end the announcements."""

@@ -43,6 +43,8 @@ class ResourceTarget(NamedTuple):
     """The URI that the client gave."""
     rename: Callable[[str], str]
     """Gives the client's name for a URI of that server."""
+    is_shown: Callable[[], bool] = lambda: True
+    """Says whether the client sees the server: one that it is not shown any more is silent."""
 
 
 class _Subscriber:
@@ -83,6 +85,8 @@ class Subscribers:
             return
 
         def updated(own_uri: str) -> None:
+            if not target.is_shown():
+                return
             subscriber.pending[target.rename(own_uri)] = None
             self._due[subscriber] = None
             self._updated.set()
@@ -187,7 +191,8 @@ class ListenStream:
         event = ResourceUpdated(target.client_uri)  # the SDK passes on exactly what was subscribed to
 
         def updated(_own_uri: str) -> None:
-            self._deliver(event)
+            if target.is_shown():
+                self._deliver(event)
 
         subscriptions = target.upstream.subscriptions
         with suppress(CallError):

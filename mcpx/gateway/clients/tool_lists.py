@@ -1,4 +1,4 @@
-"""The list of tools that the clients of one choice get, what of it they were given, and whether it differs.
+"""The list of tools that the clients of one door get, what of it they were given, and what of it differs.
 
 A client with another limit of its descriptions gets another list. What was given is remembered until the
 change is announced: a client that has not listed since then gets a list that it does not know anyway.
@@ -6,15 +6,19 @@ change is announced: a client that has not listed since then gets a list that it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import structlog
 from mcp.server.subscriptions import InMemorySubscriptionBus
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 
-from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.diff import Diff, diff
+from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.core.exposure import Exposure
-from mcpx.core.hub import Hub
-from mcpx.door import Expose
+from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.known_clients import known_client
 from mcpx.rendering.descriptions import Descriptions, describe
+from mcpx.upstream.actor import Upstream
 
 log = structlog.get_logger()
 Given = tuple[Descriptions | None, dict[str, ToolInfo]]
@@ -22,15 +26,18 @@ Given = tuple[Descriptions | None, dict[str, ToolInfo]]
 
 
 class ToolList:
-    """One for each choice. `bus` carries the events of the clients' `subscriptions/listen` streams."""
+    """One for each door; `hub` is what it shows.
 
-    def __init__(self, hub: Hub, choice: Expose | None) -> None:
-        self.exposure = Exposure(choice, lambda: hub.config, hub.upstreams)
+    `bus` carries the events of the clients' `subscriptions/listen` streams.
+    """
+
+    def __init__(self, hub: HubView) -> None:
+        self.hub = hub
+        self.exposure = Exposure(hub.door.expose, lambda: hub.config, hub.upstreams)
         self.bus = InMemorySubscriptionBus()
-        self._hub = hub
         self._given: list[tuple[int | None, Given]] = []  # by limit, since the last announcement
         self._limits_logged: set[str] = set()
-        hub.observe(self.exposure.catalogue_changed)
+        self._shown = frozenset(hub.upstreams)  # the names of the servers, at the last announcement
 
     def give(self, name: str | None) -> Given:
         """What a client of that name (None: unknown) gets, which counts as given to it."""
@@ -46,22 +53,44 @@ class ToolList:
             log.info("client.description_limit", client=name, shows_chars=limit, lists="in parameters")
         return given
 
-    def differs(self) -> bool:
+    def due(self, changes: Mapping[str, Diff], all_upstreams: Mapping[str, Upstream]) -> list[ServerEvent]:
+        """What is announced to the clients after these changes of servers; it counts as known to them.
+
+        Only what they see counts: changes of a server that is shown now or was before, and what a server
+        offers that is shown from now on, or no more.
+        """
+        before, self._shown = self._shown, frozenset(self.hub.upstreams)
+        lists = of_native = Diff()
+        for name in before | self._shown:
+            changed, upstream = changes.get(name, Diff()), all_upstreams.get(name)
+            if (name in before) is not (name in self._shown):
+                offered = upstream.catalogue if upstream is not None else None
+                changed |= diff(None, offered or Catalogue(generation=0)) | Diff(about=True)
+            lists |= changed
+            if upstream is None or upstream.config.native:
+                of_native |= changed
+        events: list[ServerEvent] = []
+        if (lists.tools or lists.resources or lists.about) and self._differs():  # all that is in descriptions
+            self._given.clear()  # all clients know that it differs
+            events.append(ToolsListChanged())
+        if of_native.resources:
+            events.append(ResourcesListChanged())
+        if of_native.prompts:
+            events.append(PromptsListChanged())
+        return events
+
+    def _differs(self) -> bool:
         """Whether a client that lists the tools now gets another list than one before it was given."""
         return not self._given or any(given != self._made(limit) for limit, given in self._given)
-
-    def announced(self) -> None:
-        """All clients know that the list differs."""
-        self._given.clear()
 
     def _made(self, limit: int | None) -> Given:
         shown = self.exposure.shown
         return (self._describe(limit) if shown.three else None), shown.native
 
     def _describe(self, limit: int | None) -> Descriptions:
-        config = self._hub.config
+        config = self.hub.config
         return describe(
-            self.exposure.described(self._hub.registry.list_servers()),
+            self.exposure.described(self.hub.registry.list_servers()),
             budget=config.catalog_token_budget,
             max_description_len=config.max_description_len,
             limit=limit,

@@ -11,9 +11,12 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "exec", "server", "tool", "arguments"?, "words"?}
     {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}} without a URI
     {"mcpx": "environment"}                                what it was started with: PATH, for its servers
-    {"mcpx": "attach", "expose"?, "server"?}               from now on this is an MCP client at that door
+    {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
+                                                           from now on this is an MCP client at that door
                                                            (`mcpx.door`), which knows that the daemon lives:
                                                            nothing is sent to a dying one
+
+With "profile" or "only", inspect, exec and resources see what is shown at such a door, and nothing else.
 
 The "tool" of inspect is a name or several. "words" are the arguments of a command line as text: they are
 tried where "arguments", in which each of them is JSON if it can be, does not fit.
@@ -35,13 +38,14 @@ import anyio
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.config import load
 from mcpx.core.calls import ExecutionResult
 from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
+from mcpx.core.profiles import check_door
 from mcpx.core.stats import report
 from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
-from mcpx.door import Expose
+from mcpx.door import Door, Expose
 from mcpx.errors import CallError, Code, ConfigError, MCPXError
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import ToolResult
@@ -68,14 +72,21 @@ class ControlRequest(msgspec.Struct, frozen=True):
     arguments: Any = None
     words: dict[str, str] | None = None
     expose: Expose | None = None
+    only: tuple[str, ...] | None = None
+    profile: str | None = None
+
+    @property
+    def door(self) -> Door:
+        """The door that it names: for `attach` as it is, for others to look through."""
+        server = self.server if self.mcpx == "attach" else None
+        return Door(self.expose, server, self.only, self.profile)
 
 
 class Control:
-    """Answers control requests. `clients` counts the MCP clients; `config` is the file to reload."""
+    """Answers control requests. `clients` counts the MCP clients."""
 
-    def __init__(self, hub: Hub, config: str, clients: Callable[[], int]) -> None:
+    def __init__(self, hub: Hub, clients: Callable[[], int]) -> None:
         self._hub = hub
-        self._config = config
         self._clients = clients
         self._started = anyio.current_time()
 
@@ -111,7 +122,7 @@ class Control:
             case "stats":
                 return report(self._hub.meter.all_time(), self._hub.meter.since_start())
             case "reload":
-                plan: JSON = msgspec.to_builtins(await self._hub.reload(load(self._config)))
+                plan: JSON = msgspec.to_builtins(await self._hub.file.reload())
                 return plan
             case "restart":
                 info = await self._hub.restart(request.server or "")
@@ -123,10 +134,11 @@ class Control:
             case "attach":
                 if request.server is not None:
                     self._hub.registry.upstream(request.server)  # else an error, with the nearest
+                check_door(request.door, self._hub.config)
                 limit = self._hub.config.max_message_bytes
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:
-                await self._hub.settled(STARTUP_TIMEOUT_S)
+                await self._hub.listed(STARTUP_TIMEOUT_S)
                 return await perform(self._hub, request)
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
 
@@ -162,15 +174,17 @@ async def perform(hub: Hub, request: ControlRequest) -> JSON:
 
     Raises:
         CallError: As the tool of that name.
+        DoorError: The request names a profile or servers that there are not.
     """
+    check_door(request.door, hub.config)
     client = ClientId()
     try:
-        return await _perform(hub, request, client)
+        return await _perform(HubView(hub, request.door), request, client)
     finally:
         hub.client_left(client)
 
 
-async def _perform(hub: Hub, request: ControlRequest, client: ClientId) -> JSON:
+async def _perform(hub: HubView, request: ControlRequest, client: ClientId) -> JSON:
     match request:
         case ControlRequest(mcpx="inspect", server=None, tool=None, query=""):
             # "described" is the state as a person reads it
@@ -185,7 +199,7 @@ async def _perform(hub: Hub, request: ControlRequest, client: ClientId) -> JSON:
             return {"resources": _resources(hub, request.server)}
 
 
-async def _exec(hub: Hub, request: ControlRequest, client: ClientId) -> ExecutionResult:
+async def _exec(hub: HubView, request: ControlRequest, client: ClientId) -> ExecutionResult:
     """Run a tool; with the words as they are, where they do not fit as JSON."""
     names = request.server or "", request.tool if isinstance(request.tool, str) else ""
     try:
@@ -199,12 +213,13 @@ async def _exec(hub: Hub, request: ControlRequest, client: ClientId) -> Executio
             raise (error if second.code is Code.INVALID_ARGUMENTS else second) from None
 
 
-def _server(hub: Hub, name: str) -> JSON:
+def _server(hub: HubView, name: str) -> JSON:
     info = hub.upstreams[name].info()
-    return {**info.to_dict(), "described": info.describe_state()}
+    described = info.describe_state() + ("; from last time" if info.from_last_time() else "")
+    return {**info.to_dict(), "described": described}
 
 
-def _resources(hub: Hub, server: str | None) -> JSON:
+def _resources(hub: HubView, server: str | None) -> JSON:
     found = hub.registry.list_all_resources()
     if server is not None:
         hub.registry.upstream(server)  # an unknown name is an error, with the nearest ones

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from mcpx.config import StructuredContent
 from mcpx.core.exposure import Shown
-from mcpx.core.hub import Hub
 from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
@@ -58,7 +57,8 @@ _BRACE: Final = ord("{")
 class FastPath:
     """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
 
-    def __init__(self, hub: Hub, server: GatewayServer, connection: EraServer) -> None:
+    def __init__(self, server: GatewayServer, connection: EraServer) -> None:
+        hub = server.hub
         self._calls = hub.calls
         self._views = hub.views
         self._upstreams = hub.upstreams
@@ -108,9 +108,12 @@ class FastPath:
     def _take_native(
         self, wire: WireDispatcher, request_id: RequestId, params: NativeParams, shown: Shown
     ) -> bool:
-        """Serve a call of a native tool, whose server has listed, unless its arguments are no object."""
+        """Serve a call of a native tool whose server has listed, unless its arguments are no object."""
         tool, arguments = shown.native[params.name], params.arguments
         if not self._is_open(params.meta) or (arguments and memoryview(arguments)[0] != _BRACE):
+            return False
+        upstream = self._upstreams.get(tool.server_name)
+        if upstream is None or not upstream.has_listed:
             return False
         request = shown.call_of(tool, arguments, self._context(wire, params))
         self._run(wire, request_id, request, params.meta, fails_in_meta=has_output_schema(tool))
@@ -210,10 +213,10 @@ class FastPath:
         """The request for `ToolCalls`; None where it is not complete, or the server has not listed yet."""
         given = params.arguments
         upstream = self._upstreams.get(given.server_name)
-        if upstream is None or upstream.catalogue is None:
+        if upstream is None or not upstream.has_listed or (known := upstream.catalogue) is None:
             return None
         if params.name == tools.EXEC:
-            if given.tool_name not in upstream.catalogue.tools or given.uri or given.select:
+            if given.tool_name not in known.tools or given.uri or given.select:
                 return None
             context = self._context(wire, params)
             return Exec(

@@ -7,8 +7,9 @@ Protocol, sessions and all checks are the SDK's; uvicorn serves, within the boun
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -16,35 +17,32 @@ import structlog
 import uvicorn
 from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.datastructures import QueryParams
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
-from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from mcpx.config import HttpGateway
 from mcpx.config.transport import is_loopback
 from mcpx.core.idle_exit import Use
-from mcpx.door import EXPOSURES, Expose
 from mcpx.errors import MCPXError
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import OneToken, token_file
 from mcpx.gateway.frontends.http_connection import Shared
 from mcpx.gateway.frontends.http_cors import CORS
+from mcpx.gateway.frontends.http_doors import PATH, PROFILE_PATH, DoorEndpoint
 from mcpx.gateway.frontends.http_events import KeptEvents
 from mcpx.gateway.frontends.http_results import EncodedResults
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
 from mcpx.gateway.frontends.http_sessions import SessionManager
 from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
+from mcpx.gateway.transparent.endpoint import MakeManager
 from supervisors import Incarnation
 
 log = structlog.get_logger()
-PATH = "/mcp"
 GRACEFUL_S = 1  # for open event streams, which would never end by themselves
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -147,10 +145,9 @@ class HttpFrontend:
 
     def _app(self) -> ASGIApp:
         kept = KeptEvents()
-        managers = {expose: self._manager(self._doors.gateway(expose), kept) for expose in (None, *EXPOSURES)}
-        endpoints = {expose: StreamableHTTPASGIApp(manager) for expose, manager in managers.items()}
-        transparent = self._doors.transparent_endpoint(lambda server: self._manager(server, kept))
-        routes: dict[str, ASGIApp] = {PATH: _ByExposure(endpoints), SERVERS_PATH: transparent}
+        make = partial(self._manager, kept=kept)
+        doors, transparent = self._endpoint(make), self._doors.transparent_endpoint(make)
+        routes: dict[str, ASGIApp] = {PATH: doors, SERVERS_PATH: transparent, PROFILE_PATH: doors}
         middleware: list[Middleware] = []
         if self._token is not None:
             backend = BearerAuthBackend(OneToken(self._token))
@@ -158,11 +155,14 @@ class HttpFrontend:
         app = Starlette(
             routes=[Route(path, endpoint=self._guarded(endpoint)) for path, endpoint in routes.items()],
             middleware=middleware,
-            lifespan=lambda _app: _running(
-                [manager.run() for manager in managers.values()] + [transparent.running()]
-            ),
+            lifespan=lambda _app: _running(doors.running(), transparent.running()),
         )
         return self._cors(app)
+
+    def _endpoint(self, make: MakeManager) -> DoorEndpoint:
+        """What serves all doors but the transparent ones."""
+        security = TransportSecurityMiddleware(self._security())
+        return DoorEndpoint(self._doors, make, security.validate_request)
 
     def _guarded(self, endpoint: ASGIApp) -> ASGIApp:
         """The endpoint, for those who have the token."""
@@ -192,26 +192,11 @@ class HttpFrontend:
 
 
 @asynccontextmanager
-async def _running(parts: Iterable[AbstractAsyncContextManager[None]]) -> AsyncIterator[None]:
+async def _running(*parts: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for part in parts:
             await stack.enter_async_context(part)
         yield
-
-
-class _ByExposure:
-    """The endpoint that the `expose` of a request's query chooses. A route takes no function for this."""
-
-    def __init__(self, endpoints: Mapping[Expose | None, ASGIApp]) -> None:
-        self._endpoints = endpoints
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        expose = QueryParams(scope["query_string"]).get("expose")
-        endpoint = next((each for key, each in self._endpoints.items() if key == expose), None)
-        if endpoint is None:
-            text = f"expose must be {', '.join(EXPOSURES[:-1])} or {EXPOSURES[-1]}"
-            endpoint = PlainTextResponse(text, status_code=400)
-        await endpoint(scope, receive, send)
 
 
 async def _exit_when_asked(incarnation: Incarnation, uvicorn_server: uvicorn.Server) -> None:

@@ -27,10 +27,10 @@ MAX_MALFORMED_LOGGED: Final = 3  # lines of one client that are no messages; eac
 DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client has closed its end
 
 
-def gateway_connection(hub: Hub, server: GatewayServer, wire: WireDispatcher) -> EraServer:
-    """What serves a client of all servers."""
+def gateway_connection(server: GatewayServer, wire: WireDispatcher) -> EraServer:
+    """What serves a client of any door but a transparent one."""
     connection = EraServer(server, wire)
-    fast_path = FastPath(hub, server, connection)
+    fast_path = FastPath(server, connection)
     wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
     wire.receiver.takes_batches = connection.takes_batches
     return connection

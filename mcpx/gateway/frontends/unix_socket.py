@@ -65,7 +65,7 @@ class SocketFrontend:
         self._doors = doors
         self._listener = listener
         self._place = place
-        self._control = Control(doors.hub, place.config, lambda: self.clients)
+        self._control = Control(doors.hub, lambda: self.clients)
         self._stop_requested = False
         self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
         self._partial_bytes = 0  # of control requests that are not complete yet
@@ -206,7 +206,7 @@ class SocketFrontend:
             if request.mcpx == "stop":
                 self.end("control")
         attaches = request is not None and request.mcpx == "attach"
-        return Door(request.expose, request.server) if request is not None and attaches else None
+        return request.door if request is not None and attaches else None
 
 
 async def _send(peer: socket.socket, response: bytes) -> None:

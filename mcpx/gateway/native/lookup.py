@@ -15,7 +15,7 @@ from mcp_types import INVALID_PARAMS
 from mcpx.catalog.model import Catalogue
 from mcpx.catalog.naming import MAX_OFFERED_CHARS, offered_prompt, offered_uri, own_prompt, own_uri
 from mcpx.catalog.uris import is_offered
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.subscribers import ResourceTarget
 from mcpx.gateway.native.errors import no_such_resource
 from mcpx.text import shown_name
@@ -28,7 +28,7 @@ MAX_SHOWN_CHARS: Final = 200  # of a URI that is too long
 class Lookup:
     """Resolves names. `settled` waits for the servers' first listings, for a bounded time."""
 
-    def __init__(self, hub: Hub, settled: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, hub: HubView, settled: Callable[[], Awaitable[None]]) -> None:
         self._hub = hub
         self._settled = settled
 
@@ -55,7 +55,7 @@ class Lookup:
         if upstream is None or not upstream.config.native:
             raise no_such_resource(uri, f"No server is offered as {server!r}", version=version)
         await upstream.await_catalogue()
-        return ResourceTarget(upstream, own, uri, lambda changed: offered_uri(server, changed))
+        return self._target(upstream, own, uri, lambda changed: offered_uri(server, changed))
 
     async def _by_own_uri(self, uri: str, *, version: str) -> ResourceTarget:
         await self._settled()
@@ -64,7 +64,7 @@ class Lookup:
             upstream for upstream, catalogue in known if is_offered(uri, catalogue)
         ]
         if len(found) == 1:
-            return ResourceTarget(found[0], uri, uri, str)
+            return self._target(found[0], uri, uri, str)
         offered = [offered_uri(upstream.name, uri) for upstream in found]
         problem = (
             f"Several servers have {uri}: ask for one of {', '.join(offered)}"
@@ -72,6 +72,12 @@ class Lookup:
             else f"No server has {uri}; resources/list has the names of all, as mcpx://SERVER/URI"
         )
         raise no_such_resource(uri, problem, version=version)
+
+    def _target(
+        self, upstream: Upstream, own: str, client_uri: str, rename: Callable[[str], str]
+    ) -> ResourceTarget:
+        server = upstream.name
+        return ResourceTarget(upstream, own, client_uri, rename, lambda: not self._hub.hides(server))
 
     async def prompt(self, offered: str) -> tuple[Upstream, str]:
         """The server of a prompt, and the server's own name for it.
@@ -85,9 +91,10 @@ class Lookup:
         named = own_prompt(offered)
         upstream = self._hub.upstreams.get(named[0]) if named else None
         if named is not None and upstream is not None and upstream.config.native:
-            await upstream.await_catalogue()
+            own = named[1]
+            await upstream.await_catalogue(lambda known: any(info.name == own for info in known.prompts))
             catalogue = upstream.catalogue
-            if catalogue is None or any(info.name == named[1] for info in catalogue.prompts):
+            if catalogue is None or any(info.name == own for info in catalogue.prompts):
                 return upstream, named[1]
         catalogues = self.catalogues()
         known = [offered_prompt(server.name, info.name) for server, its in catalogues for info in its.prompts]

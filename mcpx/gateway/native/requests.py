@@ -24,7 +24,7 @@ from mcp_types import INTERNAL_ERROR
 
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward, Read, Request
 from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
@@ -35,7 +35,7 @@ from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_resource, as_protocol_error
 from mcpx.gateway.native.lookup import Lookup
-from mcpx.gateway.native.pagination import page_of
+from mcpx.gateway.native.pagination import PAGE_ENTRIES, page_of
 from mcpx.gateway.request_meta import meta_for_server
 from mcpx.rendering.result_members import enveloped
 from mcpx.rendering.result_reading import TASK, UnknownResultType, read_members, read_resource_result
@@ -53,29 +53,33 @@ _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": Fal
 class ResourcesAndPrompts:
     """The handlers. `settled` waits for the servers' first listings, for a bounded time.
 
+    `wait_to_list` does so before a list, as the client wants it, and says whether the list is paged.
     `stamp_for` gives the `_meta` of results for the client of a request, as `ResultEncoder` takes it.
     """
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubView,
         subscribers: Subscribers,
         bus: InMemorySubscriptionBus,
         settled: Callable[[], Awaitable[None]],
         stamp_for: Callable[[Context], bytes | None],
+        *,
+        wait_to_list: Callable[[Context], Awaitable[bool]],
     ) -> None:
         self._stamp_for = stamp_for
         self._hub = hub
         self._subscribers = subscribers
         self._bus = bus
-        self._settled = settled
+        self._wait_to_list = wait_to_list
         self._lookup = Lookup(hub, settled)
         self._open_streams = 0
 
     @property
     def enabled(self) -> bool:
-        """Whether any server is offered natively."""
-        return any(upstream.config.native for upstream in self._hub.upstreams.values())
+        """Whether any server is offered natively; at a door that does not show all, one may be later."""
+        upstreams = self._hub.upstreams.values()
+        return not self._hub.door.shows_all or any(upstream.config.native for upstream in upstreams)
 
     def register(self, server: Server[Any]) -> None:
         """Add the handlers to the server, which then declares the capabilities."""
@@ -111,13 +115,13 @@ class ResourcesAndPrompts:
         listed: Callable[[Catalogue], Iterable[forms.ListEntry]],
     ) -> JSON:
         """The page behind `cursor` of the entries that `listed` takes out of each catalogue."""
-        await self._settled()
+        paged = await self._wait_to_list(ctx)
         entries = [
             (forms.offered_as(info)[1], info)
             for _, catalogue in self._lookup.catalogues()
             for info in listed(catalogue)
         ]
-        page = page_of(key, entries, cursor)
+        page = page_of(key, entries, cursor, size=PAGE_ENTRIES if paged else len(entries) + 1)
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
         listing = [forms.list_entry(info) for _, info in page.entries]
         return self._enclosed(ctx, {**UNCACHED, key: listing, **more})

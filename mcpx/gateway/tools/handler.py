@@ -15,7 +15,7 @@ from mcp_types import INVALID_PARAMS
 
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.core.exposure import Exposure, Shown
-from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Exec, Read
 from mcpx.core.result_address import read_address
 from mcpx.core.result_selection import Selectable
@@ -45,7 +45,7 @@ R = TypeVar("R")
 class ToolCall:
     """One call of a client; `stamp` as for `ResultEncoder`. The results are enclosed."""
 
-    def __init__(self, hub: Hub, ctx: Context, stamp: bytes | None) -> None:
+    def __init__(self, hub: HubView, ctx: Context, stamp: bytes | None) -> None:
         self._hub = hub
         self._ctx = ctx
         name, capabilities = client_name(ctx.session), capabilities_in(ctx.params)
@@ -153,8 +153,8 @@ async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
     """
     if name not in exposure.shown.native:
         for server in exposure.unlisted(name):
-            await server.await_catalogue()
-            if server.catalogue is None:
+            await server.await_catalogue(lambda _known: False)
+            if not server.has_listed:
                 raise not_listed(server.info(), "")
     tool = exposure.shown.native.get(name)
     if tool is None:

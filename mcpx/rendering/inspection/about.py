@@ -17,8 +17,13 @@ _ENDS: Final = (". ", ".\n", "\n\n", "\u3002")  # of a sentence or paragraph
 
 
 def about(info: ServerInfo, *, cut: bool = True) -> JSON:
-    """`{server, state, instructions?, left_out?}`; for the model, long instructions are `cut`."""
+    """`{server, state, instructions?, left_out?}`; for the model, long instructions are `cut`.
+
+    What is from last time says so: for the model in `listed`, for programs as `ServerInfo.from_last_time`.
+    """
     said: JSON = {"server": info.name, "state": info.describe_state(), **info.next_attempt()}
+    if last_time := info.from_last_time():
+        said |= {"listed": f"from last time, {last_time['listed_at']}"} if cut else last_time
     if info.instructions:
         text = paragraphs(info.instructions[:MAX_TEXT_CHARS])
         said["instructions"] = _at_sentence(text) if cut else text

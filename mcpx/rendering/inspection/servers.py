@@ -1,8 +1,8 @@
 """All servers on a page: what `inspect()` answers. Pure.
 
-A line for each server, as full as the budget allows: the number of its tools, its state if it takes no calls
-now, and what it is for; then without the last, then names alone. Momentary state belongs here, and in errors:
-descriptions must not change with it.
+A line for each server, as full as the budget allows: the number of its tools, whether they are from last
+time, its state if it takes no calls now, and what it is for; then without the last, then names alone.
+Momentary state belongs here, and in errors: descriptions must not change with it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def _described(server: ServerInfo) -> str:
 def _counted(server: ServerInfo) -> str:
     """`git (12 tools)`, `linear (waiting, retry in 4 s: timed out; 30 tools)`, `off (disabled)`."""
     counts = counted(len(server.tools), "tool") if server.catalogue else "tools not listed yet"
+    if server.from_last_time():
+        counts += " from last time"
     state = one_line(server.describe_state(), _STATE_LEN)
     said = counts if server.available else f"{state}; {counts}" if server.catalogue else state
     return f"{cut(shown_server(server.name), _NAME_LEN)} ({said})"

@@ -43,6 +43,7 @@ from mcpx.upstream.relay.clients import LOG
 from mcpx.upstream.requests import OnProgress, Passed, Request
 from mcpx.upstream.session.sdk_session import PROGRESS
 from mcpx.upstream.session.senders import Sent
+from mcpx.upstream.transport.exchange import StreamLeft
 from mcpx.upstream.transport.link import Link
 from mcpx.wire.envelope import RequestId
 from mcpx.wire.outgoing import ConnectionEnded, settling
@@ -171,6 +172,9 @@ class DirectConnection:
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
             self._standing.pop(key, None)
             self._forget(request_id)
+            if isinstance(error, StreamLeft) and not standing.over:
+                self.stand(standing)
+                return
             answer = _answer_of(result, error)
             if answer is not None:
                 standing.answer(answer)

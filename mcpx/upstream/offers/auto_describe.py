@@ -1,13 +1,14 @@
 """Descriptions for text resources that have none: the first words of their content, in quotes.
 
 Owned by one upstream actor; remembers what it has read over reconnects, so that an unchanged resource is
-not read twice. Runs beside the calls, once the server is ready; reads a few at a time and none that is known
-to be large, and gives up on a resource that cannot be read. A resource counts as changed when its URI, type,
-size or `lastModified` do.
+not read twice; what an earlier MCPX has made is shown at once, and read once more. Runs beside the calls,
+once the server is ready; reads a few at a time and none that is known to be large, and gives up on a resource
+that cannot be read. A resource counts as changed when its URI, type, size or `lastModified` do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import anyio
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 
 from mcpx.catalog.model import Catalogue, ResourceInfo
 from mcpx.text import one_line, quoted
+from mcpx.upstream.offers.stored_form import DescriptionKey, Descriptions
 
 MAX_CONCURRENT_READS: Final = 4
 DESCRIPTION_CHARS: Final = 100  # of the content make a description
@@ -41,8 +43,6 @@ _TEXT_TYPES: Final = frozenset(
     }
 )
 
-_Key = tuple[str, str | None, int | None, str | None]
-
 
 def is_text(mime_type: str | None) -> bool:
     """Whether the MIME type is text: `text/*`, `+json`, `+xml`, and the usual ones under `application/`."""
@@ -63,27 +63,31 @@ def first_words(text: str) -> str:
 
 
 class Describer:
-    """The descriptions made for the resources of one server."""
+    """The descriptions made for the resources of one server; `recalled` are those of an earlier MCPX."""
 
-    def __init__(self, server: str) -> None:
-        self._server = server
-        self._descriptions: dict[_Key, str | None] = {}  # None: read without success
+    def __init__(self, recalled: Descriptions | None = None) -> None:
+        self.made: Descriptions = dict(recalled or {})
+        self._recalled = set(self.made)
+        self._undescribed: dict[str, ResourceInfo] = {}
 
-    def apply(self, catalogue: Catalogue) -> Catalogue:
-        """The catalogue with the descriptions that were made."""
-        resources = {
-            uri: replace(item, description=known) if (known := self._known(item)) else item
-            for uri, item in catalogue.resources.items()
+    def apply(self, listed: Catalogue) -> Catalogue:
+        """A catalogue, as it was listed, with the descriptions that were made."""
+        self._undescribed = {uri: item for uri, item in listed.resources.items() if not item.description}
+        self._forget_all_but(self._undescribed)
+        return self.renew(listed)
+
+    def renew(self, catalogue: Catalogue) -> Catalogue:
+        """The last catalogue that was listed, with the descriptions that have been made since."""
+        described = {
+            uri: replace(item, description=known)
+            for uri, item in self._undescribed.items()
+            if (known := self.made.get(_key(item)))
         }
-        return replace(catalogue, resources=resources)
+        return replace(catalogue, resources=catalogue.resources | described) if described else catalogue
 
-    def _known(self, item: ResourceInfo) -> str | None:
-        return None if item.description else self._descriptions.get(_key(item))
-
-    async def read_missing(self, catalogue: Catalogue, session: ClientSession) -> None:
+    async def read_missing(self, session: ClientSession) -> None:
         """Read the text resources that have no description and are not too large; a few at a time."""
-        wanted = [item for item in catalogue.resources.values() if self._wants(item)]
-        self._forget_all_but(catalogue)
+        wanted = [item for item in self._undescribed.values() if self._wants(item)]
         queue = iter(wanted)
 
         async def work() -> None:
@@ -95,13 +99,14 @@ class Describer:
                 tasks.start_soon(work)
 
     def _wants(self, item: ResourceInfo) -> bool:
-        if item.description or not is_text(item.mime_type) or _key(item) in self._descriptions:
+        key = _key(item)
+        if not is_text(item.mime_type) or (key in self.made and key not in self._recalled):
             return False
         return item.size is None or item.size <= MAX_READ_BYTES
 
-    def _forget_all_but(self, catalogue: Catalogue) -> None:
-        current = {_key(item) for item in catalogue.resources.values()}
-        self._descriptions = {key: text for key, text in self._descriptions.items() if key in current}
+    def _forget_all_but(self, resources: Mapping[str, ResourceInfo]) -> None:
+        current = {_key(item) for item in resources.values()}
+        self.made = {key: text for key, text in self.made.items() if key in current}
 
     async def _describe(self, item: ResourceInfo, session: ClientSession) -> None:
         description: str | None = None
@@ -112,9 +117,11 @@ class Describer:
                 contents = []
             text = next((c.text for c in contents if isinstance(c, TextResourceContents)), None)
             description = first_words(text) if text else None
-        self._descriptions[_key(item)] = description
+        key = _key(item)
+        self.made[key] = description or (self.made.get(key) if key in self._recalled else None)
+        self._recalled.discard(key)
 
 
-def _key(item: ResourceInfo) -> _Key:
+def _key(item: ResourceInfo) -> DescriptionKey:
     modified = (item.annotations or {}).get("lastModified")
     return item.uri, item.mime_type, item.size, modified

@@ -1,7 +1,8 @@
 """The last known catalogue of one server, and how it is kept current.
 
 Owned by the server's `Upstream`, whose incarnations come and go: each lists once before it serves, and again
-when the server says that a list changed. A listing that fails keeps what was known.
+when the server says that a list changed. A listing that fails keeps what was known. Where there is a store,
+what is known at first is what the server offered last time, and each listing is noted there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mcpx.config import ServerConfig, redactor_of
 from mcpx.observe.metrics import Counters
 from mcpx.upstream.errors import BadListing
 from mcpx.upstream.offers.auto_describe import Describer
+from mcpx.upstream.offers.catalogue_store import TOUCH_INTERVAL_S, CatalogueStore
 from mcpx.upstream.offers.left_out import OmissionLog
 from mcpx.upstream.offers.listing import Lister
 from mcpx.upstream.session.sdk_session import PassingSession
@@ -44,25 +46,46 @@ class CatalogueCache:
         *,
         max_message_bytes: int,
         on_change: Callable[[Diff], None],
+        store: CatalogueStore | None = None,
     ) -> None:
-        self.current: Catalogue | None = None
-        """None before the first listing."""
+        remembered = store.load(config) if store is not None else None
+        self.current: Catalogue | None = remembered.catalogue if remembered else None
+        """None before the first listing; of generation 0 as long as it is from last time."""
         self.described = anyio.Event()
         """Set when the resources of the first listing have got their descriptions, or will not get them."""
         self._config = config
         self._counters = counters
         self._limit = max_message_bytes
         self._on_change = on_change
+        self._store = store
+        self._identity: str | None = None  # in the store, of what is running now
         self._omission_log = OmissionLog(config.name)
-        self._describer = Describer(config.name)
+        self._describer = Describer(remembered.descriptions if remembered else None)
+        if remembered:
+            self.described.set()
         self._redact = redactor_of(config)
         self._log = log.bind(server=config.name)
 
     def inherit_from(self, old: CatalogueCache) -> None:
-        """Go on with what another cache of the same server knows, until the first listing of this one."""
+        """Go on with what another cache of the same server knows, until the first listing of this one.
+
+        What this very server has offered last time is better, and what the other one did is not known to be
+        right.
+        """
+        if self.current is not None or old.current is None or old.current.generation == 0:
+            return
         self.current = old.current
         if self._config.auto_describe:
             self._describer = old._describer  # else what was made is gone until it is made again
+
+    def begin(self) -> None:
+        """Note that the server is about to be started: what it is then is what lists."""
+        self._identity = self._store.identity(self._config) if self._store is not None else None
+
+    def confirm(self) -> None:
+        """Note that the server still offers what it listed last."""
+        if self._store is not None and self._identity is not None:
+            self._store.touch(self._identity)
 
     async def list_all(self, session: PassingSession, generation: int) -> None:
         """List what the server offers.
@@ -84,6 +107,7 @@ class CatalogueCache:
         self._counters.listings += 1
         self._omission_log.record(catalogue.left_out)
         self._replace(self._describer.apply(catalogue))
+        self._keep()
 
     async def follow(self, session: PassingSession, generation: int, changes: Signal) -> None:
         """List again whenever `changes` is set; a storm of changes is a few listings.
@@ -92,7 +116,11 @@ class CatalogueCache:
         """
         pause = RELIST_DEBOUNCE_S
         while True:
-            await changes.wait()
+            with anyio.move_on_after(TOUCH_INTERVAL_S):
+                await changes.wait()
+            if not changes.is_set():
+                self.confirm()
+                continue
             await anyio.sleep(pause)
             changes.clear()
             if await self._list_again(session, generation):
@@ -120,10 +148,15 @@ class CatalogueCache:
         """Read resources without a description for the beginning of their text, where that is configured."""
         try:
             if self._config.auto_describe and self.current is not None:
-                await self._describer.read_missing(self.current, session)
-                self._replace(self._describer.apply(self.current))
+                await self._describer.read_missing(session)
+                self._replace(self._describer.renew(self.current))
+                self._keep()
         finally:
             self.described.set()
+
+    def _keep(self) -> None:
+        if self._store is not None and self._identity is not None and self.current is not None:
+            self._store.keep(self._config, self._identity, self.current, dict(self._describer.made))
 
     def _replace(self, catalogue: Catalogue) -> None:
         """Take the catalogue; of lists that are equal the old ones, whatever order the server has now."""

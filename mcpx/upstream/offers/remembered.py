@@ -94,6 +94,13 @@ class CatalogueFiles:
         self.touch(identity, right=False)
         return Remembered(catalogue, listed_at, descriptions)
 
+    def listed_at(self, identity: str) -> float | None:
+        """When the catalogue of the server of that identity was last known to be right, by its file alone."""
+        try:
+            return min(self._path(identity).lstat().st_mtime, time.time())
+        except OSError:  # there is none
+            return None
+
     def write(
         self, server: ServerConfig, identity: str, catalogue: Catalogue, descriptions: Descriptions
     ) -> None:
@@ -173,6 +180,13 @@ class CatalogueFiles:
                 path.unlink()
                 removed = True
         log.warning("catalogue.unreadable", server=server, path=str(path), reason=reason, removed=removed)
+
+
+def may_sleep(server: ServerConfig, listed_at: float | None) -> bool:
+    """Whether a server need not run before it is needed: its catalogue was right at that time."""
+    if server.start == "eager" or listed_at is None:
+        return False
+    return server.start == "on_demand" or time.time() - listed_at < server.remembered_for
 
 
 def _read(path: Path, identity: str) -> tuple[bytes, float]:

@@ -23,6 +23,10 @@ class ClientHandle(CallerHandle, Protocol):
     log_level: str | None
     """The level from which it wants log messages of all servers; None for none."""
 
+    def sees(self, server: str) -> bool:
+        """Whether it is shown that server. To one that is not, nothing of the server may get."""
+        ...
+
     def notify(self, method: str, params: JSON) -> None:
         """Send it a notification outside any call. Must not raise."""
         ...
@@ -39,7 +43,7 @@ class ConnectedClients:
         self.dropped = 0
         """Log and progress messages that were dropped because their client did not read."""
         self.changes = Signal()
-        """Pulsed when `level` or `roots_version` has changed."""
+        """Pulsed when a level or `roots_version` has changed."""
         self._sessionless_level: str | None = None  # the most verbose that a request asked for by itself
         self._has_sessionless = False
         self._left_callbacks: list[Callable[[object], None]] = []
@@ -81,23 +85,28 @@ class ConnectedClients:
 
     # --- for the upstreams
 
-    @property
-    def level(self) -> str | None:
-        """The most verbose level that any client wants; that of a sessionless request counts from then on."""
-        return most_verbose([self._sessionless_level, *(each.log_level for each in self.handles.values())])
+    def level_of(self, server: str) -> str | None:
+        """The most verbose level that any client wants that sees a server.
 
-    def only_client(self, client: object | None = None) -> ClientHandle | None:
-        """The given client; or the only one, None where there are several, or any without a session."""
+        That of a sessionless request counts from then on.
+        """
+        wanted = [each.log_level for each in self.handles.values() if each.log_level and each.sees(server)]
+        return most_verbose([self._sessionless_level, *wanted])
+
+    def only_client(self, server: str, client: object | None = None) -> ClientHandle | None:
+        """The given client; or the only one that sees a server.
+
+        None where several do, or there is any without a session.
+        """
+        seeing = [each for each in self.handles.values() if each.sees(server)]
         if client is not None:
-            return self.handles.get(client)
-        if len(self.handles) != 1 or self._has_sessionless:
-            return None
-        return next(iter(self.handles.values()))
+            return next((each for each in seeing if each.client is client), None)
+        return seeing[0] if len(seeing) == 1 and not self._has_sessionless else None
 
-    def broadcast_log(self, params: JSON, client: object | None = None) -> None:
-        """Send a log message to every client that wants its level, or to the given one alone."""
+    def broadcast_log(self, server: str, params: JSON, client: object | None = None) -> None:
+        """Send a log message of a server to those who see it and want its level, or to one client alone."""
         for handle in list(self.handles.values()):
-            if client is not None and handle.client is not client:
+            if (client is not None and handle.client is not client) or not handle.sees(server):
                 continue
             if wants(handle.log_level, str(params.get("level"))):
                 try:

@@ -117,7 +117,7 @@ class ServerRequestRouter:
 
     def _only_client(self, unattributed: Unattributed, method: str) -> Attributed:
         """Between calls, the client whose own session it is, or the only one there is."""
-        handle = self._clients.only_client(self._client) if unattributed.idle else None
+        handle = self._clients.only_client(self._server, self._client) if unattributed.idle else None
         if handle is None:
             raise self._refused(method, unattributed.reason)
         return Attributed(handle, ())

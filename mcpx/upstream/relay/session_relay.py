@@ -73,7 +73,7 @@ class SessionRelay:
         elif not found.idle:
             self._keep_log(shown, found.reason)
         elif not on_request:
-            self.clients.broadcast_log(shown, self._client)
+            self.clients.broadcast_log(self._server, shown, self._client)
 
     def _keep_log(self, params: JSON, reason: str) -> None:
         if not self._announced:

@@ -1,7 +1,8 @@
 """Keeps a server of the older revisions up to date on its clients as a whole: log level and changed roots.
 
-Serves one session. The level is the most verbose that any client wants, and before a call at least the
-call's own; from 2026-07-28 on the level travels in each request, and there is nothing to synchronise.
+Serves one session. The level is the most verbose that any client wants that sees the server, and before a
+call at least the call's own; from 2026-07-28 on the level travels in each request, and there is nothing to
+synchronise.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ class LogLevelSync:
     """Synchronises one session. `wire` is its dispatcher, if it runs on a stream."""
 
     def __init__(
-        self, client: PassingSession, wire: WireDispatcher | None, clients: ConnectedClients
+        self, server: str, client: PassingSession, wire: WireDispatcher | None, clients: ConnectedClients
     ) -> None:
         can = client.server_capabilities
         self._handshake = client.discover_result is None
+        self._server = server
         self._client = client
         self._wire = wire
         self._clients = clients
@@ -43,14 +45,14 @@ class LogLevelSync:
 
     async def follow(self) -> None:
         """Send changes to the server, for as long as the session lives."""
-        clients = self._clients
+        clients, server = self._clients, self._server
         while True:
-            roots, level = clients.roots_version, clients.level
+            roots, level = clients.roots_version, clients.level_of(server)
             if self._handshake and self._roots != roots:
                 self._roots = roots
                 await self._client.notify_raw(ROOTS_CHANGED)
             await self._set_level(level)
-            while (roots, level) == (clients.roots_version, clients.level):
+            while (roots, level) == (clients.roots_version, clients.level_of(server)):
                 await clients.changes.wait()
 
     async def _set_level(self, level: str | None) -> None:

@@ -174,7 +174,7 @@ async def open_session(
                 )
                 async with client:
                     await handshake.shake(client, link)
-                    log_level = LogLevelSync(client, link.wire, relay.clients)
+                    log_level = LogLevelSync(config.name, client, link.wire, relay.clients)
                     yield UpstreamSession(client, link, changes, scope, log_level)
         except Exception as error:
             raise handshake.explain(_explained(error, link)) from error

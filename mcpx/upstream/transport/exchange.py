@@ -45,6 +45,10 @@ class ConnectionDropped(Exception):  # noqa: N818 - a condition
     """The connection of this one exchange ended before the answer; the request may have been run."""
 
 
+class StreamLeft(ConnectionDropped):
+    """MCPX itself has left the stream, to open it again on a new connection."""
+
+
 class Refused(Exception):  # noqa: N818 - a condition
     """The server answered with an HTTP status in place of a message.
 
@@ -179,6 +183,11 @@ class Exchange:
         self._deadline = min(self._deadline, anyio.current_time() + ABANDONED_TIMEOUT_S)
         for scope in self._waits:
             scope.deadline = self._deadline
+
+    def interrupt(self) -> None:
+        """End what is awaited from the server now, as if its time were up."""
+        for scope in self._waits:
+            scope.cancel()
 
     async def within_deadline(self, awaited: Awaitable[T]) -> T | None:
         """Await something from the server; return None once the time is up."""

@@ -40,7 +40,7 @@ from mcpx.upstream.transport.exchange import (
     Refused,
 )
 from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
-from mcpx.upstream.transport.http_network import ACCEPT_ENCODING, TIMEOUT, FewCookies, network_client
+from mcpx.upstream.transport.http_network import ACCEPT_ENCODING, TIMEOUT, FewCookies, Network, open_network
 from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
 from mcpx.wire.envelope import RPCError
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
@@ -57,7 +57,6 @@ _STREAMS: Final = "subscriptions/listen"  # a request that is answered for as lo
 _ORDERED: Final = "notifications/initialized"  # what follows it may depend on it
 _FAILURES: Final = (NotExecuted, ConnectionDropped, Refused, ResponseTooLarge, MalformedMessage)
 
-Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 DeliverError = Callable[[bytes], Awaitable[object]]
 """Delivers a JSON-RPC error where answers do not come with the request, but on a stream of their own."""
 
@@ -67,19 +66,20 @@ class HttpGuard(httpx2.AsyncBaseTransport):
 
     def __init__(
         self,
-        send: Send,
+        network: Network,
         tasks: anyio.abc.TaskGroup,
         limit: int,
         redact: Redact,
         deliver_error: DeliverError | None = None,
     ) -> None:
-        """Requests go to `send`; notifications in `tasks`. `limit` is the longest message in bytes.
+        """Requests go to `network`; notifications in `tasks`. `limit` is the longest message in bytes.
 
         `deliver_error` marks the older transport (HTTP with SSE), whose one stream has all answers.
         """
         self.observer: LinkObserver | None = None
         self.event_stream: EventStream | None = None  # the one of the older transport
-        self._send = send
+        self.network = network
+        self._send = network.send
         self._tasks = tasks
         self._limit = limit
         self._redact = redact
@@ -160,7 +160,8 @@ class HttpGuard(httpx2.AsyncBaseTransport):
                 headers = http_network.kept_headers(response)
                 return httpx2.Response(response.status_code, headers=headers, content=data)
             case "text/event-stream":
-                return self._watched(response, exchange)
+                watched = self._watched(response, exchange)
+                return self.network.keep(watched) if posted.method == _STREAMS else watched
         raise http_answers.not_a_message(response)
 
     async def _read(self, response: httpx2.Response, exchange: Exchange) -> bytes:
@@ -254,7 +255,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
     async def _get(self, request: httpx2.Request) -> httpx2.Response:
         exchange = CURRENT_EXCHANGE.get()
         if exchange is None and self._deliver_error is None:
-            return await self._standalone.open(self._link, partial(self._send, request))
+            return self.network.keep(await self._standalone.open(self._link, partial(self._send, request)))
         exchange = exchange or Exchange()
         response = None if exchange.over else await exchange.within_deadline(self._send(request))
         if response is None:  # the call that would resume its stream is over
@@ -291,9 +292,8 @@ async def guarded_client(
     It need not be closed, but may be: all that it holds is closed here.
     """
     cookies = FewCookies()
-    async with network_client(cookies, auth) as network, anyio.create_task_group() as tasks:
-        send = partial(http_network.send_within_origin, network)
-        guard = HttpGuard(send, tasks, limit, redact, deliver_error)
+    async with open_network(cookies, auth) as network, anyio.create_task_group() as tasks:
+        guard = HttpGuard(network, tasks, limit, redact, deliver_error)
         sent = httpx2.Headers(headers)
         sent["Accept-Encoding"] = ACCEPT_ENCODING
         yield httpx2.AsyncClient(transport=guard, headers=sent, timeout=TIMEOUT, cookies=cookies), guard

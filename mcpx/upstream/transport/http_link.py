@@ -24,6 +24,7 @@ from mcp_types import JSONRPCError
 from mcpx.config import Http, Sse
 from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_guard import HttpGuard, guarded_client
+from mcpx.upstream.transport.http_network import Network
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
 from supervisors import Signal
 
@@ -39,9 +40,13 @@ class HttpLink:
     wire: Final = None
 
     def __init__(
-        self, dispatcher: Dispatcher[TransportContext], on_events_missed: Callable[[], None]
+        self,
+        dispatcher: Dispatcher[TransportContext],
+        network: Network,
+        on_events_missed: Callable[[], None],
     ) -> None:
         self.dispatcher = dispatcher
+        self.renew = network.renew
         self.lost, self.closing = Ending(), Ending()
         self.suspicion = Signal()
         self.established = False
@@ -133,7 +138,7 @@ async def open_http(
         # the guard bounds each event, and knows what an event that is too large is the answer to
         streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
     ):
-        guard.observer = link = HttpLink(JSONRPCDispatcher(read, write), on_events_missed)
+        guard.observer = link = HttpLink(JSONRPCDispatcher(read, write), guard.network, on_events_missed)
         yield link
 
 
@@ -159,7 +164,7 @@ async def open_sse(
         sse_client(sse.url, httpx_client_factory=lambda *_, **__: client) as (messages, write),
         anyio.create_task_group() as tasks,
     ):
-        guard.observer = link = HttpLink(JSONRPCDispatcher(read, write), on_events_missed)
+        guard.observer = link = HttpLink(JSONRPCDispatcher(read, write), guard.network, on_events_missed)
         tasks.start_soon(_relay, messages, incoming, link, guard)
         try:
             yield link

@@ -1,6 +1,6 @@
 """HTTP within bounds: connections, redirects and cookies in number, bodies in size and time.
 
-`network_client` has the connections to one server and `send_within_origin` sends a request on them.
+`open_network` has the connections to one server; they can be made anew (`Network.renew`).
 `inflated` decompresses a body in small steps, so that a small one cannot become a huge one at once;
 `read_whole` reads one message, `read_prefix` a body that only explains, and `bare_response` drops one.
 """
@@ -10,10 +10,13 @@ from __future__ import annotations
 import functools
 import ssl
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from http.cookiejar import CookieJar
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
+from weakref import WeakSet
 
 import anyio
 import anyio.lowlevel
@@ -62,23 +65,111 @@ def _certificates() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
+@runtime_checkable
+class Standing(Protocol):
+    """A stream that is open for as long as the session."""
+
+    def leave(self, reason: str) -> None:
+        """End it; whoever needs it opens it again."""
+        ...
+
+
+class Network:
+    """The connections to one server. A client that was replaced is closed once it has no answer open."""
+
+    def __init__(self, new_client: Callable[[], httpx2.AsyncClient]) -> None:
+        self._new_client = new_client
+        self._client = new_client()
+        self._replaced: list[httpx2.AsyncClient] = []
+        self._open: Counter[httpx2.AsyncClient] = Counter()  # answers
+        self._standing: WeakSet[Standing] = WeakSet()
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, follow redirects within its origin, and return the answer as soon as it begins.
+
+        Raises:
+            httpx2.HTTPError: The server cannot be reached, or the connection was dropped.
+        """
+        client = self._client
+        self._open[client] += 1
+        try:
+            response = await _send_within_origin(client, request)
+        except BaseException:
+            await self._closed(client)
+            raise
+        if isinstance(response.stream, httpx2.AsyncByteStream) and not response.is_closed:
+            response.stream = _Body(response.stream, partial(self._closed, client))
+        else:
+            await self._closed(client)
+        return response
+
+    def keep(self, response: httpx2.Response) -> httpx2.Response:
+        """The response; where it is an event stream, that is left when connections are made anew."""
+        if isinstance(response.stream, Standing):
+            self._standing.add(response.stream)
+        return response
+
+    def renew(self) -> None:
+        """Make new connections for all requests from now on; an answer that is open may end on its own."""
+        self._replaced.append(self._client)
+        self._client = self._new_client()
+        for stream in list(self._standing):
+            stream.leave("its connection is made anew")
+
+    async def _closed(self, client: httpx2.AsyncClient) -> None:
+        self._open[client] -= 1
+        for unused in [each for each in self._replaced if not self._open[each]]:
+            self._replaced.remove(unused)
+            del self._open[unused]
+            await _close(unused)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for client in (self._client, *self._replaced):
+            await _close(client)
+
+
+async def _close(client: httpx2.AsyncClient) -> None:
+    with anyio.CancelScope(shield=True), suppress(httpx2.HTTPError):  # it waits for nobody
+        await client.aclose()
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer; `on_close` is called once, when it is closed."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, on_close: Callable[[], Awaitable[None]]) -> None:
+        self._body = body
+        self._on_close: Callable[[], Awaitable[None]] | None = on_close
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._body.__aiter__()
+
+    async def aclose(self) -> None:
+        on_close, self._on_close = self._on_close, None
+        try:
+            await self._body.aclose()
+        finally:
+            if on_close is not None:
+                await on_close()
+
+
 @asynccontextmanager
-async def network_client(cookies: CookieJar, auth: httpx2.Auth | None) -> AsyncIterator[httpx2.AsyncClient]:
-    """Open the client that has the connections to one server."""
+async def open_network(cookies: CookieJar, auth: httpx2.Auth | None) -> AsyncIterator[Network]:
+    """Open the connections to one server."""
     trusted = await anyio.to_thread.run_sync(_certificates)  # 20 ms the first time; others have their turn
     limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
-    async with httpx2.AsyncClient(
-        auth=auth, timeout=TIMEOUT, limits=limits, verify=trusted, cookies=cookies
-    ) as client:
-        yield client
+
+    def new_client() -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(auth=auth, timeout=TIMEOUT, limits=limits, verify=trusted, cookies=cookies)
+
+    network = Network(new_client)
+    try:
+        yield network
+    finally:
+        await network.aclose()
 
 
-async def send_within_origin(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-    """Send a request, follow redirects within its origin, and return the answer as soon as it begins.
-
-    Raises:
-        httpx2.HTTPError: The server cannot be reached, or the connection was dropped.
-    """
+async def _send_within_origin(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
     for _ in range(MAX_REDIRECTS):
         response = await client.send(request, stream=True)
         if (redirected := next_request_within_origin(response)) is None:

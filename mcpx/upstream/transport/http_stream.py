@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 
 from mcpx.upstream.transport import http_answers
-from mcpx.upstream.transport.exchange import ConnectionDropped, Exchange, LinkObserver
+from mcpx.upstream.transport.exchange import ConnectionDropped, Exchange, LinkObserver, StreamLeft
 from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_network import bare_response, inflated, kept_headers, too_large
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
@@ -141,6 +141,7 @@ class EventStream(httpx2.AsyncByteStream):
         self._parser = EventParser(limit)
         self._redact = redact
         self._find = find
+        self._left = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = inflated(self._response)
@@ -157,11 +158,17 @@ class EventStream(httpx2.AsyncByteStream):
         if self._exchange.answer is None:
             self._end_without_answer()
 
+    def leave(self, reason: str) -> None:
+        """End it now, though there may be more to come; whoever needs it opens it again."""
+        self.end_reason, self._left = f"the event stream was left: {reason}", True
+        self._exchange.interrupt()
+
     def _end_without_answer(self) -> None:
         if self._observer is not None:
             self._observer.mark_suspect()
         if not self._parser.resumable:  # else the SDK resumes it, or reports that it could not
-            self._exchange.fail(ConnectionDropped(f"{self.end_reason} before the answer"))
+            kind = StreamLeft if self._left else ConnectionDropped
+            self._exchange.fail(kind(f"{self.end_reason} before the answer"))
 
     def _judge(self, event: Event) -> bytes:
         """What is passed on of an event, after its exchange has what it is to have of it."""

@@ -100,6 +100,10 @@ class Link(Protocol):
         """Why a handshake failed, where the transport knows better than the SDK's exception."""
         ...
 
+    def renew(self) -> None:
+        """Use new connections from now on, where there are several, except for calls that are in flight."""
+        ...
+
     def give_up(self, reason: str) -> None:
         """End the connection to a server that hangs; a child process is killed."""
         ...

@@ -1,8 +1,7 @@
 """Starting the processes of servers, also before the SDK has been imported.
 
-`spawn` starts one. A process that is about to serve has `EARLY` start those that it will need at once, and
-imports the SDK beside them, which takes as long as many a server needs for its own start; `process.running`
-takes them from there. Imports neither the SDK nor anyio, and needs no event loop.
+`spawn` starts one. `EARLY` holds those that were started early (`upstream.early_start`), until
+`process.running` takes them. Imports neither the SDK nor anyio, and needs no event loop.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import structlog
 
-from mcpx.config import Config, Stdio, starting_limit
+from mcpx.config import Stdio
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.upstream.transport.descriptors import restore_for
 from mcpx.upstream.transport.ledger import Ledger
@@ -116,18 +115,3 @@ class EarlyChildren:
 
 EARLY: Final = EarlyChildren()
 """This process's."""
-
-
-@contextmanager
-def early_children(config: Config) -> Iterator[None]:
-    """Have `EARLY` start the processes that a fleet of this configuration needs first, for the body."""
-    try:
-        EARLY.start(_needed_first(config))
-        yield
-    finally:
-        EARLY.end()
-
-
-def _needed_first(config: Config) -> list[Stdio]:
-    found = (server.transport for server in config.servers.values() if server.disabled is None)
-    return [transport for transport in found if isinstance(transport, Stdio)][: starting_limit(config)]

@@ -66,6 +66,9 @@ class StdioLink:
             return None
         return ConnectionLost(f"{self.lost.reason} during the handshake", self.stderr_tail())
 
+    def renew(self) -> None:
+        """Nothing: pipes do not die unnoticed."""
+
     def give_up(self, reason: str) -> None:
         """End the connection, and kill the process group."""
         self.lost.set(reason)

@@ -13,11 +13,17 @@ from mcpx.daemon.protocol import SETTLED_KEY
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 CHANGED = "notifications/tools/list_changed"
-CLOSING = {"code": -32000, "message": "Connection closed"}
 
 
 def line(**message) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode()
+
+
+ACKNOWLEDGED = line(
+    method="notifications/subscriptions/acknowledged",
+    params={"_meta": {"io.modelcontextprotocol/subscriptionId": 2}},
+)
+CLOSING = {"code": -32000, "message": "Connection closed"}
 
 
 def read(lines) -> list[dict]:
@@ -172,15 +178,12 @@ def test_changed_tools_are_announced_on_the_streams_that_want_them():
     answer(session, 1, {"tools": []})
     ask(session, 2, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     ask(session, "s", "subscriptions/listen", {"notifications": {"promptsListChanged": True}})
+    assert session.from_daemon(ACKNOWLEDGED) == [ACKNOWLEDGED + b"\n"]
     told, heard = move(session)
     assert told == []
     assert [each["id"] for each in heard[:2]] == [2, "s"]
-    ack = line(
-        method="notifications/subscriptions/acknowledged",
-        params={"_meta": {"io.modelcontextprotocol/subscriptionId": 2}},
-    )
-    assert session.from_daemon(ack) == []
-    assert session.from_daemon(ack) == [ack + b"\n"]
+    assert session.from_daemon(ACKNOWLEDGED) == []
+    assert session.from_daemon(ACKNOWLEDGED) == [ACKNOWLEDGED + b"\n"]
     said = read(session.from_daemon(line(id=heard[-1]["id"], result={"tools": [1]})))
     assert [each["params"]["_meta"] for each in said] == [{"io.modelcontextprotocol/subscriptionId": 2}]
 

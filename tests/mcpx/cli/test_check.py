@@ -151,3 +151,15 @@ def test_an_unknown_command_is_a_usage_error(tmp_path):
     done = run_cli(tmp_path, "sevre")
     assert (done.returncode, done.stdout) == (2, "")
     assert "sevre" in done.stderr
+
+
+def test_profiles_are_shown_with_what_they_show(tmp_path):
+    work = {"servers": ["web", "un*"], "tools": {"web": ["get*", "find"]}}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(GOOD | {"profiles": {"work": work, "none": {"servers": []}}}))
+    done = run_cli(tmp_path, "check", str(config))
+    assert done.returncode == 0
+    shown = ["  profile work: web, unset", "    of web: get*, find", "  profile none: no servers"]
+    assert done.stdout.splitlines()[4:7] == shown
+    plain = json.loads(run_cli(tmp_path, "check", str(config), "--json").stdout)
+    assert plain["profiles"] == {"work": ["web", "unset"], "none": []}

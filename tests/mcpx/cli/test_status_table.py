@@ -72,6 +72,21 @@ def test_it_reads_like_this():
     ]
 
 
+def test_servers_whose_tools_are_from_last_time_are_named():
+    asleep = quiet("older", "asleep", from_last_time=True)
+    text = printed(server("new"), server("old", from_last_time=True), asleep)
+    assert text.splitlines()[-2:] == ["", "tools from last time: old, older"]
+    assert "last time" not in printed(server("new"))
+
+
+def test_a_server_that_sleeps_is_no_fault():
+    slept = quiet("web", "asleep", last_error="it crashed", uptime_s=None)
+    lines = printed(server(pid=812), slept).splitlines()
+    assert lines[0] == "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 2 servers ready, 1 asleep"
+    assert lines[4].startswith("web    asleep ")
+    assert lines[-1] == "web  earlier: it crashed"
+
+
 def test_the_widest_row_fits_80_cells():
     widest = server("a name that is much too long for any table", last_error=LONG)
     lines = printed(widest, quiet("w" * 40, "disabled", last_error=LONG)).splitlines()

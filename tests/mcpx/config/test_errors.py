@@ -188,6 +188,7 @@ SETTINGS: list[tuple[str, object, str]] = [
     ("call_timeout", -3, f"{NO_DURATION} -3"),
     ("queue_timeout", True, f"{NO_DURATION} a boolean"),
     ("startup_wait", "3", f"{NO_DURATION} a string"),
+    ("idle_stop", -1, "expected a number of seconds from 0 and at most 31536000, got -1"),
     (
         "shutdown_grace",
         float("inf"),

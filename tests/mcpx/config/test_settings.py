@@ -38,13 +38,17 @@ def test_defaults_are_those_of_the_contract() -> None:
         "startup_wait": 3.0,
         "shutdown_grace": 5.0,
         "max_starting": 0,
+        "idle_exit": 0.0,
         "max_message_bytes": 67108864,
+        "watch_config": True,
+        "profiles": {},
     }
     server = config.servers["s"]
     assert msgspec.structs.astuple(server.limits) == (60.0, 300.0, 15.0, 256, 64)
     assert msgspec.structs.astuple(server.health) == (True, 30.0, 5.0, 2)
     assert msgspec.structs.astuple(server.restart) == (0.5, 60.0, 30.0, 8, 300.0)
     assert (server.auto_describe, server.sessions, server.era) == (True, "shared", "auto")
+    assert (server.start, server.remembered_for, server.idle_stop) == ("auto", 86400.0, 0.0)
     assert (server.expose, server.pinned) == ("three", ())
     assert server.result_token_budget == 8000
     assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), ())
@@ -134,7 +138,8 @@ def effective(config: Config) -> dict[str, Any]:
     http = {f"http.{key}": value for key, value in plain["http"].items()}
     ours = {"source", "servers", "notices", "http", "http_served"}
     rest = {key: plain[key] for key in plain if key not in ours}
-    names = ("auto_describe", "sessions", "era", "native", "expose", "pinned", "result_token_budget")
+    names = ("auto_describe", "sessions", "era", "start", "remembered_for", "idle_stop", "native")
+    names += ("expose", "pinned", "result_token_budget")
     rest |= {key: server[key] for key in names}
     return {**rest, **server["limits"], **server["health"]} | restart | http
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from mcpx.catalog import native_names
 from mcpx.catalog.model import Catalogue, ToolInfo
-from mcpx.config import Config, ServerConfig, Stdio
+from mcpx.config import Config, Profile, ServerConfig, Stdio
 from mcpx.core import exposure
-from mcpx.core.exposure import Exposure, unused_pins
+from mcpx.core.exposure import Exposure, unused_pins, unused_tools
 
 
 def config_of(**servers):
@@ -23,7 +24,11 @@ def config_of(**servers):
 
 def upstreams_of(**tools):
     return {
-        name: SimpleNamespace(name=name, catalogue=None if names is None else catalogue(name, names.split()))
+        name: SimpleNamespace(
+            name=name,
+            catalogue=None if names is None else catalogue(name, names.split()),
+            has_listed=names is not None,
+        )
         for name, names in tools.items()
     }
 
@@ -79,6 +84,13 @@ def test_a_pattern_that_fits_nothing_is_known_once_all_have_listed():
     config = config_of(a={"pinned": pins}, b={"pinned": pins}, off={"disabled": "x", "pinned": ("off.z",)})
     assert unused_pins(config, upstreams_of(a="m", b=None, off=None)) == []
     assert unused_pins(config, upstreams_of(a="m", b="q", off=None)) == ["*.n", "x*"]
+
+
+def test_a_profile_that_names_no_tool_of_its_server_is_known_once_that_has_listed():
+    profiles = {"work": Profile(tools={"a": ("m*", "n"), "b": ("x",)})}
+    config = replace(config_of(a={}, b={}), profiles=profiles)
+    found = unused_tools(config, upstreams_of(a="m1 m2", b=None))
+    assert found == ["profiles.work.tools: a has no tool that fits 'n'"]
 
 
 def test_servers_that_may_have_a_name_are_waited_for():

@@ -21,7 +21,12 @@ class Daemon:
         self.config = SimpleNamespace(idle_exit=idle_exit)
         self.queue = SimpleNamespace(has_callers=False)
         self.counters = SimpleNamespace(in_flight=0)
-        server = SimpleNamespace(counters=self.counters, sessions=lambda: [SimpleNamespace(queue=self.queue)])
+        self.has_task = False
+        server = SimpleNamespace(
+            counters=self.counters,
+            has_open_tasks=lambda: self.has_task,
+            sessions=lambda: [SimpleNamespace(queue=self.queue)],
+        )
         self.upstreams = {"s": server}
         self.socket = self.http = Use(has_clients=False, so_far=0)
         self.ended = []
@@ -77,8 +82,9 @@ async def test_the_time_counts_from_the_last_use(frontend):
     assert daemon.ended == [pytest.approx(450, abs=15)]
 
 
-@pytest.mark.parametrize("what", ["waits", "runs"])
-async def test_a_daemon_with_a_call_does_not_end(what):
+@pytest.mark.parametrize("what", ["waits", "runs", "task"])
+async def test_a_daemon_with_a_call_or_a_task_does_not_end(what):
     daemon = Daemon(100.0)
     daemon.queue.has_callers, daemon.counters.in_flight = what == "waits", int(what == "runs")
+    daemon.has_task = what == "task"
     assert await daemon.watch(seconds=1000) == []

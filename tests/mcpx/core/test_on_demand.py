@@ -143,3 +143,88 @@ async def test_a_changed_entry_of_one_that_sleeps_is_not_what_was_known(ears):
         await ears.hear("started", count=2)  # to list
         await watch.becomes(State.ASLEEP)
         assert await watch.text("echo", {"text": "new"}) == "new"
+
+
+# --- what is remembered from last time
+
+
+@asynccontextmanager
+async def remembered(ears, *, settings=None, **script):
+    """A hub with one server that an earlier hub has listed."""
+    async with one_server(ears, settings=settings, **script):
+        pass
+    assert len(ears.of("started")) == 1
+    async with one_server(ears, settings=settings, **script) as watch:
+        yield watch
+
+
+async def test_a_server_that_is_remembered_is_not_started(ears):
+    announced = []
+    async with remembered(ears) as watch:
+        watch.hub.observe(lambda name, diff: announced.append(name))
+        assert watch.state() is State.ASLEEP
+        assert "echo" in watch.hub.upstreams["s"].info().tools
+        assert len(ears.of("started")) == 1
+        assert await watch.text("echo", {"text": "awake"}) == "awake"
+        assert len(ears.of("started")) == 2
+    assert announced == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "state"),
+    [
+        ({"start": "eager"}, State.READY),
+        ({"remembered_for": 1e-6}, State.READY),
+        ({"remembered_for": 1e-6, "start": "on_demand"}, State.ASLEEP),
+    ],
+)
+async def test_the_entry_says_which_of_them_are_started_with_mcpx(ears, settings, state):
+    async with remembered(ears, settings=settings) as watch:
+        assert watch.state() is state
+        assert len(ears.of("started")) == (2 if state is State.READY else 1)
+
+
+async def test_a_call_that_waits_for_the_start_goes_before_what_nobody_waits_for(ears, tmp_path):
+    with Gate(tmp_path / "gate") as gate:
+        gated = {name: entry(ears, settings={"env": {"N": name}}, gate=str(gate.path)) for name in "abc"}
+        for _ in gated:
+            gate.let_one_through()
+        async with open_watched(config_of(gated, max_starting=1)) as watch:
+            pass
+        async with open_watched(config_of(gated, max_starting=1)) as watch:
+            for name in "ab":
+                watch.hub.upstreams[name].warm()
+            await ears.hear("started", count=4)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: watch.text("echo", {"text": "first"}, server="c"))
+                await ears.hear("started", count=5)  # at once, beside the warm-up of another
+                assert [watch.hub.upstreams[name].pid is None for name in "abc"] == [False, True, False]
+                for _ in gated:
+                    gate.let_one_through()
+
+
+async def test_a_changed_entry_of_one_that_sleeps_is_not_started_where_it_is_remembered_too(ears):
+    other = {"env": {"VARIANT": "other"}}
+    async with one_server(ears, settings=other):
+        pass
+    async with remembered_beside(ears) as watch:
+        assert watch.state() is State.ASLEEP
+        plan = await watch.hub.reload(config_of({"s": entry(ears, settings=other)}))
+        assert plan.changed == ("s",)
+        assert watch.state() is State.ASLEEP
+        assert "echo" in watch.hub.upstreams["s"].info().tools
+        assert len(ears.of("started")) == 2
+        await watch.hub.reload(config_of({"s": entry(ears, settings={"env": {"VARIANT": "unknown"}})}))
+        await watch.becomes(State.READY)
+        await watch.hub.reload(config_of({"s": entry(ears, settings=other)}))
+        await watch.becomes(State.READY)  # the one before was in use
+        assert len(ears.of("started")) == 4
+
+
+@asynccontextmanager
+async def remembered_beside(ears):
+    """As `remembered`, where another server is remembered too."""
+    async with one_server(ears):
+        pass
+    async with one_server(ears) as watch:
+        yield watch

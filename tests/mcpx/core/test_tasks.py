@@ -111,3 +111,18 @@ def test_a_task_without_a_usable_id_is_an_error(tasks, task_id):
         tasks.give({"taskId": msgspec.Raw(task_id)}, server="s", owner="me")
     assert (caught.value.code, caught.value.outcome) == (Code.PROTOCOL_ERROR, Outcome.UNKNOWN)
     assert len(tasks) == 0
+
+
+def test_a_server_has_an_open_task_until_its_client_was_told_that_it_is_over(tasks, clock):
+    assert not tasks.has_open("s")
+    give(tasks, "1", status="working", ttlMs=1000)
+    assert tasks.has_open("s")
+    assert not tasks.has_open("other")
+    task = tasks.find("1", owner="me")
+    tasks.heard(task, {"status": "input_required"})
+    assert tasks.has_open("s")
+    tasks.heard(task, {"status": "completed"})
+    assert not tasks.has_open("s")
+    give(tasks, "2", ttlMs=1000)
+    clock.now = GRACE_S + 2
+    assert not tasks.has_open("s")  # whatever became of it, it is gone

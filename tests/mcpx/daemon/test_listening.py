@@ -7,7 +7,8 @@ import json
 import pytest
 
 from mcpx.daemon.listening import listening
-from mcpx.daemon.paths import DaemonError, connect
+from mcpx.daemon.paths import connect
+from mcpx.errors import DaemonError
 
 
 def test_who_waits_for_a_daemon_that_fails_hears_why(house):

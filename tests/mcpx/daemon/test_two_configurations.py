@@ -127,5 +127,6 @@ async def test_a_daemon_that_nobody_uses_ends_and_the_next_client_starts_another
     assert not house.place.stopped.exists()
     assert [line["signal"] for line in house.log() if line["event"] == "mcpx.stopping"] == ["idle"]
     async with house.attached() as client:
-        await client.initialize()
+        await client.initialize()  # answered before there is a daemon
+        await client.call("exec", server_name="s", tool_name="echo", arguments={"text": "hi"})
         assert house.pid not in {first, None}

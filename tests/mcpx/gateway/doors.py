@@ -18,6 +18,7 @@ import httpx2
 import msgspec
 
 from mcpx.config import HttpGateway
+from mcpx.door import FRONT_DOOR
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors as MCPXDoors
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
@@ -165,7 +166,7 @@ async def open_doors(
         watch = await stack.enter_async_context(open_watched(config_of({"s": entry})))
         sessions = ClientSessions(watch.hub)
         both = MCPXDoors(watch.hub, sessions)
-        server = both.gateway(None)
+        server = both.gateway(FRONT_DOOR)
         listener = stack.enter_context(listen("127.0.0.1", 0))
         http = HttpFrontend(both, listener, HttpGateway(), token=None, limit=1 << 24)
         watch.hub.root.add(ChildSpec(name="http", run=http.run))

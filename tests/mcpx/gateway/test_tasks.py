@@ -14,6 +14,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.config import HttpGateway
+from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_frontend import HttpFrontend, listen
@@ -118,7 +119,7 @@ async def open_gateway(servers: dict[str, Any], **settings: Any):
         for name in ("fast", "slow"):
             line = Line(hub)
             line.slow = name == "slow"
-            await stack.enter_async_context(line.connected(doors.gateway(None)))
+            await stack.enter_async_context(line.connected(doors.gateway(FRONT_DOOR)))
             gateway.clients[name] = LineClient(line)
         listener = stack.enter_context(listen("127.0.0.1", 0))
         http = HttpFrontend(doors, listener, HttpGateway(), token=None, limit=1 << 24)
@@ -231,7 +232,7 @@ async def test_clients_that_take_no_tasks(gateway):
 
 async def test_clients_of_older_revisions_get_an_error(gateway):
     client = Line(gateway.watch.hub)
-    server = Doors(gateway.watch.hub, ClientSessions(gateway.watch.hub)).gateway(None)
+    server = Doors(gateway.watch.hub, ClientSessions(gateway.watch.hub)).gateway(FRONT_DOOR)
     async with client.connected(server):
         greeting = {"protocolVersion": "2025-11-25", "capabilities": TAKES | {"roots": {}}}
         greeted = await client.ask("initialize", greeting | {"clientInfo": {"name": "test", "version": "1"}})
@@ -294,6 +295,21 @@ async def test_two_servers_may_give_the_same_id():
             assert (said["taskId"], said["asked"]["taskId"]) == ("t:1", "1")
             assert said["status"] == "input_required"
             assert (await client.ask("tasks/get", taskId="1"))["status"] == "cancelled"
+
+
+async def test_tasks_of_a_server_that_is_not_shown_are_unknown():
+    async with open_gateway({"s": entry(), "t": entry(), "u": entry("{}")}) as gateway:
+        task_id = (await gateway.clients["fast"].call("start"))["taskId"]
+        hub = gateway.watch.hub
+        doors = Doors(hub, ClientSessions(hub))
+        for only, refusal in (("s", None), ("t", "This client has no task"), ("u", "Method not found")):
+            async with Line(hub).connected(doors.gateway(Door(only=(only,)))) as line:
+                client = LineClient(line)
+                declared = (await client.ask("server/discover"))["capabilities"].get("extensions", {})
+                assert (TASKS in declared) is (only != "u")
+                said = await client.ask("tasks/get", taskId=task_id)
+                assert said.get("message", "").startswith(refusal or "")
+                assert ("code" in said) is (refusal is not None)
 
 
 async def test_without_servers_that_have_tasks_there_is_nothing_of_them():

@@ -101,6 +101,45 @@ def test_a_call_that_comes_during_a_miss_excuses_it(virtual):
     virtual(main)
 
 
+def test_a_server_in_doubt_is_probed_at_once_though_it_has_just_answered(virtual):
+    async def main():
+        server, renewed = Server(), []
+        health = Health(SETTINGS, server, server.ask, server.give_up, renew=lambda: renewed.append(1))
+        started = server.answered_at = anyio.current_time()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(health.watch)
+            await anyio.sleep(3)
+            health.distrust()
+            await anyio.sleep(2)
+            assert [at - started for at in server.probes] == [3]
+            assert renewed == [1]
+            await anyio.sleep(30)  # then as ever
+            assert [at - started for at in server.probes] == [3, 30]
+            server.silent_from = -math.inf
+            health.distrust()
+            await anyio.sleep(9.9)
+            assert server.given_up is None  # two misses, as ever
+            await anyio.sleep(0.2)
+            assert server.given_up is not None
+            tasks.cancel_scope.cancel()
+
+    virtual(main)
+
+
+def test_a_server_in_doubt_that_is_busy_is_not_judged(virtual):
+    async def main():
+        server = Server(silent_from=0, busy_until=math.inf)
+        health = Health(SETTINGS, server, server.ask, server.give_up)
+        with anyio.move_on_after(100):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(health.watch)
+                await anyio.sleep(3)
+                health.distrust()
+        assert server.probes == []
+
+    virtual(main)
+
+
 def test_after_an_overdue_call_one_miss_is_a_hang(virtual):
     async def main():
         server = Server(silent_from=0)

@@ -117,7 +117,7 @@ async def served(hub, *, fast):
     server = GatewayServer(hub, ClientSessions(hub))
     connection = EraServer(server, wire)
     if fast:
-        wire.receiver.fast = FastPath(hub, server, connection).take
+        wire.receiver.fast = FastPath(server, connection).take
     client = RawClient(fds[2], fds[1])
     try:
         async with anyio.create_task_group() as tasks:

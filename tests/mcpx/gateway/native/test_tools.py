@@ -12,6 +12,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.core.stats import MENU
+from mcpx.door import Door
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec
@@ -32,7 +33,7 @@ async def client_of(watch, choice=None, client=None, *, modern=False):
     if watch.clients is None:
         watch.clients = clients
         watch.hub.root.add(ChildSpec(name="clients", run=clients.run))
-    server = GatewayServer(watch.hub, clients, choice)
+    server = GatewayServer(watch.hub, clients, Door(choice))
     async with Line(watch.hub).connected(server) as line:
         if not modern:
             await line.initialize(client)
@@ -168,7 +169,7 @@ async def test_a_change_is_announced_where_the_list_differs_and_only_there(tmp_p
         assert (await both.ask("tools/list", {}))["tools"][-1]["inputSchema"]["properties"]["a"][
             "default"
         ] == "new"
-        await soon(lambda: not three.clients._due)
+        await soon(lambda: not three.clients._changes)
         await three.names()
         assert CHANGED not in three.notifications
         offer("a", "b", said="new")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcpx.catalog.model import State
+from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.gateway.native.pagination import PAGE_ENTRIES
 from mcpx.upstream.offers.auto_describe import MAX_CONCURRENT_READS
 from mcpx.upstream.offers.pages import MAX_PAGES
@@ -42,6 +43,9 @@ async def test_five_thousand_resources_are_read_whole_and_listed_in_pages(ears, 
             assert len(page.resources) == PAGE_ENTRIES
         assert uris == [f"mcpx://a/doc:///{n}" for n in range(5000)]
         assert pages == 5
+        whole = await client.list_resources(meta={SETTLED_KEY: False})  # as a shim asks
+        assert [item.uri for item in whole.resources] == uris
+        assert whole.next_cursor is None
         assert len(ears.of("listed")) == 50  # from the catalogue: nothing was asked again
 
 

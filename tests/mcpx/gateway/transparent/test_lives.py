@@ -10,6 +10,7 @@ import sys
 import anyio
 import pytest
 
+from mcpx.catalog.model import State
 from mcpx.config import parse
 from mcpx.upstream.direct.client import DirectClient
 from tests.mcpx.gateway.transparent.talking import SERVER, on_stream
@@ -264,3 +265,15 @@ async def test_a_list_that_differs_after_a_restart_is_announced_and_one_that_doe
         assert len((await talk.ask("tools/list", None, 5))["result"]["tools"]) == 2
         changed = [each for each in talk.heard if each[0] == ("method", "notifications/tools/list_changed")]
         assert len(changed) == 1
+
+
+async def test_a_transparent_client_leaves_the_servers_own_session_asleep(tmp_path):
+    ears = tmp_path / "ears"
+    config = config_of({"odd": entry(ears)})
+    async with open_watched(config):
+        pass
+    async with open_watched(config) as watch, on_stream(watch.hub) as talk:
+        await greet(talk)
+        assert await talk.ask("ping", None, 6) == {"jsonrpc": "2.0", "id": 6, "result": {"pong": True}}
+        assert direct(watch)[0].pid is not None
+        assert watch.state("odd") is State.ASLEEP

@@ -30,6 +30,7 @@ class FakeCaller:
         self.modern = modern
         self.capabilities = read_capabilities(can)
         self.log_level = level
+        self.seen: set[str] | None = None  # the servers that it is shown; None: all
         self.logged: list[dict[str, Any]] = []
         self.notified: list[tuple[str, dict[str, Any]]] = []
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -39,6 +40,9 @@ class FakeCaller:
         self.was_asked = anyio.Event()
         self.is_notified = anyio.Event()
         self.request_cancelled = anyio.Event()
+
+    def sees(self, server: str) -> bool:
+        return self.seen is None or server in self.seen
 
     def log(self, params: dict[str, Any]) -> None:
         self.logged.append(params)

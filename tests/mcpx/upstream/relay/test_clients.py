@@ -7,6 +7,7 @@ import pytest
 
 from mcpx.observe.server_log import server_log_path
 from mcpx.paths import configuration_folder
+from mcpx.upstream.relay.clients import ConnectedClients
 from tests.mcpx.upstream.relay.answering import PATIENCE_S, ROOTS, URL
 from tests.mcpx.upstream.relay.calling import CallSite, FakeCaller, open_call_site
 
@@ -118,3 +119,17 @@ async def test_the_client_that_was_sent_to_a_page_hears_that_it_is_done_there(tm
         assert await at.said(at.call(bob, "complete", name="e-1")) == "completed"
         assert ann.notified == [("notifications/elicitation/complete", {"elicitationId": "e-1"})]
         assert bob.notified == []
+
+
+def test_a_client_that_does_not_see_a_server_is_none_of_its_clients():
+    clients, ann, bob = ConnectedClients(), FakeCaller(level="error"), FakeCaller(level="debug")
+    bob.seen = {"other"}
+    for member in (ann, bob):
+        clients.join(member)
+    assert (clients.level_of("s"), clients.level_of("other")) == ("error", "debug")
+    assert clients.only_client("s") is ann
+    assert clients.only_client("other") is None
+    assert clients.only_client("s", bob.client) is None
+    assert clients.only_client("other", bob.client) is bob
+    clients.broadcast_log("s", {"level": "error"})
+    assert (len(ann.notified), bob.notified) == (1, [])

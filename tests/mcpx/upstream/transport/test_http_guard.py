@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import aclosing, asynccontextmanager
 
 import anyio
 import httpx2
@@ -13,7 +12,7 @@ import pytest
 
 from mcpx.upstream.transport.exchange import NotExecuted, capture_failures
 from mcpx.upstream.transport.http_guard import MAX_NOTIFICATIONS, HttpGuard, guarded_client
-from mcpx.upstream.transport.http_network import send_within_origin
+from mcpx.upstream.transport.http_network import Network
 from mcpx.upstream.transport.loss import Ending
 
 pytestmark = pytest.mark.anyio
@@ -57,9 +56,9 @@ class Observer:
 @asynccontextmanager
 async def guarded(network, auth=None):
     """A client as the SDK has it, and what observes it; `network` answers what goes out."""
-    real = httpx2.AsyncClient(transport=httpx2.MockTransport(network), auth=auth)
-    async with real, anyio.create_task_group() as tasks:
-        guard = HttpGuard(partial(send_within_origin, real), tasks, 1000, str)
+    real = Network(lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(network), auth=auth))
+    async with aclosing(real), anyio.create_task_group() as tasks:
+        guard = HttpGuard(real, tasks, 1000, str)
         guard.observer = Observer()
         yield httpx2.AsyncClient(transport=guard), guard.observer
         tasks.cancel_scope.cancel()

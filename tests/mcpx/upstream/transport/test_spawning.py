@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 
-import msgspec
 import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
-from mcpx.config import Stdio, load
+from mcpx.config import Stdio
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.upstream.transport.process import running
-from mcpx.upstream.transport.spawning import EARLY, INHERITED, early_children, spawn
+from mcpx.upstream.transport.spawning import EARLY, INHERITED, spawn
 
 CAT = Stdio(command="cat")
 
@@ -23,16 +22,6 @@ def state(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
     yield tmp_path / "state"
     EARLY.end()
-
-
-@pytest.fixture
-def configured(tmp_path):
-    def load_with(servers, **settings):
-        path = tmp_path / "config.json"
-        path.write_bytes(msgspec.json.encode({"mcpServers": servers, **settings}))
-        return load(str(path))
-
-    return load_with
 
 
 def is_running(pid):
@@ -58,25 +47,14 @@ async def test_a_server_takes_the_process_that_was_started_for_its_command():
     assert not any(map(is_running, early))
 
 
-def test_those_that_nobody_takes_are_ended_and_stand_in_the_ledger_until_then(state, configured):
-    with early_children(configured({"a": {"command": "cat"}})):
-        (pid,) = waiting()
-        (ledger,) = (state / "children").iterdir()
-        assert f'"pid":{pid}'.encode() in ledger.read_bytes()
+def test_those_that_nobody_takes_are_ended_and_stand_in_the_ledger_until_then(state):
+    EARLY.start([CAT, Stdio(command="/no/such/command")])
+    (pid,) = waiting()
+    (ledger,) = (state / "children").iterdir()
+    assert f'"pid":{pid}'.encode() in ledger.read_bytes()
+    EARLY.end()
     assert not is_running(pid)
     assert not list((state / "children").iterdir())
-
-
-def test_those_that_are_needed_first_are_started_and_no_others(configured):
-    servers = {
-        "off": {"command": "cat", "disabled": True},
-        "far": {"url": "http://127.0.0.1:1/mcp"},
-        "lost": {"command": "/no/such/command"},
-        "a": {"command": "cat"},
-        "b": {"command": "cat"},
-    }
-    with early_children(configured(servers, max_starting=2)):
-        assert [stdio.command for stdio, _ in EARLY._waiting] == ["cat"]
 
 
 def test_a_child_inherits_what_the_sdk_would_let_it_and_its_mark(monkeypatch):
@@ -90,6 +68,6 @@ def test_a_child_inherits_what_the_sdk_would_let_it_and_its_mark(monkeypatch):
 
 
 def test_nothing_of_the_sdk_is_imported_for_it():
-    program = "import sys, mcpx.upstream.transport.spawning, mcpx.daemon.listening; print(*sys.modules)"
+    program = "import sys, mcpx.upstream.early_start, mcpx.daemon.listening; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"mcp", "mcp_types", "pydantic", "anyio"} & set(done.stdout.split())

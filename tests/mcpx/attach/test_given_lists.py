@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mcpx.attach.given_tools import GivenTools
+from mcpx.attach.given_lists import GivenList
 from mcpx.attach.refusals import PendingRequest
 
 
@@ -13,7 +13,7 @@ def page(*tools, more=None):
 
 
 def given(*pages):
-    tools, cursor = GivenTools(), None
+    tools, cursor = GivenList(), None
     for number, each in enumerate(pages):
         params = msgspec.Raw(msgspec.json.encode({"cursor": cursor} if cursor else {}))
         more = str(number) if number + 1 < len(pages) else None

@@ -1,0 +1,271 @@
+"""What a daemon last answered to a client program, kept in `attach` in the configuration's folder.
+
+A shim answers from it while its daemon is being started. There is one file for each client program (what it
+says of itself and what it is capable of), state of the configuration file, door, and version of MCPX. Files
+are private, bounded, and replaced whole: of two shims that write the same one, the last wins. A file that is
+not as it was written is removed and not used. If none can be written, the next start is slower, and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcpx.attach.refusals import VERSION_KEY, PendingRequest, decode_object
+from mcpx.daemon.paths import DaemonPaths
+from mcpx.paths import digest, distrust_folder, ensure_folder, others_may_change
+from mcpx.version import __version__
+
+FOLDER: Final = "attach"
+FORMAT: Final = 1  # of the files
+OPENINGS: Final = frozenset({"initialize", "server/discover"})
+LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+REMEMBERED: Final = OPENINGS | LISTS
+MAX_IDENTITY_CHARS: Final = 8192
+MAX_FILE_BYTES: Final = 4 << 20
+MAX_ANSWERS: Final = 64  # in a file: pages of lists count each
+MAX_FILES: Final = 32
+MAX_FOLDER_BYTES: Final = 16 << 20
+MAX_UNUSED_S: Final = 30 * 86400.0
+MAX_PARTIAL_AGE_S: Final = 3600.0  # of a file whose shim was killed while it wrote
+_IDENTITY: Final = (
+    VERSION_KEY,
+    "io.modelcontextprotocol/clientInfo",
+    "io.modelcontextprotocol/clientCapabilities",
+)
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not block
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_PARTIAL: Final = ".new"
+
+
+class _File(msgspec.Struct, gc=False):
+    """`key` is all that the file is for; `answers` are results by method and parameters."""
+
+    key: str
+    answers: dict[str, msgspec.Raw]
+
+
+def identify(request: PendingRequest, opening: PendingRequest | None) -> str | None:
+    """What the client program says of itself, as text; None if it says nothing, or very much.
+
+    It says so in `opening`, the `initialize` of its session, or since 2026-07-28 in each request.
+    """
+    said = decode_object((opening or request).params)
+    meta = said.pop("_meta", None)
+    if opening is None:
+        said = {key: meta.get(key) for key in _IDENTITY} if isinstance(meta, dict) else {}
+        if said.get(VERSION_KEY) is None:
+            return None
+    text = _text(said)
+    return text if len(text) <= MAX_IDENTITY_CHARS else None
+
+
+class RememberedAnswers:
+    """The answers to one client program: to the first that is given to `find` or `note`.
+
+    `door` is the greeting at the daemon. Only `find`, `write` and `drop` use files; none of them raises.
+    """
+
+    def __init__(self, paths: DaemonPaths, door: bytes) -> None:
+        self._config = paths.config
+        self._door = door.decode()
+        self._folder = paths.folder / FOLDER
+        self._config_state = self._look_at_config()
+        self._takes_notes = True
+        self._client: str | None = None
+        self._found: dict[str, msgspec.Raw] | None = None  # what the file held; None before it is read
+        self._written: dict[str, int] = {}  # hashes of what it holds
+        self._noted: dict[str, bytes] = {}  # empty for one that is too long to be kept
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether there is something for `write`."""
+        return bool(self._noted)
+
+    def find(self, client: str, request: PendingRequest) -> msgspec.Raw | None:
+        """The last answer to such a request of that client program; None if it is not known."""
+        if request.method not in REMEMBERED or not self._is_of(client):
+            return None
+        if self._found is None:
+            self._found = self._load()
+        return self._found.get(_question(request))
+
+    def daemon_answers(self, paths: DaemonPaths, version: object) -> None:
+        """That daemon, of that version, serves the client from now on; `find` will not be used again."""
+        self._folder = paths.folder / FOLDER
+        self._found = {}
+        self._noted.clear()
+        if (state := self._look_at_config()) != self._config_state:
+            self._config_state = state
+            self._written.clear()
+        self._takes_notes = version == __version__
+
+    def note(self, client: str, request: PendingRequest, result: msgspec.Raw) -> None:
+        """Note what the daemon has answered, for `write`."""
+        if request.method in REMEMBERED and self._takes_notes and self._is_of(client):
+            self._noted[_question(request)] = bytes(result) if len(result) < MAX_FILE_BYTES else b""
+
+    def write(self) -> None:
+        """Bring the file up to date with what was noted, unless the configuration has changed meanwhile."""
+        noted, self._noted = self._noted, {}
+        changed = {
+            key: given
+            for key, given in noted.items()
+            if self._written.get(key) != hash(given) and (not given or _is_json(given))
+        }
+        if not changed or self._look_at_config() != self._config_state:
+            return
+        before = {key: bytes(given) for key, given in self._load().items()}
+        after = _updated(before, changed)
+        self._written = {key: hash(given) for key, given in (before | after | changed).items()}
+        try:
+            if after == before:
+                os.utime(self._path())  # it is in use
+            else:
+                self._replace(after)
+                self._sweep()
+        except OSError as error:
+            self._takes_notes = False
+            sys.stderr.write(f"mcpx: {self._folder}: {error.strerror}; the next start will be slower\n")
+
+    def drop(self) -> None:
+        """Remove the file: the daemon refuses this client."""
+        self._noted.clear()
+        self._written.clear()
+        if self._client is not None:
+            with suppress(OSError):
+                self._path().unlink()
+
+    def _is_of(self, client: str) -> bool:
+        if self._client is None:
+            self._client = client
+        return self._client == client and self._config_state is not None
+
+    def _look_at_config(self) -> list[int] | None:
+        """What changes with the configuration file; None if there is none."""
+        try:
+            found = os.stat(self._config)  # noqa: PTH116 - text to text
+        except OSError:
+            return None
+        return [found.st_ino, found.st_mtime_ns, found.st_size]
+
+    # --- files
+
+    def _key(self) -> str:
+        return _text([FORMAT, __version__, self._config, self._config_state, self._door, self._client])
+
+    def _path(self) -> Path:
+        return self._folder / f"{digest(self._key())}.json"
+
+    def _load(self) -> dict[str, msgspec.Raw]:
+        """The answers in the file; none if it is missing. One that is not in order is removed."""
+        path = self._path()
+        try:
+            distrusted = distrust_folder(self._folder, self._folder.lstat())
+            opened = os.open(path, _READ)
+        except OSError:
+            return {}
+        with os.fdopen(opened, "rb") as file:
+            found = os.fstat(opened)
+            if (
+                distrusted is None
+                and stat.S_ISREG(found.st_mode)
+                and not others_may_change(found)
+                and (read := _decode(file.read(MAX_FILE_BYTES + 1))) is not None
+                and read.key == self._key()
+            ):
+                return read.answers
+        with suppress(OSError):
+            path.unlink()
+        return {}
+
+    def _replace(self, answers: dict[str, bytes]) -> None:
+        """Write the file beside the old one, then rename it. Not synced: a power cut may cost the file."""
+        ensure_folder(self._folder)
+        path = self._path()
+        new = path.with_suffix(f".{os.urandom(4).hex()}{_PARTIAL}")
+        opened = os.open(new, _WRITE, 0o600)
+        try:
+            with os.fdopen(opened, "wb") as file:
+                file.write(_encode(self._key(), answers))
+            new.replace(path)
+        except OSError:
+            with suppress(OSError):
+                new.unlink()
+            raise
+
+    def _sweep(self) -> None:
+        """Remove the files that nobody uses, and the oldest of too many."""
+        with os.scandir(self._folder) as entries:
+            found = [(each.stat(follow_symlinks=False), each.path) for each in entries]
+        found.sort(key=lambda each: -each[0].st_mtime)
+        now, size = time.time(), 0
+        for number, (about, path) in enumerate(found):
+            size += about.st_size
+            lifetime = MAX_PARTIAL_AGE_S if path.endswith(_PARTIAL) else MAX_UNUSED_S
+            if number >= MAX_FILES or size > MAX_FOLDER_BYTES or now - about.st_mtime > lifetime:
+                with suppress(OSError):
+                    os.unlink(path)  # noqa: PTH108 - text to text
+
+
+def _question(request: PendingRequest) -> str:
+    """The method and the parameters, without what accompanies every request."""
+    params = decode_object(request.params)
+    params.pop("_meta", None)
+    if request.method in OPENINGS:  # what it says is in the key of the file
+        params = {}
+    return f"{request.method} {_text(params)}"
+
+
+def _updated(before: dict[str, bytes], changed: dict[str, bytes]) -> dict[str, bytes]:
+    """The answers with the changed ones, as many as a file may hold.
+
+    Further pages belong to the first page before them: they go with it.
+    """
+    for method in LISTS:
+        first = f"{method} {{}}"
+        if first in changed and changed[first] != before.get(first):
+            before = {key: given for key, given in before.items() if not key.startswith(f"{method} ")}
+    after = {key: given for key, given in (before | changed).items() if given}
+    while len(after) > MAX_ANSWERS or _size(after) > MAX_FILE_BYTES:
+        del after[max(after, key=lambda key: len(after[key]))]
+    return after
+
+
+def _size(answers: dict[str, bytes]) -> int:
+    return sum(2 * len(key) + len(given) for key, given in answers.items()) + 65536  # the key is shorter
+
+
+def _encode(key: str, answers: dict[str, bytes]) -> bytes:
+    return msgspec.json.encode(_File(key, {each: msgspec.Raw(given) for each, given in answers.items()}))
+
+
+def _decode(contents: bytes) -> _File | None:
+    """A file's contents; None if they are not in order. They are one line, as each answer must be."""
+    if len(contents) > MAX_FILE_BYTES or b"\n" in contents:
+        return None
+    try:
+        return msgspec.json.decode(contents, type=_File)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _is_json(answer: bytes) -> bool:
+    """Whether it can be read: a large answer has passed unread."""
+    try:
+        msgspec.json.decode(answer, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()

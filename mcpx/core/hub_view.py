@@ -1,0 +1,155 @@
+"""The hub as the clients of one door see it: the servers and tools that they are shown, and no others.
+
+Everything in the gateway looks through a `HubView`, never at the hub itself: what lists, searches, reads,
+calls, completes, subscribes or notifies asks its `upstreams`, `registry`, `calls` and `config`, so that a
+server or a tool that is hidden is unknown there exactly as one that does not exist, also in what errors
+suggest. The view is made of the configuration in force at each look, so a reload changes it at once. At a
+door that shows all the faces are the hub's own, and looking through the view costs nothing.
+
+The requests of a view's clients go through the hub's one router actor, but are routed, refused and explained
+among the servers of the view. A server of which some tools are hidden stands in the view as a
+`NarrowedUpstream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import anyio
+from msgspec.structs import replace
+
+from mcpx.catalog.model import Catalogue, LeftOut, ServerInfo
+from mcpx.config import Config
+from mcpx.config.profiles import Patterns, chosen
+from mcpx.core.hub import Hub
+from mcpx.core.profiles import Selection, select
+from mcpx.core.readiness import await_descriptions
+from mcpx.door import FRONT_DOOR, Door
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.context import ClientId
+
+
+class HubView:
+    """What the clients of `door` have of a hub."""
+
+    def __init__(self, hub: Hub, door: Door = FRONT_DOOR) -> None:
+        self.door = door
+        self.clients = hub.clients
+        self.views = hub.views
+        self.meter = hub.meter
+        self._hub = hub
+        self._selected: tuple[Config, Selection] | None = None
+        self.upstreams: Mapping[str, Upstream] = hub.upstreams
+        """The servers that are shown, by name."""
+        self.registry, self.calls = hub.registry, hub.calls
+        if not door.shows_all:
+            self.upstreams = ShownUpstreams(hub.upstreams, lambda: self.selection)
+            self.registry, self.calls = hub.faces(self.upstreams)
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force, with the servers that are shown, as the profile has them."""
+        return self.selection.config
+
+    @property
+    def selection(self) -> Selection:
+        """What is shown by the configuration in force."""
+        config = self._hub.config
+        if self._selected is None or self._selected[0] is not config:
+            self._selected = config, select(self.door, config)
+        return self._selected[1]
+
+    def hides(self, server: str) -> bool:
+        """Whether a server is not shown at this door, whether it exists or not."""
+        return not self.door.shows_all and server not in self.upstreams
+
+    @property
+    def started(self) -> float:
+        """When the hub was run, by `anyio.current_time()`; now, if it was not."""
+        return anyio.current_time() if self._hub.started is None else self._hub.started
+
+    async def listed(self, seconds: float) -> None:
+        """As `Hub.listed`, for the servers that are shown."""
+        await self._hub.fleet.readiness.listed(seconds, self.upstreams)
+
+    async def described(self, seconds: float) -> None:
+        """As `Hub.described`, for the servers that are shown."""
+        await await_descriptions(self.upstreams, seconds)
+
+    def client_left(self, client: ClientId) -> None:
+        """End what belongs to this client alone."""
+        self._hub.client_left(client)
+
+
+class ShownUpstreams(Mapping[str, Upstream]):
+    """Those of all servers that are selected at the moment, in the order of the configuration."""
+
+    def __init__(self, all_upstreams: Mapping[str, Upstream], selection: Callable[[], Selection]) -> None:
+        self._all = all_upstreams
+        self._selection = selection
+        self._narrowed: dict[str, NarrowedUpstream] = {}
+
+    def __getitem__(self, name: str) -> Upstream:
+        selection = self._selection()
+        if name not in selection.config.servers:
+            raise KeyError(name)
+        upstream, patterns = self._all[name], selection.tools.get(name)
+        return upstream if patterns is None else self._narrow(upstream, patterns)
+
+    def __iter__(self) -> Iterator[str]:
+        shown = self._selection().config.servers
+        return iter([name for name in self._all if name in shown])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _narrow(self, upstream: Upstream, patterns: Patterns) -> Upstream:
+        known = self._narrowed.get(upstream.name)
+        if known is None or known.upstream is not upstream or known.patterns != patterns:
+            self._narrowed = {name: each for name, each in self._narrowed.items() if name in self._all}
+            known = self._narrowed[upstream.name] = NarrowedUpstream(upstream, patterns)
+        return cast("Upstream", known)  # it has all that an upstream has
+
+
+class NarrowedUpstream:
+    """An upstream that offers only the tools that the patterns fit. In all else it is that upstream."""
+
+    def __init__(self, upstream: Upstream, patterns: Patterns) -> None:
+        self.upstream = upstream
+        self.patterns = patterns
+        self._whole: Catalogue | None = None
+        self._shown: Catalogue | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.upstream, name)
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """What is shown of the upstream's catalogue; the same object for as long as that is the same."""
+        whole = self.upstream.catalogue
+        if whole is not self._whole:
+            self._whole, self._shown = whole, None if whole is None else narrowed(whole, self.patterns)
+        return self._shown
+
+    def info(self) -> ServerInfo:
+        """As that of the upstream, with what is shown."""
+        info = self.upstream.info()
+        return info if info.catalogue is None else replace(info, catalogue=self.catalogue)
+
+    def in_era(self, modern: bool) -> Upstream:  # noqa: FBT001 - as that of the upstream
+        """As that of the upstream: it or its companion."""
+        session = self.upstream.in_era(modern)
+        return cast("Upstream", self) if session is self.upstream else session
+
+
+def narrowed(catalogue: Catalogue, patterns: Patterns) -> Catalogue:
+    """A catalogue with those of its tools that the patterns fit."""
+    tools = {name: catalogue.tools[name] for name in chosen(catalogue.tools, patterns)}
+    left_out = tuple(each for each in catalogue.left_out if _may_name(each, patterns))
+    return replace(catalogue, tools=tools, left_out=left_out)
+
+
+def _may_name(left_out: LeftOut, patterns: Patterns) -> bool:
+    """Whether a remark on what is left out is on none of the hidden tools."""
+    return left_out.kind != "tool" or left_out.name is None or bool(chosen((left_out.name,), patterns))

@@ -1,0 +1,79 @@
+"""What the clients of a door are shown: which servers, which of their tools, and under which settings. Pure.
+
+A door without `only` and `profile` shows all. Of any other, what is hidden does not exist for its clients:
+nothing here or above may answer them from more than a `Selection`. A profile that is no longer configured
+shows nothing.
+
+This is what a person chooses for a client, and no protection against it: whoever may connect may connect at
+another door.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.config import Config, Profile, ServerConfig
+from mcpx.config.document import quote
+from mcpx.config.profiles import Patterns, chosen, did_you_mean, no_server
+from mcpx.door import Door
+from mcpx.errors import MCPXError
+
+NOTHING: Final = Profile(servers=())
+ALL: Final = Profile()
+
+
+class DoorError(MCPXError):
+    """A door names a profile or servers that there are not."""
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What is shown.
+
+    `config` is the configuration with the servers that are shown and no others, each as the profile has it.
+    `tools` are the patterns of the tools that are shown of a server; of one that is not in it, all are.
+    """
+
+    config: Config
+    tools: dict[str, Patterns]
+
+
+def select(door: Door, config: Config) -> Selection:
+    """What the clients of a door are shown of a configuration."""
+    if door.shows_all:
+        return Selection(config, {})
+    profile = ALL if door.profile is None else config.profiles.get(door.profile, NOTHING)
+    names = chosen(config.servers, profile.servers)
+    if door.only is not None:
+        names = chosen(names, door.only)
+    servers = {name: _as_shown(config.servers[name], profile) for name in names}
+    return Selection(replace(config, servers=servers), profile.tools)
+
+
+def _as_shown(server: ServerConfig, profile: Profile) -> ServerConfig:
+    expose = server.expose if profile.expose is None else profile.expose
+    pinned = server.pinned if profile.pinned is None else profile.pinned
+    return replace(server, expose=expose, pinned=pinned)
+
+
+def check_door(door: Door, config: Config) -> None:
+    """Check that what a door names is there. What it hides is not named in the error.
+
+    Raises:
+        DoorError: There is no such profile, or no such server among those that it shows.
+    """
+    if door.profile is not None and door.profile not in config.profiles:
+        if not config.profiles:
+            raise DoorError(f"there is no profile {quote(door.profile)}: none is configured")
+        hint = did_you_mean(door.profile, config.profiles)
+        raise DoorError(f"there is no profile {quote(door.profile)}{hint}")
+    if door.only is None:
+        return
+    if not door.only:
+        raise DoorError("no server is named")
+    servers = select(replace(door, only=None), config).config.servers
+    for name in door.only:
+        if not chosen(servers, (name,)):
+            raise DoorError(no_server(name, servers))

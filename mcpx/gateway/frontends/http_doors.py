@@ -1,0 +1,79 @@
+"""`/mcp` and `/mcp/PROFILE`: an ASGI application for all doors but the transparent ones.
+
+The query may choose how tools are shown (`?expose=all`) and name the servers that are shown
+(`?only=git,linear`, also more than once). A door's sessions are kept while the frontend runs. Of the doors
+that do not show all servers, of which there may be any number, `MAX_DOORS` are kept: the sessions of the one
+that was used longest ago end for another one, and those of a profile that is not configured any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+import anyio.abc
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from mcpx.core.profiles import DoorError, check_door
+from mcpx.door import EXPOSURES, Door, only_of
+from mcpx.gateway.doors import Doors
+from mcpx.gateway.frontends.http_managers import SessionManagers
+from mcpx.gateway.transparent.endpoint import not_found
+
+PATH: Final = "/mcp"
+PROFILE_PATH: Final = "/mcp/{profile}"
+MAX_DOORS: Final = 64  # that do not show all servers
+
+Guard = Callable[[Request], Awaitable[Response | None]]
+"""Gives the response that refuses a request because of where it comes from; None for one that is let in."""
+
+
+class DoorEndpoint:
+    """Serves while `running`. `make_manager` makes the session manager for a server of the SDK.
+
+    `guard` is asked before a door that there is not is refused; of any other the manager asks it.
+    """
+
+    def __init__(
+        self,
+        doors: Doors,
+        make_manager: Callable[[Server[Any]], StreamableHTTPSessionManager],
+        guard: Guard,
+    ) -> None:
+        def make(door: Door, _tasks: anyio.abc.TaskGroup) -> StreamableHTTPSessionManager:
+            return make_manager(doors.gateway(door))
+
+        self._hub = doors.hub
+        self._guard = guard
+        self._managers = SessionManagers(make)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Keep the sessions."""
+        return self._managers.running()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        query = QueryParams(scope["query_string"])
+        expose = next((each for each in EXPOSURES if each == query.get("expose")), None)
+        if expose is None and "expose" in query:
+            text = f"expose must be {', '.join(EXPOSURES[:-1])} or {EXPOSURES[-1]}"
+            await PlainTextResponse(text, status_code=400)(scope, receive, send)
+            return
+        only = only_of(query.getlist("only")) if "only" in query else None
+        door = Door(expose, only=only, profile=scope["path_params"].get("profile"))
+        try:
+            check_door(door, self._hub.config)
+        except DoorError as error:
+            self._managers.end(door)
+            response = await self._guard(Request(scope)) or not_found(str(error))
+            await response(scope, receive, send)
+            return
+        manager = await self._managers.get(door)
+        self._managers.end_oldest(lambda each: not each.shows_all, MAX_DOORS)
+        await manager.handle_request(scope, receive, send)

@@ -1,0 +1,178 @@
+"""Imports of what is needed, and not of what its package brings along.
+
+`with light_sdk(): from mcpx import app` saves a sixth of an idle daemon's memory. The SDK's packages import
+all that they offer: a class of its client brings its server framework, its authorization and more. Their
+`__init__` modules only collect names from other modules, so each name is imported from its home, when it is
+first asked for. Of the SDK's three sets of models most are never used: pydantic prepares each at its first
+use. `import_alone` imports a module without the rest of its package.
+
+Without this module everything works alike. That it does with a newer SDK is ensured by `names_of`: a package
+is only loaded so if its `__init__` holds nothing but imports of names.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec, resolve_name
+from types import FunctionType, ModuleType
+from typing import Any, Final, NamedTuple
+
+PACKAGES: Final = frozenset({"mcp", "mcp.client", "mcp.server", "mcp.server.lowlevel"})
+FOR_HTTP: Final = (
+    "uvicorn"  # sse_starlette prepares it for the event streams of HTTP servers, where it finds it
+)
+
+
+@contextmanager
+def light_sdk(*, serves_http: bool = False) -> Iterator[None]:
+    """Import the SDK lightly in the body, if it has not been imported yet. What is imported stays so."""
+    with (
+        _lazy_packages(),
+        _hidden(() if serves_http else (FOR_HTTP,)),
+        _deferred_models(),
+        _without_collection(),
+    ):
+        yield
+
+
+@contextmanager
+def _lazy_packages() -> Iterator[None]:
+    finder = _LazyPackages()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+@contextmanager
+def _hidden(modules: Iterable[str]) -> Iterator[None]:
+    """Let these look as if they were not installed, unless they have been imported already."""
+    hides = {
+        name: None for name in modules if name not in sys.modules
+    }  # what the import system takes for that
+    sys.modules.update(hides)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hides:
+            del sys.modules[name]
+
+
+@contextmanager
+def _deferred_models() -> Iterator[None]:
+    """Have models, and what validates several of them (`TypeAdapter`), prepared when they are first used.
+
+    The latter has no option for that; if a newer pydantic decides it elsewhere, it is prepared at once.
+    """
+    from pydantic import BaseModel, TypeAdapter  # noqa: PLC0415 - a part of what the caller is about to import
+
+    decides = vars(TypeAdapter).get("_defer_build")
+    BaseModel.model_config["defer_build"] = True
+    if isinstance(decides, FunctionType):
+        TypeAdapter._defer_build = lambda _adapter: True  # type: ignore[method-assign, assignment] # noqa: SLF001
+    try:
+        yield
+    finally:
+        del BaseModel.model_config["defer_build"]
+        if isinstance(decides, FunctionType):
+            TypeAdapter._defer_build = decides  # type: ignore[method-assign] # noqa: SLF001
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Do not look for garbage, which takes time: nothing that is imported is any."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def import_alone(module: str) -> ModuleType:
+    """Import a module of a package whose `__init__` it does not need, and which nobody else imports.
+
+    Raises:
+        ImportError: It cannot be imported.
+    """
+    package = module.rpartition(".")[0]
+    spec = None if package in sys.modules else find_spec(package)
+    if spec is None or spec.submodule_search_locations is None:
+        return import_module(module)
+    sys.modules[package] = bare = ModuleType(package)
+    bare.__path__ = spec.submodule_search_locations
+    try:
+        return import_module(module)
+    finally:  # so that a later import of the package is a whole one
+        for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+            del sys.modules[name]
+
+
+class Home(NamedTuple):
+    """Where a name of a package comes from. Without `attribute` it is the module itself."""
+
+    module: str
+    attribute: str | None
+
+
+class _LazyPackages(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in PACKAGES:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            names = names_of(spec.loader.get_source(fullname) or "", fullname)
+            if names is not None:
+                spec.loader = _LazyLoader(fullname, spec.loader.path, names)
+        return spec
+
+
+class _LazyLoader(SourceFileLoader):
+    """Loads a package without running its `__init__`; its names come when they are asked for (PEP 562)."""
+
+    def __init__(self, fullname: str, path: str, names: dict[str, Home]) -> None:
+        super().__init__(fullname, path)
+        self._names = names
+
+    def exec_module(self, module: ModuleType) -> None:
+        def get(name: str) -> Any:
+            if name == "__all__":
+                return list(self._names)
+            if (home := self._names.get(name)) is None:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            found = import_module(home.module)
+            value = found if home.attribute is None else getattr(found, home.attribute)
+            setattr(module, name, value)
+            return value
+
+        module.__getattr__ = get  # type: ignore[method-assign]
+
+
+def names_of(source: str, package: str) -> dict[str, Home] | None:
+    """The names that an `__init__` collects from other modules; None if it does anything else."""
+    names: dict[str, Home] = {}
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.Expr(ast.Constant()) | ast.Assign([ast.Name("__all__")]):
+                continue
+            case ast.ImportFrom(module="__future__"):
+                continue
+            case ast.ImportFrom(module, imported, level):
+                start = resolve_name("." * level + (module or ""), package) if level else module or ""
+                for name in imported:
+                    home = Home(f"{start}.{name.name}", None) if module is None else Home(start, name.name)
+                    names[name.asname or name.name] = home
+            case _:
+                return None
+    return names if "*" not in names else None

@@ -1,0 +1,40 @@
+"""Servers' processes that are started before MCPX is ready for them: it imports the SDK meanwhile.
+
+Used by the commands that serve, around that import. Imports neither the SDK nor anyio itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mcpx.config import Config, Stdio, starting_limit
+from mcpx.upstream.offers.remembered import CatalogueFiles, may_sleep
+from mcpx.upstream.offers.server_identity import server_identity
+from mcpx.upstream.transport.spawning import EARLY
+
+
+@contextmanager
+def early_children(config: Config) -> Iterator[None]:
+    """Start the processes that a fleet of this configuration needs first; end what it has not taken."""
+    try:
+        EARLY.start(needed_first(config))
+        yield
+    finally:
+        EARLY.end()
+
+
+def needed_first(config: Config) -> list[Stdio]:
+    """The commands of the first servers that are started with MCPX, in the order of the fleet.
+
+    Those with the same turn of which nothing is remembered come first.
+    """
+    files = CatalogueFiles()
+    needed: list[tuple[bool, Stdio]] = []
+    for server in config.servers.values():
+        if server.disabled is None and isinstance(server.transport, Stdio):
+            listed_at = files.listed_at(server_identity(server))
+            if not may_sleep(server, listed_at):
+                needed.append((listed_at is not None, server.transport))
+    needed.sort(key=lambda each: each[0])
+    return [transport for _, transport in needed][: starting_limit(config)]

@@ -1,0 +1,136 @@
+"""What a door shows of a configuration and of a server, and what is said of one that cannot be opened."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from mcpx.catalog.model import Catalogue, LeftOut, PromptInfo, ServerInfo, State, ToolInfo
+from mcpx.config import Config, Profile, ServerConfig, Stdio
+from mcpx.core.hub_view import NarrowedUpstream, ShownUpstreams, narrowed
+from mcpx.core.profiles import DoorError, check_door, select
+from mcpx.door import FRONT_DOOR, Door, only_of
+
+SERVERS = ("git", "linear", "db-one", "db-two")
+
+
+def config_of(**profiles):
+    servers = {
+        name: ServerConfig(name=name, transport=Stdio(command="x"), pinned=("*.y",)) for name in SERVERS
+    }
+    return Config(source="c.json", servers=servers, profiles=profiles)
+
+
+def shown(door, config):
+    return list(select(door, config).config.servers)
+
+
+def catalogue(*tools):
+    named = (LeftOut(kind="tool", name="git_push", reason="odd"), LeftOut(kind="tools/list", reason="late"))
+    return Catalogue(
+        generation=1,
+        tools={name: ToolInfo(server_name="git", name=name, input_schema={}) for name in tools},
+        prompts=(PromptInfo(server_name="git", name="ask"),),
+        left_out=named,
+    )
+
+
+@pytest.mark.parametrize(
+    ("door", "names"),
+    [
+        (FRONT_DOOR, SERVERS),
+        (Door(expose="all"), SERVERS),
+        (Door(only=("git", "linear")), ("git", "linear")),
+        (Door(only=("db-*",)), ("db-one", "db-two")),
+        (Door(profile="work"), ("git", "db-one")),
+        (Door(profile="work", only=("git", "linear")), ("git",)),
+        (Door(profile="everything"), SERVERS),
+        (Door(profile="nothing"), ()),
+        (Door(profile="gone"), ()),
+    ],
+)
+def test_the_servers_of_a_door(door, names):
+    profiles = {"work": Profile(servers=("git", "*-one")), "everything": Profile()}
+    assert shown(door, config_of(**profiles, nothing=Profile(servers=()))) == list(names)
+
+
+def test_a_profile_says_how_its_servers_are_shown_and_the_others_are_as_configured():
+    config = config_of(work=Profile(expose="both", pinned=()), plain=Profile(tools={"git": ("x",)}))
+    work = select(Door(profile="work"), config)
+    assert {(each.expose, each.pinned) for each in work.config.servers.values()} == {("both", ())}
+    plain = select(Door(profile="plain"), config)
+    assert plain.config.servers == config.servers
+    assert plain.tools == {"git": ("x",)}
+    assert select(FRONT_DOOR, config).config is config
+
+
+@pytest.mark.parametrize(
+    ("door", "problem"),
+    [
+        (Door(profile="wrok"), 'there is no profile "wrok"; did you mean "work"?'),
+        (Door(profile="zz"), 'there is no profile "zz"; there is "work"'),
+        (Door(only=("gti",)), 'there is no server "gti"; did you mean "git"?'),
+        (Door(only=("zz-*",)), 'there is no server "zz-*"; there is "git", "linear", "db-one", "db-two"'),
+        (Door(only=("git", "linear"), profile="work"), 'there is no server "linear"; there is "git"'),
+        (Door(only=()), "no server is named"),
+    ],
+)
+def test_what_is_said_of_a_door_that_there_is_not(door, problem):
+    config = config_of(work=Profile(servers=("git",)))
+    with pytest.raises(DoorError) as error:
+        check_door(door, config)
+    assert str(error.value) == problem
+
+
+def test_without_profiles_none_is_named():
+    with pytest.raises(DoorError, match="none is configured"):
+        check_door(Door(profile="work"), config_of())
+
+
+def test_what_is_named_in_lists_is_sorted_and_there_once():
+    assert only_of(["b, a,,b", "c"]) == ("a", "b", "c")
+    assert only_of([" , "]) == ()
+
+
+def test_of_a_narrowed_catalogue_no_hidden_tool_is_named():
+    whole = catalogue("git_log", "git_log_all", "git_push")
+    part = narrowed(whole, ("git_log*",))
+    assert list(part.tools) == ["git_log", "git_log_all"]
+    assert part.prompts == whole.prompts
+    assert [each.kind for each in part.left_out] == ["tools/list"]
+
+
+def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
+    def info():
+        return ServerInfo(name="git", state=State.READY, transport="stdio", catalogue=real.catalogue)
+
+    real = SimpleNamespace(name="git", catalogue=None, pid=7, info=info, in_era=lambda _modern: real)
+    narrow = NarrowedUpstream(real, ("git_log",))
+    assert (narrow.catalogue, narrow.info().catalogue, narrow.pid) == (None, None, 7)
+    real.catalogue = catalogue("git_log", "git_push")
+    kept = narrow.catalogue
+    assert list(kept.tools) == ["git_log"]
+    assert narrow.catalogue is kept
+    assert narrow.info().catalogue is kept
+    assert narrow.in_era(True) is narrow
+    real.catalogue = catalogue("git_push")
+    assert narrow.catalogue.tools == {}
+
+
+def test_servers_are_those_of_the_moment():
+    everything = {name: SimpleNamespace(name=name) for name in SERVERS}
+    configs = [config_of(work=Profile(servers=("git", "linear"), tools={"git": ("a",)}))]
+    upstreams = ShownUpstreams(everything, lambda: select(Door(profile="work"), configs[0]))
+    assert list(upstreams) == ["git", "linear"]
+    assert upstreams["linear"] is everything["linear"]
+    assert upstreams["git"] is upstreams["git"]
+    assert "db-one" not in upstreams
+    assert upstreams.get("db-one") is None
+    before = upstreams["git"]
+    everything["git"] = SimpleNamespace(name="git")
+    assert upstreams["git"] is not before
+    del everything["linear"]
+    assert list(upstreams) == ["git"]
+    configs[0] = config_of(work=Profile(servers=("db-*",)))
+    assert list(upstreams) == ["db-one", "db-two"]
