@@ -25,7 +25,7 @@ def early_children(config: Config) -> Iterator[None]:
 
 
 def needed_first(config: Config) -> list[Stdio]:
-    """The commands of the servers that start first, as the fleet orders them: those that are not known first."""
+    """The commands of the servers that start first, in the order of the fleet: unknown ones before others."""
     files = CatalogueFiles()
     needed: list[tuple[bool, Stdio]] = []
     for server in config.servers.values():
