@@ -29,6 +29,8 @@ from client import SHAKE, Client
 from process import Process, Unmeasured, deadline
 from targets import CHILD, HERE, SERVER, Target, mcpx
 
+from mcpx.daemon.protocol import SETTLED_KEY
+
 ROOT = HERE.parent.parent
 LIVE = ROOT / "tests" / "live"
 COUNTS = (1, 15, 70)
@@ -77,6 +79,7 @@ def _one_start(state: Path, servers: dict[str, dict], *, cold: bool, own_first: 
         client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         client.request("tools/list", {})
         figures = {"tools_ms": (time.perf_counter() - began) * 1000}
+        client.request("tools/list", {"_meta": {SETTLED_KEY: True}})  # every server is ready, or asleep
         time.sleep(QUIET_S)
         figures |= {"rss": process.memory()["rss"], "processes": len(_children_of(process.pid))}
         if not figures["processes"]:
