@@ -111,6 +111,11 @@ class Session:
 
     # --- while there is no daemon yet
 
+    @property
+    def awaits_daemon(self) -> bool:
+        """Whether a request of the client is not answered."""
+        return bool(self._pending)
+
     def answer(self, waiting: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
         """The responses to what waits for a daemon, as far as they are known, and the lines that wait on."""
         responses: list[bytes] = []

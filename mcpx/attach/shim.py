@@ -36,6 +36,7 @@ MAX_DAEMON_LINE: Final = 1 << 30  # bytes of a line of the daemon, which has a l
 MAX_CLIENT_LINE: Final = 64 << 20  # bytes of a line, until a daemon has said what it accepts
 GREETING_TIMEOUT_S: Final = 30.0  # for the daemon to answer the greeting
 GREETING_GRACE_S: Final = 0.05  # for that, before the client is answered from what is remembered
+HEAD_START_S: Final = 0.02  # of a client that can be answered, before the daemon is started beside it
 QUIET_S: Final = 0.1  # without any line, before what the daemon has answered is written down
 DAEMON_REFUSES: Final = "The MCPX daemon does not serve this client"
 
@@ -74,12 +75,14 @@ class Shim:
         self._write_answers()
 
     def _begin(self) -> None:
-        """Use the daemon that runs, or start one, after what the client has said already is answered."""
+        """Use the daemon that runs, or start one: after the client's first requests, if they are known."""
         if (connection := self._connecting.existing()) is not None:
             self._connected(connection)
             return
         self._answer_known()
-        self._poll_once(0)
+        until = time.monotonic() + HEAD_START_S
+        while not (self._session.awaits_daemon or self._input_closed) and time.monotonic() < until:
+            self._poll_once(int(1000 * HEAD_START_S))
         self._connecting.start()
         self._connect()
 
