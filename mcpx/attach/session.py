@@ -19,7 +19,7 @@ page.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -40,13 +40,6 @@ SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 _NO_MEMBERS: Final = msgspec.Raw(b"{}")
 CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
 """In the error with which a daemon that is ending drops a request; it counts as no response."""
-
-
-class Lost(NamedTuple):
-    """What follows when a daemon is gone: responses for the client, and unsent lines that are still valid."""
-
-    to_client: list[bytes]
-    to_next_daemon: list[bytes]
 
 
 class Session:
@@ -220,13 +213,16 @@ class Session:
 
     # --- from one daemon to the next
 
-    def daemon_lost(self, unsent: Iterable[bytes]) -> Lost:
-        """Settle what was in flight to a daemon that is gone; `unsent` are the lines it got no byte of."""
+    def daemon_lost(self, unsent: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Settle what was in flight to a daemon that is gone; `unsent` are the lines it got no byte of.
+
+        The lines for the client, and those of `unsent` that are for the next daemon.
+        """
         kept = [line for line in unsent if not self._ends_with_daemon(read(line))]
         safe = {each.id for line in kept for each in batch.messages(line)}
         to_client = self._pending.lose(safe) + self._daemon_requests.daemon_lost()
         self._own_requests.clear()
-        return Lost(to_client, kept)
+        return to_client, kept
 
     def _ends_with_daemon(self, message: RPCMessage | None) -> bool:
         """Whether a line that was not sent means nothing to the next daemon."""

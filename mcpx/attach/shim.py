@@ -239,13 +239,13 @@ class Shim:
             self._connection.close()
             self._connection = None
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
-        lost = self._session.daemon_lost(self._to_daemon.take_unsent())
-        self._to_client.put(lost.to_client)
-        self._to_daemon.put(lost.to_next_daemon)
+        to_client, to_next_daemon = self._session.daemon_lost(self._to_daemon.take_unsent())
+        self._to_client.put(to_client)
+        self._to_daemon.put(to_next_daemon)
         given_up = given_up or self._connecting.lost(time.monotonic() - self._connected_at)
         if given_up is not None:
             self._refuse(given_up)
-        elif not self._input_closed and (lost.to_next_daemon or not self._connecting.paths.stopped.exists()):
+        elif not self._input_closed and (to_next_daemon or not self._connecting.paths.stopped.exists()):
             self._connecting.start()
 
     def _connect(self) -> None:
