@@ -16,6 +16,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -24,7 +25,7 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.catalog.model import State
-from mcpx.config import Config
+from mcpx.config import Config, Stdio
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
 from mcpx.core.profiles import select
@@ -191,7 +192,7 @@ async def _run(
     watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_handle_signals, hub)
-        tasks.start_soon(_end_unneeded, hub)
+        tasks.start_soon(_finish_start, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
             with watchdog:
@@ -204,10 +205,13 @@ async def _run(
     return 0
 
 
-async def _end_unneeded(hub: Hub) -> None:
-    """End the processes that were started early and that no server has taken."""
+async def _finish_start(hub: Hub) -> None:
+    """Do what can wait until the servers have settled."""
     await hub.settled(SETTLED_TIMEOUT_S)
     EARLY.end()
+    if any(not isinstance(server.transport, Stdio) for server in hub.config.servers.values()):
+        # 50 ms, for which the first call of one that sleeps would wait
+        await anyio.to_thread.run_sync(import_module, "mcpx.upstream.transport.http_link")
 
 
 def _describe(hub: Hub) -> str:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import ast
 import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, resolve_name
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
 PACKAGES: Final = frozenset({"mcp", "mcp.client", "mcp.server", "mcp.server.lowlevel"})
@@ -33,22 +33,67 @@ FOR_HTTP: Final = (
 @contextmanager
 def light_sdk(*, serves_http: bool = False) -> Iterator[None]:
     """Import the SDK lightly in the body, if it has not been imported yet. What is imported stays so."""
-    from pydantic import BaseModel  # noqa: PLC0415 - a part of what the caller is about to import
+    with (
+        _lazy_packages(),
+        _hidden(() if serves_http else (FOR_HTTP,)),
+        _deferred_models(),
+        _without_collection(),
+    ):
+        yield
 
+
+@contextmanager
+def _lazy_packages() -> Iterator[None]:
     finder = _LazyPackages()
-    if hides := not serves_http and FOR_HTTP not in sys.modules:
-        sys.modules[FOR_HTTP] = None  # type: ignore[assignment]  # the import system takes that for "there is none"
-    collects = gc.isenabled()
-    gc.disable()  # nothing that is imported is garbage, and looking for some takes time
     sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+@contextmanager
+def _hidden(modules: Iterable[str]) -> Iterator[None]:
+    """Let these look as if they were not installed, unless they have been imported already."""
+    hides = {
+        name: None for name in modules if name not in sys.modules
+    }  # what the import system takes for that
+    sys.modules.update(hides)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hides:
+            del sys.modules[name]
+
+
+@contextmanager
+def _deferred_models() -> Iterator[None]:
+    """Have models, and what validates several of them (`TypeAdapter`), prepared when they are first used.
+
+    The latter has no option for that; if a newer pydantic decides it elsewhere, it is prepared at once.
+    """
+    from pydantic import BaseModel, TypeAdapter  # noqa: PLC0415 - a part of what the caller is about to import
+
+    decides = vars(TypeAdapter).get("_defer_build")
     BaseModel.model_config["defer_build"] = True
+    if isinstance(decides, FunctionType):
+        TypeAdapter._defer_build = lambda _adapter: True  # type: ignore[method-assign, assignment] # noqa: SLF001
     try:
         yield
     finally:
         del BaseModel.model_config["defer_build"]
-        sys.meta_path.remove(finder)
-        if hides:
-            del sys.modules[FOR_HTTP]
+        if isinstance(decides, FunctionType):
+            TypeAdapter._defer_build = decides  # type: ignore[method-assign] # noqa: SLF001
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Do not look for garbage, which takes time: nothing that is imported is any."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
         if collects:
             gc.enable()
 

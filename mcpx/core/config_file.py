@@ -18,7 +18,7 @@ import anyio.to_thread
 import structlog
 
 from mcpx.config import Config, parse, read_file
-from mcpx.core.config_watch import ConfigWatch, signature
+from mcpx.core.config_watch import POLL_INTERVAL_S, ConfigWatch, signature
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.errors import ConfigError
 from mcpx.observe.contained import contain
@@ -69,7 +69,7 @@ class ConfigFile:
 
     async def _follow(self) -> None:
         await anyio.sleep(START_DELAY_S)
-        if (await anyio.to_thread.run_sync(signature, self._file)).is_endless:
+        if signature(self._file).is_endless:
             await anyio.sleep_forever()  # `mcpx serve <(...)`: it was read once, and that was all of it
         while True:
             self._reloaded.clear()
@@ -82,7 +82,11 @@ class ConfigFile:
                 pass  # noted where it was found
             except Exception as error:  # noqa: BLE001 - the boundary: no file, whatever it holds, ends the watch
                 contain(error, "config")
-            await self._watch.changed(self._wanted)
+            try:
+                await self._watch.changed(self._wanted)
+            except Exception as error:  # noqa: BLE001 - the boundary: no thread can be started, for instance
+                contain(error, "config")
+                await anyio.sleep(POLL_INTERVAL_S)
 
     def _wanted(self) -> bool:
         return self._in_force().watch_config
@@ -91,14 +95,11 @@ class ConfigFile:
         """Put the file in force if its content is another than the one that was read last."""
         data = await self._read()
         if data == self._used:
-            if self.problem is not None:
-                log.info("config.usable_again", path=self._source)
-            self._tried, self.problem = data, None
+            self._note_in_force(data)
         elif data != self._tried:
             config = self._parse(data)
             if self._used is None and config == self._in_force():
-                self._used = self._tried = data  # it is as it was read at the start
-                self.problem = None
+                self._note_in_force(data)  # it is as it was read at the start
             else:
                 self._check_owner()
                 await self._use(data, config)
@@ -109,6 +110,12 @@ class ConfigFile:
         self._used = self._tried = data
         self.problem = None
         return plan
+
+    def _note_in_force(self, data: bytes) -> None:
+        if self.problem is not None:
+            log.info("config.usable_again", path=self._source)
+        self._used = self._tried = data
+        self.problem = None
 
     # --- the file; each of its problems is noted
 

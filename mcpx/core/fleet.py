@@ -9,7 +9,7 @@ reload is carried out by `change`, one at a time, and touches the servers that d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,9 @@ from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
+from mcpx.core.readiness import Readiness
 from mcpx.core.reload_plan import ReloadPlan
+from mcpx.core.restart import restart
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
@@ -40,7 +42,6 @@ from supervisors import (
     ChildRested,
     ChildStopped,
     Event,
-    Phase,
     Signal,
     Supervisor,
 )
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
-RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
 MAX_PROBES_AT_ONCE: Final = 8  # after a suspend
 PROBE_PAUSE_S: Final = 0.1  # until the next ones
 REMOVED: Final = "it was removed from the configuration"
@@ -88,7 +88,6 @@ class Fleet:
         self._children: dict[str, Upstream | DirectSession] = {}  # by the supervisor's name for them
         self._made: Counter[str] = Counter()  # children of each name so far
         self.observers = Observers()
-        self._settled = anyio.Event()
         self._news = Signal()
         self._stopping = False
         self.has_open_tasks: Callable[[str], bool] = lambda _server: False
@@ -96,14 +95,12 @@ class Fleet:
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
-        self._unsettled = {
-            name
-            for name, up in self.upstreams.items()
-            if starts and up.config.disabled is None and not self._may_sleep(up)
-        }
+        enabled = [each for each in self.upstreams.values() if starts and each.config.disabled is None]
+        starting = {each.name for each in enabled if not self._may_sleep(each)}
+        self.readiness = Readiness(starting)
         for name, upstream in self.upstreams.items():
             if starts:
-                self._start(upstream, asleep=name not in self._unsettled)
+                self._start(upstream, asleep=name not in starting)
             else:
                 upstream.queue.pending_reason = NOT_STARTED
 
@@ -170,8 +167,6 @@ class Fleet:
             self._children[upstream.child] = upstream
             upstream.queue.pending_reason = None
             on_demand = asleep and not upstream.queue.has_callers
-            if on_demand:
-                self._unsettled.discard(upstream.child)
             grace_s = self._config.shutdown_grace
             self.supervisor.add(child_spec(upstream, grace_s=grace_s, on_demand=on_demand))
 
@@ -253,33 +248,9 @@ class Fleet:
                 await anyio.sleep(PROBE_PAUSE_S)
 
     async def restart(self, upstream: Upstream) -> None:
-        """End a server in order and start it again; one that waits or is parked is tried now.
-
-        Returns when it is ready again or has failed, or after `RESTART_TIMEOUT_S` beyond the time to stop.
-        """
-        life = upstream.queue.lifecycle()
-        for each in upstream.sessions():
-            self._restart(each)
-        timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S + RESTART_TIMEOUT_S
-        with anyio.move_on_after(timeout_s):
-            while not self._has_retried(upstream, life.generation):
-                await self._news.wait()
-
-    def _restart(self, upstream: Upstream | DirectSession) -> None:
-        life = upstream.queue.lifecycle()
-        if life.phase in {Phase.WAITING, Phase.PARKED}:
-            self.supervisor.resume(upstream.child)
-        elif not upstream.queue.is_asleep:
-            self.supervisor.recycle(upstream.child)
-        elif isinstance(upstream, Upstream) and upstream.main is None:
-            upstream.queue.wake()
-
-    def _has_retried(self, upstream: Upstream, since: int) -> bool:
-        """Whether an incarnation after number `since` has been ready or has failed, or there will be none."""
-        if upstream.queue.closed:
-            return True
-        now = upstream.queue.lifecycle()
-        return now.generation > since and now.phase not in {Phase.STARTING, Phase.STOPPING}
+        """End a server in order and start it again; see `restart`."""
+        stop_timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
+        await restart(upstream, self.supervisor, self._news, stop_timeout_s=stop_timeout_s)
 
     def stop(self) -> None:
         """Take no more calls and start nothing; the supervisor is stopped by its parent."""
@@ -288,30 +259,6 @@ class Fleet:
             for each in upstream.sessions():
                 each.queue.close()
         self._wake()
-
-    async def settled(self, seconds: float) -> bool:
-        """Wait until each server is ready or asleep, or has failed once, at most `seconds`; whether so."""
-        if not self._unsettled:
-            self._settled.set()
-        with anyio.move_on_after(seconds):
-            await self._settled.wait()
-        return self._settled.is_set()
-
-    async def listed(self, seconds: float, among: Mapping[str, Upstream] | None = None) -> None:
-        """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
-
-        With `among`, of every one of these.
-        """
-        awaited = self.upstreams if among is None else among
-        with anyio.move_on_after(seconds):
-            while any(name in self._unsettled and each.catalogue is None for name, each in awaited.items()):
-                await self._news.wait()
-
-    async def described(self, seconds: float) -> None:
-        """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
-        with anyio.move_on_after(seconds):
-            for upstream in list(self.upstreams.values()):
-                await upstream.await_descriptions()
 
     # --- events
 
@@ -323,9 +270,7 @@ class Fleet:
         log_event(event, upstream)
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
             upstream.queue.start_ended()
-            self._unsettled.discard(event.child)
-            if not self._unsettled:
-                self._settled.set()
+            self.readiness.report(event.child)
         if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
         elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):

@@ -26,6 +26,7 @@ from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
 from mcpx.core.observers import Observer
+from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
 from mcpx.core.result_views import ResultViews
@@ -43,6 +44,7 @@ from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 log = structlog.get_logger()
+SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
 
@@ -79,9 +81,8 @@ class Hub:
         self._checker = ArgumentChecker()
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
-        self._config_problem = lambda: self.file.problem
         self._inspector = Inspector(
-            self.registry, self._checker, self.results, config_problem=self._config_problem
+            self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
         )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self._reload_lock = anyio.Lock()
@@ -103,7 +104,7 @@ class Hub:
             registry,
             self._checker,
             self.results,
-            config_problem=self._config_problem,
+            config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
         requests.router = Router(registry, inspector, self._checker)
@@ -153,18 +154,18 @@ class Hub:
 
     async def settled(self, seconds: float) -> bool:
         """Wait until every server is ready or has failed once, at most `seconds`; whether they all have."""
-        return await self.fleet.settled(seconds)
+        return await self.fleet.readiness.settled(seconds)
 
     async def listed(self, seconds: float) -> None:
         """Wait until it is known of every server what it offers, or it has failed once, at most `seconds`.
 
         What it offered last time is known from the start.
         """
-        await self.fleet.listed(seconds)
+        await self.fleet.readiness.listed(seconds, self.upstreams)
 
     async def described(self, seconds: float) -> None:
         """Wait until the servers that are ready have descriptions for their resources, at most `seconds`."""
-        await self.fleet.described(seconds)
+        await await_descriptions(self.upstreams, seconds)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Have `observer` called with the name of a server whose catalogue changed, and the difference.

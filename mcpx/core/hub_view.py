@@ -24,6 +24,7 @@ from mcpx.config import Config
 from mcpx.config.profiles import Patterns, chosen
 from mcpx.core.hub import Hub
 from mcpx.core.profiles import Selection, select
+from mcpx.core.readiness import await_descriptions
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
@@ -70,13 +71,11 @@ class HubView:
 
     async def listed(self, seconds: float) -> None:
         """As `Hub.listed`, for the servers that are shown."""
-        await self._hub.fleet.listed(seconds, self.upstreams)
+        await self._hub.fleet.readiness.listed(seconds, self.upstreams)
 
     async def described(self, seconds: float) -> None:
         """As `Hub.described`, for the servers that are shown."""
-        with anyio.move_on_after(seconds):
-            for upstream in list(self.upstreams.values()):
-                await upstream.await_descriptions()
+        await await_descriptions(self.upstreams, seconds)
 
     def client_left(self, client: ClientId) -> None:
         """End what belongs to this client alone."""
@@ -135,7 +134,8 @@ class NarrowedUpstream:
 
     def info(self) -> ServerInfo:
         """As that of the upstream, with what is shown."""
-        return replace(self.upstream.info(), catalogue=self.catalogue)
+        info = self.upstream.info()
+        return info if info.catalogue is None else replace(info, catalogue=self.catalogue)
 
     def in_era(self, modern: bool) -> Upstream:  # noqa: FBT001 - as that of the upstream
         """As that of the upstream: it or its companion."""

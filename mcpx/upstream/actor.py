@@ -9,24 +9,24 @@ and end the moment the connection does. Nothing here decides about restarts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import structlog
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
 from mcpx.catalog.model import Catalogue, ServerInfo
-from mcpx.config import Era, ServerConfig, redactor_of
+from mcpx.config import Era, ServerConfig
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.errors import EraRefused, NoAnswer
 from mcpx.upstream.health import Health, open_health
 from mcpx.upstream.idleness import Idleness
+from mcpx.upstream.malformed_log import MalformedLog
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from mcpx.upstream.offers.subscriptions import Subscriptions
@@ -36,21 +36,18 @@ from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request
 from mcpx.upstream.server_info import server_info
+from mcpx.upstream.session.attempts import Attempts
 from mcpx.upstream.session.handshake import Handshake, KnownEras
 from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link
-from mcpx.upstream.transport.loss import ConnectionLost
 from supervisors import Incarnation, Phase, Signal, Supervisor
 
 if TYPE_CHECKING:
     from mcpx.upstream.direct.client import DirectClient
     from mcpx.upstream.direct.session import DirectSession
 
-log = structlog.get_logger()
-
 _WARMED: Final = frozenset({Phase.IDLE, Phase.STARTING, Phase.UP})
-MAX_MALFORMED_LOGGED: Final = 3  # lines; a server that prints what is no message prints a lot of it
 OnCatalogue = Callable[[str, Diff], None]
 """Called with the server's name and what changed, after the catalogue was replaced. Must not raise."""
 
@@ -105,12 +102,9 @@ class Upstream:
         )
         self.has_listed = False
         """Whether the catalogue is from this run of MCPX; else there is none, or it is from last time."""
+        patience = config.limits.queue_timeout
         self.subscriptions = Subscriptions(
-            config.name,
-            self.submit,
-            lambda: self.catalogue,
-            self.queue.wait_awake,
-            patience=config.limits.queue_timeout,
+            config.name, self.submit, lambda: self.catalogue, self.queue.wait_awake, patience=patience
         )
         self.pid: int | None = None
         self.health: Health | None = None
@@ -125,12 +119,10 @@ class Upstream:
         self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
         self.known_eras: KnownEras = main.known_eras if main is not None else KnownEras(config)
-        self._eras = eras or (lambda: self.known_eras.in_order(None))
+        self._attempts = Attempts(config.name, eras or partial(self.known_eras.in_order, None))
         self._changes = Signal()
-        self._next_handshake: Handshake | None = None
         self.server_log = server_log
-        self._redact = redactor_of(config)
-        self._log = log.bind(server=config.name)
+        self._malformed = MalformedLog(config, self.counters)
         self._clients = clients or ConnectedClients()
         self._suspended = SuspendedCalls(config.name, config.limits.call_timeout)
         self._clients.add_left_callback(self._suspended.cancel_for)
@@ -162,9 +154,8 @@ class Upstream:
     def in_era(self, modern: bool) -> Upstream:  # noqa: FBT001 - as a client's handle has it
         """The session for a client of that era, to `submit` a request to; may be this one.
 
-        Does not wait: a session that has to be opened first queues requests as any server that starts. If the
-        server turns out not to speak the era, this session serves them, and the era from then on. Over stdio
-        all clients share this one, and so they do where the configuration says the era.
+        Does not wait: one that has to be opened first queues requests. If the server does not speak the era,
+        this session serves it. Over stdio, and where the configuration says the era, all clients share it.
         """
         era: Era = "modern" if modern else "handshake"
         return self if self.companion is None else self.companion.session_in(era)
@@ -176,17 +167,9 @@ class Upstream:
             self.queue.wake()
 
     def warm(self) -> None:
-        """Start the server if it is asleep: a call is likely to follow. Does not wait.
-
-        Where each client has a session of its own, there is nothing to start beforehand.
-        """
+        """Start the server if it is asleep and all clients share it: a call is likely to follow."""
         if self.private is None and self.queue.lifecycle_phase() in _WARMED:
             self.queue.wake()
-
-    @property
-    def has_suspended_calls(self) -> bool:
-        """Whether a call waits for its client to come back with answers."""
-        return len(self._suspended) > 0
 
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
@@ -241,24 +224,7 @@ class Upstream:
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         self._cache.begin()
-        handshake, self._next_handshake = self._next_handshake or Handshake(self._eras()), None
-        try:
-            await self._live(incarnation, handshake)
-        except (ConnectionLost, NoAnswer) as error:
-            again = handshake.in_another_process()
-            if again is None or incarnation.stopping.is_set():
-                raise
-            if isinstance(error, NoAnswer):
-                self._next_handshake = again
-                raise
-            # some servers end at a question that they do not know: asking a fresh one is no failure
-            self._log.info("upstream.greeted_again", reason=str(error))
-            try:
-                await self._live(incarnation, again)
-            except (EraRefused, ConnectionLost):
-                if again.agreed is not None:
-                    raise
-                raise error from None  # it ends at either question: what it said to the first counts
+        await self._attempts.run(incarnation, partial(self._live, incarnation))
 
     async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
         if self.main is None:
@@ -273,7 +239,7 @@ class Upstream:
                 self.config,
                 handshake=handshake,
                 limit=self._limit,
-                hooks=Hooks(self._on_open, self._on_malformed, self.server_log.write, changes.set),
+                hooks=Hooks(self._on_open, self._malformed.record, self.server_log.write, changes.set),
                 changes=changes,
                 on_updated=self._on_updated,
                 relay=relay,
@@ -306,7 +272,7 @@ class Upstream:
                 tasks.start_soon(self._cache.describe, session.client)
                 tasks.start_soon(self.subscriptions.serve, session)
                 tasks.start_soon(health.watch)
-                tasks.start_soon(Idleness(self, calls, changes).watch)
+                tasks.start_soon(Idleness(self, calls, self._suspended, changes).watch)
                 await incarnation.stopping.wait()
                 self._cache.confirm()
                 await calls.drain()
@@ -332,10 +298,3 @@ class Upstream:
         self.queue.wake_waiters()
         if changed and not (is_first and self.client is not None):  # what all clients see is known then
             self._on_catalogue(self.name, changed)
-
-    def _on_malformed(self, line: bytes, problem: str) -> None:
-        self.counters.malformed += 1
-        if self.counters.malformed <= MAX_MALFORMED_LOGGED:
-            self._log.warning(
-                "upstream.rubbish", problem=problem, line=self._redact(line.decode(errors="replace"))
-            )

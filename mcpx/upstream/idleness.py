@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mcpx.upstream.calls import Calls
+from mcpx.upstream.relay.suspended import SuspendedCalls
 from supervisors import Phase, Signal
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ MAX_PAUSE_S: Final = 30.0
 class Idleness:
     """Watches one session of a server. `changes` is set while the server is to be listed again."""
 
-    def __init__(self, upstream: Upstream, calls: Calls, changes: Signal) -> None:
+    def __init__(self, upstream: Upstream, calls: Calls, suspended: SuspendedCalls, changes: Signal) -> None:
         self._upstream = upstream
         self._queue = upstream.queue
         self._calls = calls
+        self._suspended = suspended
         self._changes = changes
         self._opened_at = time.monotonic()
         self._only_lists = upstream.config.start == "on_demand" and upstream.main is None
@@ -51,7 +53,9 @@ class Idleness:
             if (left := used_at + limit - now) <= 0:
                 self._rest()
                 return
-            await anyio.sleep(min(left, max(limit / LOOKS, MIN_PAUSE_S), MAX_PAUSE_S))
+            pause = min(left, max(limit / LOOKS, MIN_PAUSE_S), MAX_PAUSE_S)
+            await anyio.sleep(pause)
+            used_at += time.monotonic() - now - pause  # in which MCPX could not run: nobody could use it
 
     def _last_use(self) -> float:
         return max(self._calls.answered_at, self._queue.wanted_at)
@@ -66,9 +70,9 @@ class Idleness:
         upstream, companion = self._upstream, self._upstream.companion
         beside = companion.session if companion is not None else None
         return (
-            bool(self._calls.running() or upstream.subscriptions.uris or self._changes.is_set())
+            bool(self._calls.running() or self._suspended or upstream.subscriptions.uris)
             or self._queue.has_callers
-            or upstream.has_suspended_calls
+            or self._changes.is_set()
             or upstream.has_open_tasks()
             or (beside is not None and beside.queue.lifecycle_phase() in {Phase.STARTING, Phase.UP})
         )

@@ -20,10 +20,12 @@ import mcpx.daemon.listening, mcpx.observe
 with light_sdk():
     import mcpx.app
 loaded = sorted(sys.modules)
-from mcp_types import Tool
+from mcp_types import Tool, jsonrpc_message_adapter
+message = jsonrpc_message_adapter.validate_python({{"jsonrpc": "2.0", "id": 1, "method": "ping"}})
 tool = Tool.model_validate({{"name": "a", "inputSchema": {{"type": "object"}}}}).model_dump(exclude_none=True)
 {OFFERS}
-print(json.dumps({{"loaded": loaded, "tool": tool, "names": {{name: offers(name) for name in PACKAGES}}}}))
+names = {{name: offers(name) for name in PACKAGES}}
+print(json.dumps({{"loaded": loaded, "tool": tool, "message": type(message).__name__, "names": names}}))
 """
 PLAIN = f"""
 import json
@@ -55,6 +57,7 @@ def test_a_daemon_of_child_processes_loads_neither_an_http_client_nor_the_sdks_f
     assert found["tool"] == {"name": "a", "input_schema": {"type": "object"}}, (
         "models work when they are used"
     )
+    assert found["message"] == "JSONRPCRequest", "and so does what chooses between several"
     plain = said_by(PLAIN)
     for package, names in plain.items():
         assert found["names"][package].items() >= names.items(), "a package offers what it always does"

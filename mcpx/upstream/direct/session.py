@@ -27,6 +27,7 @@ from mcpx.upstream.direct.headers import Headers, ToolSchemas
 from mcpx.upstream.direct.standing import METHODS, Standing
 from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health, open_health
+from mcpx.upstream.malformed_log import MalformedLog
 from mcpx.upstream.requests import Passed
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.transport.ledger import Ledger
@@ -34,7 +35,6 @@ from mcpx.upstream.transport.link import Hooks, Link, open_link
 from supervisors import Incarnation, Phase, Supervisor
 
 log = structlog.get_logger()
-MAX_MALFORMED_LOGGED: Final = 3
 IDLE_AFTER_S: Final = 60.0
 AWAITS_TASK: Final = frozenset({"tasks/result"})
 """Methods that are answered when a task of the server is done, however long that takes."""
@@ -80,7 +80,7 @@ class DirectSession:
         self._connection: DirectConnection | None = None
         self._leaving: str | None = None
         self._redact = redactor_of(config)
-        self._malformed = 0
+        self._malformed = MalformedLog(config, counters)
 
     # --- for the gateway and the fleet
 
@@ -127,7 +127,7 @@ class DirectSession:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
         calls = Calls(self.config, self._counters, self.queue, incarnation.proven)
         headers = Headers(self._schemas)
-        hooks = Hooks(self._on_open, self._on_malformed, self._server_log.write, lambda: None)
+        hooks = Hooks(self._on_open, self._malformed.record, self._server_log.write, lambda: None)
         transport = self.config.transport
         try:
             async with open_link(transport, limit=self._limit, hooks=hooks, redact=self._redact) as link:
@@ -220,13 +220,6 @@ class DirectSession:
         self.pid = link.pid
         if link.pid is not None:
             self._ledger.add(self.child, link.pid, link.mark)
-
-    def _on_malformed(self, line: bytes, problem: str) -> None:
-        self._counters.malformed += 1
-        self._malformed += 1
-        if self._malformed <= MAX_MALFORMED_LOGGED:
-            shown = self._redact(line.decode(errors="replace"))
-            log.warning("upstream.rubbish", server=self.name, problem=problem, line=shown)
 
 
 class _Queue(CallQueue):

@@ -72,6 +72,13 @@ def test_it_reads_like_this():
     ]
 
 
+def test_servers_whose_tools_are_from_last_time_are_named():
+    asleep = quiet("older", "asleep", from_last_time=True)
+    text = printed(server("new"), server("old", from_last_time=True), asleep)
+    assert text.splitlines()[-2:] == ["", "tools from last time: old, older"]
+    assert "last time" not in printed(server("new"))
+
+
 def test_a_server_that_sleeps_is_no_fault():
     slept = quiet("web", "asleep", last_error="it crashed", uptime_s=None)
     lines = printed(server(pid=812), slept).splitlines()

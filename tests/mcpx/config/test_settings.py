@@ -39,7 +39,6 @@ def test_defaults_are_those_of_the_contract() -> None:
         "shutdown_grace": 5.0,
         "max_starting": 0,
         "idle_exit": 0.0,
-        "max_starting": 8,
         "max_message_bytes": 67108864,
         "watch_config": True,
         "profiles": {},

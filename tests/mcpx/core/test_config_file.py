@@ -190,6 +190,18 @@ async def test_where_nothing_can_be_watched_the_file_is_looked_at_now_and_then(p
     assert "watch limit" in logs[0]["reason"]
 
 
+async def test_a_watch_that_cannot_begin_is_tried_again(path, monkeypatch):
+    class Refused:
+        def __init__(self, **_):
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(config_file, "POLL_INTERVAL_S", 0.02)
+    monkeypatch.setattr(config_watch.threading, "Thread", Refused)
+    async with watched(path) as one:
+        written(path, "b")
+        await one.until(lambda: one.done == [["b"]])
+
+
 async def test_a_file_that_becomes_a_pipe_is_an_error_and_holds_nobody_up(path):
     async with watched(path) as one:
         path.unlink()
@@ -242,3 +254,12 @@ async def test_inspect_says_that_the_file_cannot_be_used(tmp_path):
     assert "cannot be used" in noted.content[-1]["text"]
     assert "c.json: not JSON" in noted.content[-1]["text"]
     assert noted.structured_content == {**before.structured_content, "config_error": "c.json: not\nJSON"}
+
+
+async def test_clients_that_do_not_see_all_servers_are_not_told_which_one_is_wrong():
+    async with one_server() as watch:
+        watch.hub.file.problem = "c.json: $.mcpServers.vault: expected an object"
+        _, calls = watch.hub.faces(watch.hub.upstreams)
+        noted = await calls.inspect("s")
+    assert "vault" not in str(noted)
+    assert noted.structured_content["config_error"] == "mcpx status says why"

@@ -102,10 +102,12 @@ def test_of_a_narrowed_catalogue_no_hidden_tool_is_named():
 
 
 def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
-    info = ServerInfo(name="git", state=State.READY, transport="stdio")
-    real = SimpleNamespace(name="git", catalogue=None, pid=7, info=lambda: info, in_era=lambda _modern: real)
+    def info():
+        return ServerInfo(name="git", state=State.READY, transport="stdio", catalogue=real.catalogue)
+
+    real = SimpleNamespace(name="git", catalogue=None, pid=7, info=info, in_era=lambda _modern: real)
     narrow = NarrowedUpstream(real, ("git_log",))
-    assert (narrow.catalogue, narrow.pid) == (None, 7)
+    assert (narrow.catalogue, narrow.info().catalogue, narrow.pid) == (None, None, 7)
     real.catalogue = catalogue("git_log", "git_push")
     kept = narrow.catalogue
     assert list(kept.tools) == ["git_log"]

@@ -117,7 +117,7 @@ async def test_a_batch_in_flight_ends_in_one_array_and_the_next_one_succeeds(hou
 async def test_the_tools_are_announced_after_a_restart_only_if_they_changed(house, ears, version):
     tools = house.folder / "tools.json"
     tools.write_text(json.dumps([{"name": "echo", "inputSchema": {"type": "object"}}]))
-    house.write({"s": entry(ears, tools=str(tools))}, startup_wait=20)
+    house.write({"s": entry(ears, tools=str(tools))}, startup_wait=20, start="eager")
     async with house.attached() as client:
         await open_session(client, version)
         restart(house)

@@ -88,7 +88,7 @@ async def test_through_a_crash_a_failing_start_and_a_recovery(case):
         case.here.touch()
         await watch.becomes(State.READY)
         assert await line.listed() == before
-        await soon(lambda: not line.clients._due)
+        await soon(lambda: not line.clients._changes)
         await line.listed()
         assert CHANGED not in line.notifications
 
@@ -132,8 +132,8 @@ async def test_a_change_is_announced_where_the_lists_differ_and_only_there(case)
     async with open_watched(config_of(case.servers)) as watch, client_of(watch) as line:
         before = await line.listed()
         await watch.hub.reload(config_of(case.servers, toon_compression_enabled=False))
-        assert line.clients._due
-        await soon(lambda: not line.clients._due)
+        assert line.clients._changes
+        await soon(lambda: not line.clients._changes)
         assert await line.listed() == before
         assert CHANGED not in line.notifications
         await watch.hub.reload(config_of({**case.servers, "fresh": entry()}))

@@ -9,6 +9,7 @@ import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mcpx.door import FRONT_DOOR, Door
@@ -227,6 +228,38 @@ async def test_a_client_hears_nothing_of_what_it_does_not_see():
             for kind in ("resources", "prompts", "tools"):
                 await whole.ask(*run("shop", "grow", arguments={"text": kind}))
                 await part.hear(f"notifications/{kind}/list_changed")
+
+
+async def test_streams_of_2026_07_28_carry_what_is_shown_and_nothing_else():
+    every = {f"{kind}ListChanged": True for kind in ("tools", "resources", "prompts")}
+    uris = ["mcpx://vault/note:///vault", "mcpx://shop/note:///shop"]
+    async with (
+        open_gateway(both()) as gateway,
+        gateway.client() as whole,
+        gateway.client(Door(profile="work"), modern=True) as part,
+        anyio.create_task_group() as tasks,
+    ):
+        await part.ask("tools/list", part.meta)
+        wanted = {"notifications": every | {"resourceSubscriptions": uris}}
+        tasks.start_soon(part.ask, "subscriptions/listen", wanted | part.meta)
+        await soon(lambda: part.notifications)
+        await whole.ask("resources/subscribe", {"uri": uris[0]})
+        await whole.ask(*run("vault", "touch"))
+        await whole.hear("notifications/resources/updated")
+        for server in ("vault", "shop"):
+            for kind in ("resources", "prompts"):
+                await whole.ask(*run(server, "grow", arguments={"text": kind}))
+                await whole.hear(f"notifications/{kind}/list_changed")
+            if server == "vault":
+                assert part.notifications == ["notifications/subscriptions/acknowledged"]
+        await whole.ask(*run("shop", "touch"))
+        heard = [f"notifications/{each}" for each in ("prompts/list_changed", "resources/updated")]
+        await soon(lambda: set(heard) <= set(part.notifications))
+        await gateway.hub.reload(both(profiles={}))
+        await whole.ask(*run("shop", "touch"))
+        await soon(lambda: "notifications/tools/list_changed" in part.notifications)
+        assert part.notifications.count(heard[1]) == 1
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_hidden_tool_that_changes_is_not_announced():

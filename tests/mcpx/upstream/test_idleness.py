@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from types import SimpleNamespace
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from mcpx.catalog.model import State
 from mcpx.core.status import snapshot
+from mcpx.upstream import idleness
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.idleness import Idleness
 from supervisors import Phase, Signal
@@ -46,6 +48,19 @@ async def test_an_idle_server_is_stopped_and_the_next_call_starts_it(ears):
 async def test_a_server_is_not_stopped_unless_its_entry_says_so(ears):
     servers = {"s": entry(ears), "clock": entry(settings=SHORT)}
     async with open_watched(config_of(servers)) as watch:
+        await watch.becomes(State.ASLEEP, "clock")
+        assert watch.state() is State.READY
+
+
+async def test_time_in_which_mcpx_could_not_run_is_not_idle(ears, monkeypatch):
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + clock.away_s, away_s=0.0)
+    monkeypatch.setattr(idleness, "time", clock)
+    monkeypatch.setattr(idleness, "MAX_PAUSE_S", 0.01)
+    servers = {"s": entry(ears, settings=LONG), "clock": entry(settings=SHORT)}
+    async with open_watched(config_of(servers)) as watch:
+        await watch.becomes(State.ASLEEP, "clock")
+        clock.away_s = 2 * LONG["idle_stop"]
+        await watch.text("echo", {"text": "x"}, server="clock")
         await watch.becomes(State.ASLEEP, "clock")
         assert watch.state() is State.READY
 
@@ -112,15 +127,15 @@ async def test_new_tools_of_which_a_clients_own_session_says_wake_the_one_that_i
 class Parts:
     """An upstream that is not in use, but for what is given."""
 
-    def __init__(self, **given):
+    def __init__(self, *, suspended=(), **given):
         self.rested = False
+        self.suspended = suspended
         self.upstream = SimpleNamespace(
             config=SimpleNamespace(idle_stop=0.01, start="auto"),
             main=None,
             queue=SimpleNamespace(has_callers=False, wanted_at=0.0, rest=self.rest),
             companion=None,
             subscriptions=SimpleNamespace(uris=[]),
-            has_suspended_calls=False,
             has_open_tasks=lambda: False,
         )
         self.upstream.__dict__.update(given)
@@ -132,7 +147,7 @@ class Parts:
 
     async def watch(self):
         with anyio.move_on_after(0.2):
-            await Idleness(self.upstream, self.calls, self.changes).watch()
+            await Idleness(self.upstream, self.calls, self.suspended, self.changes).watch()
         return self.rested
 
 
@@ -146,7 +161,7 @@ def companion(phase):
     [
         ({}, True),
         ({"subscriptions": SimpleNamespace(uris=["memo://a"])}, False),
-        ({"has_suspended_calls": True}, False),
+        ({"suspended": ["a call"]}, False),
         ({"has_open_tasks": lambda: True}, False),
         ({"companion": companion(Phase.UP)}, False),
         ({"companion": companion(Phase.IDLE)}, True),

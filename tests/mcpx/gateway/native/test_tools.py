@@ -169,7 +169,7 @@ async def test_a_change_is_announced_where_the_list_differs_and_only_there(tmp_p
         assert (await both.ask("tools/list", {}))["tools"][-1]["inputSchema"]["properties"]["a"][
             "default"
         ] == "new"
-        await soon(lambda: not three.clients._due)
+        await soon(lambda: not three.clients._changes)
         await three.names()
         assert CHANGED not in three.notifications
         offer("a", "b", said="new")

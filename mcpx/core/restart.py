@@ -1,0 +1,48 @@
+"""Starting a server again because somebody says so, whatever its state. Part of the fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from mcpx.upstream.actor import Upstream
+from supervisors import Phase, Signal, Supervisor
+
+if TYPE_CHECKING:
+    from mcpx.upstream.direct.session import DirectSession
+
+RESTART_TIMEOUT_S: Final = 30.0  # for the new session; a slower server is still starting then
+
+
+async def restart(upstream: Upstream, supervisor: Supervisor, news: Signal, *, stop_timeout_s: float) -> None:
+    """End a server's sessions in order and start them again; one that waits or is parked is tried now.
+
+    One that is asleep is started; clients' own sessions that are asleep stay so. Returns when the server is
+    ready again or has failed, or after `RESTART_TIMEOUT_S` beyond the time to stop. `news` is pulsed at each
+    event of the supervisor.
+    """
+    life = upstream.queue.lifecycle()
+    for each in upstream.sessions():
+        _restart_one(each, supervisor)
+    with anyio.move_on_after(stop_timeout_s + RESTART_TIMEOUT_S):
+        while not _has_retried(upstream, life.generation):
+            await news.wait()
+
+
+def _restart_one(session: Upstream | DirectSession, supervisor: Supervisor) -> None:
+    life = session.queue.lifecycle()
+    if life.phase in {Phase.WAITING, Phase.PARKED}:
+        supervisor.resume(session.child)
+    elif not session.queue.is_asleep:
+        supervisor.recycle(session.child)
+    elif isinstance(session, Upstream) and session.main is None:
+        session.queue.wake()
+
+
+def _has_retried(upstream: Upstream, since: int) -> bool:
+    """Whether an incarnation after number `since` has been ready or has failed, or there will be none."""
+    if upstream.queue.closed:
+        return True
+    now = upstream.queue.lifecycle()
+    return now.generation > since and now.phase not in {Phase.STARTING, Phase.STOPPING}
