@@ -1,19 +1,19 @@
-"""The shim's record of its client's session: enough to carry it over from one daemon to the next. Pure.
+"""The shim's record of its client's session: enough to carry it over from one daemon to the next.
+
+Pure, but for the file of `RememberedAnswers`.
 
 Lines pass through unchanged and are read on the way. The session keeps the opening (`initialize` and
 `initialized`), what stays in force (`logging/setLevel`, `resources/subscribe`, `subscriptions/listen`), and
 the requests that await a response. When the daemon is gone, `daemon_lost` says what the client gets, and
 `replay` what the next daemon gets; the responses to that are not passed on.
 
-Until the first daemon answers, the client is given what another daemon last answered to the same program
-(`RememberedAnswers`), as far as that is known. The daemon then gets that opening as a replay, as the daemon
-after a lost one does.
+Until the first daemon answers, the client is given what another daemon last answered to the same program, as
+far as that is known. The first daemon then gets the opening as a replay.
 
 Requests of the daemon to the client get ids of the shim's own, because each daemon counts from the same
 start. The client hears that a list changed only if it differs from what it was given: after a replay, and
-when the daemon announces a change, the shim lists by itself. After a replay that list waits until all servers
-of the daemon are up, asleep or have failed (`SETTLED_KEY`). A shim that asks so is given each list in one
-page.
+when the daemon announces a change, the shim lists by itself. That list comes in one page, and after a replay
+when all servers of the daemon are up, asleep or have failed (`SETTLED_KEY`).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
 class Session:
     """One client's session. `refused` is why the last replay failed, or None.
 
-    `to_daemon` are the lines of its own for the daemon; whoever sends them takes them out. Without `answers`
-    nothing is remembered. A client of a `transparent` door hears of every change that is announced.
+    `to_daemon` are its own lines for the daemon; whoever sends them takes them out. Without `answers` nothing
+    is remembered. A client of a `transparent` door hears of every change that is announced.
     """
 
     def __init__(self, answers: RememberedAnswers | None = None, *, transparent: bool = False) -> None:
@@ -152,8 +152,6 @@ class Session:
         return self._notification_of_daemon(message, line)
 
     def _response_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
-        if message.id is None:
-            return [line + b"\n"]
         if isinstance(message.id, str) and message.id in self._own_requests:
             return self._own_response(self._own_requests.pop(message.id), message)
         if message.error and CONNECTION_CLOSED_TEXT in bytes(message.error):
@@ -260,6 +258,11 @@ class Session:
         request_id = f"{OWN_ID_PREFIX}{self._last_id}"
         self._own_requests[request_id] = request
         return request.encoded(request_id)
+
+    @property
+    def awaits_only_itself(self) -> bool:
+        """Whether requests of the shim's own are all that the daemon has yet to answer."""
+        return bool(self._own_requests) and not self._pending
 
     def _own_response(self, request: PendingRequest, message: RPCMessage) -> list[bytes]:
         if request.method == "initialize" and message.error:
