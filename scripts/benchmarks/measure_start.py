@@ -37,6 +37,7 @@ COUNTS = (1, 15, 70)
 REAL_COUNT = 15  # of real servers
 START_S = 90.0
 POLL_S = 0.005
+ATTACHES = 10  # of which the median counts
 QUIET_S = 1.0  # after the answer to a list, until memory is looked at
 COPIES = REAL_COUNT // 5
 
@@ -92,6 +93,59 @@ def _one_start(state: Path, servers: dict[str, dict], *, cold: bool, own_first: 
             if not own_first:
                 figures["own_ms"] = _own_start(name, entry, tool, arguments)
     return figures
+
+
+def attach_times(corpus: dict[str, list[str]], work: Path) -> dict[str, list[float]]:
+    """Milliseconds from the start of `mcpx attach` to the tools, for a client program that MCPX knows.
+
+    `cold_ms` where no daemon runs, `warm_ms` where one does; `python_ms` for an interpreter that does
+    nothing, and `rss` of the shim in bytes. The servers are those of fifteen.
+    """
+    servers, _ = _servers(REAL_COUNT, corpus, work)
+    target = mcpx(work / "attach", {SERVER: [sys.executable]})
+    config = work / "attach" / "config.json"
+    config.write_text(json.dumps({"mcpServers": servers}))
+    program = str(Path(sys.executable).with_name("mcpx"))
+    shim = Target("mcpx attach", [program, "attach", "--config", str(config)], target.call, set(), target.env)
+    figures: dict[str, list[float]] = {"cold_ms": [], "warm_ms": [], "python_ms": [], "rss": []}
+
+    def daemon(command: str) -> None:
+        arguments = [program, "daemon", command, "--config", str(config)]
+        log = subprocess.DEVNULL
+        subprocess.run(arguments, env=os.environ | target.env, stdout=log, check=True, timeout=START_S)
+
+    try:
+        _attach(shim, settled=True)
+        for _ in range(ATTACHES):
+            daemon("stop")
+            milliseconds, memory = _attach(shim)
+            daemon("start")  # which the shim has begun
+            figures["warm_ms"].append(_attach(shim)[0])
+            figures["cold_ms"].append(milliseconds)
+            figures["rss"].append(memory)
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", "pass"], check=True)
+            figures["python_ms"].append((time.perf_counter() - began) * 1000)
+    finally:
+        daemon("stop")
+    return figures
+
+
+def _attach(shim: Target, *, settled: bool = False) -> tuple[float, float]:
+    """One client: milliseconds to its tools, and bytes of the shim. `settled`: it waits for all servers."""
+    began = time.perf_counter()
+    client = Client(shim)
+    try:
+        client.open(set())
+        milliseconds = (time.perf_counter() - began) * 1000
+        memory = client.process.memory()["rss"]
+        if settled:
+            with client.bounded(START_S, "all servers"):
+                client.request("tools/list", {"_meta": {"mcpx/settled": True}})
+                client.request("tools/list", {})
+        return milliseconds, memory
+    finally:
+        client.close()
 
 
 def _own_start(name: str, entry: dict, tool: str, arguments: dict) -> float:
