@@ -28,7 +28,7 @@ from mcpx.catalog.model import State
 from mcpx.config import Config, Stdio
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit
-from mcpx.core.profiles import select
+from mcpx.core.profiles import serving_only
 from mcpx.core.stats_file import StatsWriter, stats_file
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.daemon.launch import MAX_LOG_BYTES
@@ -88,9 +88,7 @@ async def serve_stdio(config: Config, door: Door = FRONT_DOOR, *, patience: Pati
         return [gateway]
 
     if door.server is None:
-        shown = select(door, config).config.servers
-        served = replace(config, servers={name: config.servers[name] for name in shown})
-        return await _run(served, frontends, patience=patience)
+        return await _run(config, frontends, prepare=partial(serving_only, door), patience=patience)
     alone = replace(config, servers={door.server: config.servers[door.server]})
     return await _run(alone, frontends, patience=patience, starts=False, watches=False)
 
@@ -173,10 +171,17 @@ def _http(config: Config, *, host: str | None, port: int | None, auth: bool) -> 
 
 
 async def _run(
-    config: Config, frontends: Frontends, *, patience: Patience, starts: bool = True, watches: bool = True
+    config: Config,
+    frontends: Frontends,
+    *,
+    patience: Patience,
+    starts: bool = True,
+    watches: bool = True,
+    prepare: Callable[[Config], Config] = lambda config: config,
 ) -> int:
     notifier = Notifier()
-    hub = Hub(config, reloading=notifier.reloading, starts=starts)
+    hub = Hub(prepare(config), reloading=notifier.reloading, starts=starts)
+    hub.file.prepare = prepare
     clients = ClientSessions(hub)
     folder = claim_configuration_folder(config.source)
     hub.root.add(ChildSpec(name="stats", run=StatsWriter(hub.meter, stats_file(folder)).run))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from mcpx.config import Config, load
 from mcpx.core.hub import Hub, open_hub
-from mcpx.core.profiles import check_door, select
+from mcpx.core.profiles import check_door, serving_only
 from mcpx.daemon.paths import check_state_folder
 from mcpx.gateway.frontends.control import ControlRequest, perform
 from mcpx.observe.log import configure
@@ -42,8 +42,7 @@ def _only(config: Config, request: ControlRequest) -> Config:
         DoorError: The request names a profile that there is not.
     """
     check_door(request.door, config)
-    shown = select(request.door, config).config.servers
-    config, server = replace(config, servers={name: config.servers[name] for name in shown}), request.server
+    config, server = serving_only(request.door, config), request.server
     if server is None:
         return config
     if server not in config.servers and not request.tool:  # `git.git_status`, or the name of a tool alone

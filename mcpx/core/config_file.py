@@ -46,6 +46,8 @@ class ConfigFile:
         self._used: bytes | None = None  # the content in force
         self._tried: bytes | str | None = None  # the content that was read last, or why there is none
         self._reloaded = Signal()
+        self.prepare: Callable[[Config], Config] = lambda config: config
+        """What is made of each configuration that was read, before it is put in force."""
         self.problem: str | None = None
         """Why the file as it is cannot be used; None while what is in force comes from it."""
 
@@ -134,7 +136,7 @@ class ConfigFile:
 
     def _parse(self, data: bytes) -> Config:
         try:
-            return parse(data, where=self._source, folder=self._file.parent)
+            return self.prepare(parse(data, where=self._source, folder=self._file.parent))
         except ConfigError as error:
             self._note(data, error)
             raise

@@ -52,6 +52,15 @@ def select(door: Door, config: Config) -> Selection:
     return Selection(replace(config, servers=servers), profile.tools)
 
 
+def serving_only(door: Door, config: Config) -> Config:
+    """A configuration with the servers that a door shows and no others, for a process that serves it alone.
+
+    They are as configured: it is still the door that hides their tools.
+    """
+    shown = select(door, config).config.servers
+    return replace(config, servers={name: config.servers[name] for name in shown})
+
+
 def _as_shown(server: ServerConfig, profile: Profile) -> ServerConfig:
     expose = server.expose if profile.expose is None else profile.expose
     pinned = server.pinned if profile.pinned is None else profile.pinned

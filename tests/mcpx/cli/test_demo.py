@@ -54,6 +54,10 @@ def environment(home, **more):
     return {"PATH": os.environ["PATH"], "HOME": str(home), **more}
 
 
+NOT_KILLED = {"MCPX_TESTS_FORK_ALL": "1"}
+"""Of a demo that does not come so far as to kill its server: that one is forked off, too."""
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """What one whole run tells programs; it left no process and said nothing else."""
@@ -76,12 +80,12 @@ def demo(home, *arguments, command=(CONSOLE_SCRIPT,), **more):
 
 
 @contextmanager
-def demo_at_work(home):
+def demo_at_work(home, **more):
     """The running command, its output as a pipe; killed with all its servers if the test leaves it behind."""
     with Python(
         [CONSOLE_SCRIPT, "demo"],
         cwd=home,
-        env=environment(home),
+        env=environment(home, **more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -214,7 +218,7 @@ def read_terminal(fd, deadline):
     ],
 )
 def test_a_signal_in_the_middle_ends_it_in_order_and_leaves_nothing(home, number, heading):
-    with demo_at_work(home) as process:
+    with demo_at_work(home, **NOT_KILLED) as process:
         read_until(process, heading)
         if heading == SECTIONS[0]:
             assert len(processes_of(home)) >= 3  # itself and its servers, one of which may be restarting
@@ -252,7 +256,7 @@ def wait_until_gone(home):
 
 @needs_proc
 def test_a_reader_that_leaves_ends_it_and_its_servers(home):
-    with demo_at_work(home) as process:
+    with demo_at_work(home, **NOT_KILLED) as process:
         read_until(process, "1. ")
         process.stdout.close()
         assert process.wait(timeout=20) == 1
@@ -269,7 +273,7 @@ def spoilt(statement):
 @needs_proc
 def test_a_server_that_does_not_start_is_named_with_its_cause(home):
     broken = spoilt("from mcpx.demo.tour import context; context.SERVERS = ('tools', 'knowledge', 'absent')")
-    done = demo(home, command=broken)
+    done = demo(home, command=broken, **NOT_KILLED)
     out = " ".join(done.stdout.decode().split())
     assert done.returncode == 1
     assert "FAILED: start: the server absent is not ready" in out

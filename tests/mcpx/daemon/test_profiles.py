@@ -88,4 +88,12 @@ async def test_serve_starts_only_what_is_shown(house, ears):
         await client.initialize()
         assert [await code(client, each) for each in ("s", "other")] == [None, "unknown_server"]
         assert await code(client, "s", "count") == "unknown_tool"
-    assert ears.of("started") == []
+        settings = {"profiles": PROFILES, "result_token_budget": 7}
+        house.write({"s": entry(), "other": entry(ears)}, **settings)
+        reloaded = await client.logged("config.reloaded")
+        assert (reloaded["added"], reloaded["settings"]) == ([], ["result_token_budget"])
+        assert ears.of("started") == []
+        both = {"work": {"servers": ["s", "other"], "tools": {"s": []}}}
+        house.write({"s": entry(), "other": entry(ears)}, **settings | {"profiles": both})
+        await client.logged("config.reloaded", added=["other"])
+        assert [await code(client, each) for each in ("s", "other")] == ["unknown_tool", None]
