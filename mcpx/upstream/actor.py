@@ -164,7 +164,7 @@ class Upstream:
         """List again what the server offers: it told another session that it has changed."""
         self._changes.set()
         if self.queue.is_asleep:
-            self.queue.wake()
+            self.queue.wake(for_use=False)
 
     def warm(self) -> None:
         """Start the server if it is asleep and all clients share it: a call is likely to follow."""

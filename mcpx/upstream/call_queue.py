@@ -141,12 +141,13 @@ class CallQueue:
         """Whether the server was stopped, or not started, because nobody needs it."""
         return self.lifecycle_phase() is Phase.IDLE
 
-    def wake(self) -> bool:
-        """Have the server tried at once, if it is asleep or waits; whether a call may wait for it then."""
-        self.wanted_at = time.monotonic()
-        return self._demand()
+    def wake(self, *, for_use: bool = True) -> bool:
+        """Have the server tried at once, if it is asleep or waits; whether a call may wait for it then.
 
-    def _demand(self) -> bool:
+        `for_use` says that the server is to be used then, and not only listed.
+        """
+        if for_use:
+            self.wanted_at = time.monotonic()
         phase = self.lifecycle_phase()
         if phase in _OVER:
             return False
@@ -176,9 +177,9 @@ class CallQueue:
     async def wait_for(self, known: Callable[[], bool], *, for_use: bool = True) -> None:
         """Wait until `known()`, as a call would: up to `queue_timeout`, while the server may come.
 
-        `for_use` says that the server is to be used then, and not only listed.
+        `for_use` is as for `wake`.
         """
-        if known() or not (self.wake() if for_use else self._demand()):
+        if known() or not self.wake(for_use=for_use):
             return
         self._awaiting += 1
         self._supervisor.reprioritize()

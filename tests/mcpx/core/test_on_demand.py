@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from mcpx.app import _describe
 from mcpx.catalog.model import State
 from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code, Outcome
@@ -35,6 +36,7 @@ async def test_a_server_that_is_not_remembered_is_started_to_list_and_then_sleep
         assert (status.state, status.pid, status.last_error) == ("asleep", None, None)
         assert status.tools > 5
         assert await watch.hub.settled(0)
+        assert _describe(watch.hub) == "0 of 1 servers ready, 1 asleep"
 
 
 async def test_a_call_starts_it_and_it_stays(ears):
