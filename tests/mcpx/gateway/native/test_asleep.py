@@ -8,6 +8,7 @@ import pytest
 from mcp_types import PromptReference
 
 from mcpx.catalog.model import State
+from tests.mcpx import scripted
 from tests.mcpx.gateway.native.connecting import entry, open_gateway
 from tests.mcpx.gateway.native.listeners import open_listener
 from tests.mcpx.scripted import config_of
@@ -74,3 +75,15 @@ async def test_a_subscription_wakes_it(asleep, mode):
     async with woken(asleep), open_listener(asleep, mode, FULL) as listener:
         await asleep.watch.text("touch", {"uri": "note:///full", "text": "new"}, server="a")
         await listener.hear(FULL)
+
+
+async def test_an_idle_server_sleeps_when_its_last_subscriber_has_left(era, mode, ears):
+    short = {"idle_stop": 0.2}
+    config = config_of({"a": entry(era, ears, **short), "clock": scripted.entry(settings=short)})
+    async with open_gateway(config) as mcpx:
+        async with open_listener(mcpx, mode, FULL):
+            for _ in range(2):
+                await mcpx.watch.becomes(State.ASLEEP, "clock")
+                await mcpx.watch.text("echo", {"text": "x"}, server="clock")
+            assert mcpx.watch.state("a") is State.READY
+        await mcpx.watch.becomes(State.ASLEEP, "a")
