@@ -49,7 +49,7 @@ async def test_attach_and_the_tools_look_through_the_door_that_is_named():
     servers = {"s": entry(), "other": entry()}
     profiles = {"work": {"servers": ["s"], "tools": {"s": ["echo"]}}}
     async with open_watched(config_of(servers, profiles=profiles)) as watch:
-        control = Control(watch.hub, "config.json", lambda: 0)
+        control = Control(watch.hub, lambda: 0)
 
         async def ask(**message):
             response, request = await control.answer(json.dumps(message).encode())
