@@ -135,7 +135,9 @@ def list_kinds() -> list[ListKind]:
 def _whole(method: str, request: PendingRequest, *, settled: bool) -> PendingRequest:
     """The request for a whole list, in one page."""
     params = decode_object(request.params)
-    params["_meta"] = {**(params.get("_meta") or {}), SETTLED_KEY: settled}
+    meta = params.get("_meta") or {}
+    meta.pop("progressToken", None)  # the client's request is over
+    params["_meta"] = {**meta, SETTLED_KEY: settled}
     return PendingRequest(method, msgspec.Raw(encode(params)))
 
 

@@ -27,6 +27,9 @@ class PendingRequests:
         self._requests: dict[RequestId, PendingRequest] = {}
         self._last_batch = 0
 
+    def __len__(self) -> int:
+        return len(self._requests)
+
     def __contains__(self, request_id: RequestId | None) -> bool:
         return request_id in self._requests
 

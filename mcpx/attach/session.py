@@ -1,25 +1,25 @@
-"""The shim's record of its client's session: enough to carry it over from one daemon to the next. Pure.
+"""The shim's record of its client's session: enough to carry it over from one daemon to the next.
+
+Pure, but for the file of `RememberedAnswers`.
 
 Lines pass through unchanged and are read on the way. The session keeps the opening (`initialize` and
 `initialized`), what stays in force (`logging/setLevel`, `resources/subscribe`, `subscriptions/listen`), and
 the requests that await a response. When the daemon is gone, `daemon_lost` says what the client gets, and
 `replay` what the next daemon gets; the responses to that are not passed on.
 
-Until the first daemon answers, the client is given what another daemon last answered to the same program
-(`RememberedAnswers`), as far as that is known. The daemon then gets that opening as a replay, as the daemon
-after a lost one does.
+Until the first daemon answers, the client is given what another daemon last answered to the same program, as
+far as that is known. The first daemon then gets the opening as a replay.
 
 Requests of the daemon to the client get ids of the shim's own, because each daemon counts from the same
 start. The client hears that a list changed only if it differs from what it was given: after a replay, and
-when the daemon announces a change, the shim lists by itself. After a replay that list waits until all servers
-of the daemon are up, asleep or have failed (`SETTLED_KEY`). A shim that asks so is given each list in one
-page.
+when the daemon announces a change, the shim lists by itself. That list comes in one page, and after a replay
+when all servers of the daemon are up, asleep or have failed (`SETTLED_KEY`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -42,18 +42,11 @@ CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
 """In the error with which a daemon that is ending drops a request; it counts as no response."""
 
 
-class Lost(NamedTuple):
-    """What follows when a daemon is gone: responses for the client, and unsent lines that are still valid."""
-
-    to_client: list[bytes]
-    to_next_daemon: list[bytes]
-
-
 class Session:
     """One client's session. `refused` is why the last replay failed, or None.
 
-    `to_daemon` are the lines of its own for the daemon; whoever sends them takes them out. Without `answers`
-    nothing is remembered. A client of a `transparent` door hears of every change that is announced.
+    `to_daemon` are its own lines for the daemon; whoever sends them takes them out. Without `answers` nothing
+    is remembered. A client of a `transparent` door hears of every change that is announced.
     """
 
     def __init__(self, answers: RememberedAnswers | None = None, *, transparent: bool = False) -> None:
@@ -111,6 +104,11 @@ class Session:
 
     # --- while there is no daemon yet
 
+    @property
+    def awaits_daemon(self) -> bool:
+        """Whether a request of the client is not answered."""
+        return bool(self._pending)
+
     def answer(self, waiting: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
         """The responses to what waits for a daemon, as far as they are known, and the lines that wait on."""
         responses: list[bytes] = []
@@ -154,8 +152,6 @@ class Session:
         return self._notification_of_daemon(message, line)
 
     def _response_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
-        if message.id is None:
-            return [line + b"\n"]
         if isinstance(message.id, str) and message.id in self._own_requests:
             return self._own_response(self._own_requests.pop(message.id), message)
         if message.error and CONNECTION_CLOSED_TEXT in bytes(message.error):
@@ -215,13 +211,16 @@ class Session:
 
     # --- from one daemon to the next
 
-    def daemon_lost(self, unsent: Iterable[bytes]) -> Lost:
-        """Settle what was in flight to a daemon that is gone; `unsent` are the lines it got no byte of."""
+    def daemon_lost(self, unsent: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Settle what was in flight to a daemon that is gone; `unsent` are the lines it got no byte of.
+
+        The lines for the client, and those of `unsent` that are for the next daemon.
+        """
         kept = [line for line in unsent if not self._ends_with_daemon(read(line))]
         safe = {each.id for line in kept for each in batch.messages(line)}
         to_client = self._pending.lose(safe) + self._daemon_requests.daemon_lost()
         self._own_requests.clear()
-        return Lost(to_client, kept)
+        return to_client, kept
 
     def _ends_with_daemon(self, message: RPCMessage | None) -> bool:
         """Whether a line that was not sent means nothing to the next daemon."""
@@ -259,6 +258,11 @@ class Session:
         request_id = f"{OWN_ID_PREFIX}{self._last_id}"
         self._own_requests[request_id] = request
         return request.encoded(request_id)
+
+    @property
+    def awaits_only_itself(self) -> bool:
+        """Whether requests of the shim's own are all that the daemon has yet to answer."""
+        return bool(self._own_requests) and not self._pending
 
     def _own_response(self, request: PendingRequest, message: RPCMessage) -> list[bytes]:
         if request.method == "initialize" and message.error:

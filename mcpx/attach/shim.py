@@ -36,7 +36,10 @@ MAX_DAEMON_LINE: Final = 1 << 30  # bytes of a line of the daemon, which has a l
 MAX_CLIENT_LINE: Final = 64 << 20  # bytes of a line, until a daemon has said what it accepts
 GREETING_TIMEOUT_S: Final = 30.0  # for the daemon to answer the greeting
 GREETING_GRACE_S: Final = 0.05  # for that, before the client is answered from what is remembered
-QUIET_S: Final = 0.1  # without any line, before what the daemon has answered is written down
+HEAD_START_S: Final = 0.02  # of a client that can be answered, before the daemon is started beside it
+QUIET_S: Final = (
+    0.1  # without any line, before what the daemon has answered is written down, or the shim ends
+)
 DAEMON_REFUSES: Final = "The MCPX daemon does not serve this client"
 
 
@@ -57,6 +60,7 @@ class Shim:
         self._to_client = Outbox()
         self._to_daemon = Outbox()
         self._input_closed = False
+        self._is_quiet = False  # the last turn had nothing to do
         self._connection: socket.socket | None = None
         self._connected_at = 0.0
         self._greeted = False
@@ -74,18 +78,21 @@ class Shim:
         self._write_answers()
 
     def _begin(self) -> None:
-        """Use the daemon that runs, or start one, after what the client has said already is answered."""
+        """Use the daemon that runs, or start one: after the client's first requests, if they are known."""
         if (connection := self._connecting.existing()) is not None:
             self._connected(connection)
             return
         self._answer_known()
-        self._poll_once(0)
+        until = time.monotonic() + HEAD_START_S
+        while not (self._session.awaits_daemon or self._input_closed) and time.monotonic() < until:
+            self._poll_once(int(1000 * HEAD_START_S))
         self._connecting.start()
         self._connect()
 
     def _is_done(self) -> bool:
-        busy = self._connection is not None or self._to_daemon.lines or self._to_client.lines
-        return self._input_closed and not busy
+        if not self._input_closed or self._to_daemon.lines or self._to_client.lines:
+            return False
+        return self._connection is None or (self._is_quiet and self._session.awaits_only_itself)
 
     # --- one turn of the loop
 
@@ -100,6 +107,7 @@ class Shim:
             writing = self._greeted and self._to_daemon.lines
             poll.register(fd, reading | (select.POLLOUT if writing else 0))
         ready = dict(poll.poll(timeout_ms))
+        self._is_quiet = not ready
         if ready.get(self._stdout, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             raise BrokenPipeError
         if self._stdin in ready:
@@ -109,7 +117,7 @@ class Shim:
         elif fd >= 0 and not self._greeted:
             self._wait_for_greeting(time.monotonic() - self._connected_at)
         self._to_client.flush(self._stdout)
-        if not ready and self._greeted:
+        if self._is_quiet and self._greeted:
             self._write_answers()
 
     def _poll_timeout_ms(self) -> int | None:
@@ -118,7 +126,7 @@ class Shim:
             timeout_s = self._connecting.poll_interval_s
         elif not self._greeted:
             timeout_s = GREETING_TIMEOUT_S if self._answers_known is not False else GREETING_GRACE_S
-        elif self._answers is not None and self._answers.has_notes:
+        elif (self._answers is not None and self._answers.has_notes) or self._input_closed:
             timeout_s = QUIET_S
         else:
             return None
@@ -236,13 +244,13 @@ class Shim:
             self._connection.close()
             self._connection = None
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
-        lost = self._session.daemon_lost(self._to_daemon.take_unsent())
-        self._to_client.put(lost.to_client)
-        self._to_daemon.put(lost.to_next_daemon)
+        to_client, to_next_daemon = self._session.daemon_lost(self._to_daemon.take_unsent())
+        self._to_client.put(to_client)
+        self._to_daemon.put(to_next_daemon)
         given_up = given_up or self._connecting.lost(time.monotonic() - self._connected_at)
         if given_up is not None:
             self._refuse(given_up)
-        elif not self._input_closed and (lost.to_next_daemon or not self._connecting.paths.stopped.exists()):
+        elif not self._input_closed and (to_next_daemon or not self._connecting.paths.stopped.exists()):
             self._connecting.start()
 
     def _connect(self) -> None:

@@ -97,14 +97,11 @@ class ConfigFile:
         """Put the file in force if its content is another than the one that was read last."""
         data = await self._read()
         if data == self._used:
-            if self.problem is not None:
-                log.info("config.usable_again", path=self._source)
-            self._tried, self.problem = data, None
+            self._note_in_force(data)
         elif data != self._tried:
             config = self._parse(data)
             if self._used is None and config == self._in_force():
-                self._used = self._tried = data  # it is as it was read at the start
-                self.problem = None
+                self._note_in_force(data)  # it is as it was read at the start
             else:
                 self._check_owner()
                 await self._use(data, config)
@@ -115,6 +112,12 @@ class ConfigFile:
         self._used = self._tried = data
         self.problem = None
         return plan
+
+    def _note_in_force(self, data: bytes) -> None:
+        if self.problem is not None:
+            log.info("config.usable_again", path=self._source)
+        self._used = self._tried = data
+        self.problem = None
 
     # --- the file; each of its problems is noted
 

@@ -25,10 +25,7 @@ def early_children(config: Config) -> Iterator[None]:
 
 
 def needed_first(config: Config) -> list[Stdio]:
-    """The commands of the first servers that are started with MCPX, in the order of the fleet.
-
-    Those with the same turn of which nothing is remembered come first.
-    """
+    """The commands of the servers that start first, in the order of the fleet: unknown ones before others."""
     files = CatalogueFiles()
     needed: list[tuple[bool, Stdio]] = []
     for server in config.servers.values():

@@ -22,7 +22,7 @@ from goals import goals
 from measure_calls import measure_calls, measure_idle
 from measure_large import measure_large, measure_toon
 from measure_scale import children, measure_inspect, measure_start
-from measure_start import measure_starts
+from measure_start import attach_times, measure_starts
 from payloads import json_text, log_text
 from process import Unmeasured
 from report import show
@@ -32,7 +32,7 @@ from targets import DIRECT, HERE, PEERS, child_with, native, targets
 LARGE = 10_000_000
 JSON = 1_000_000
 CATALOGUE = HERE.parent.parent / "tests" / "data" / "livemcptool" / "tools.json"
-PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "inspect")
+PARTS = ("calls", "idle", "large", "toon", "start", "daemon", "attach", "inspect")
 ROUNDS = 9
 SECONDS = 0.8
 
@@ -112,6 +112,7 @@ def _measure(
         "toon": lambda: measure_toon(there, as_json, rounds=min(rounds, 5)),
         "start": lambda: measure_start(servers(), work, rounds=few),
         "daemon": lambda: measure_starts(servers(), work, rounds=few),
+        "attach": lambda: attach_times(servers(), work),
         "inspect": lambda: measure_inspect(servers(), work, rounds=few),
     }
     for part in wanted:

@@ -13,6 +13,8 @@ from targets import COMPRESSOR, DIRECT, FASTMCP, MCPX, NATIVE
 
 IDLE_MB = 75
 FIRST_CALL_MS = 50  # beyond the server's own start
+ATTACH_MS = {"cold": 150, "warm": 100}  # from the start of a shim to the tools
+SHIM_MB = 17
 NO_MORE = 1.05  # equal, but for the noise
 MB = 1_000_000  # of memory and of payloads alike
 
@@ -82,8 +84,21 @@ def goals(figures: dict) -> list[Goal]:
     if looks := figures.get("inspect"):
         found.append(Goal("inspect with 527 tools, to 5 tools", ratio(looks["all"], looks["few"]), 1.2))
     found += _of_starts(figures.get("daemon", []))
+    found += _of_attach(figures.get("attach", {}))
     if idle := figures.get("idle"):
         found.append(Goal("idle memory (RSS), MB", idle[MCPX]["rss"] / MB, IDLE_MB))
+    return found
+
+
+def _of_attach(figures: dict[str, list[float]]) -> list[Goal]:
+    """What a shim must show whose client is known."""
+    found = [
+        Goal(f"attach of a known client, {which}, ms to the tools", statistics.median(times), limit)
+        for which, limit in ATTACH_MS.items()
+        if (times := figures.get(f"{which}_ms"))
+    ]
+    if memory := figures.get("rss"):
+        found.append(Goal("memory of a shim (RSS), MB", statistics.median(memory) / MB, SHIM_MB))
     return found
 
 

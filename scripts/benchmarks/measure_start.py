@@ -29,12 +29,15 @@ from client import SHAKE, Client
 from process import Process, Unmeasured, deadline
 from targets import CHILD, HERE, SERVER, Target, mcpx
 
+from mcpx.daemon.protocol import SETTLED_KEY
+
 ROOT = HERE.parent.parent
 LIVE = ROOT / "tests" / "live"
 COUNTS = (1, 15, 70)
 REAL_COUNT = 15  # of real servers
 START_S = 90.0
 POLL_S = 0.005
+ATTACHES = 10  # of which the median counts
 QUIET_S = 1.0  # after the answer to a list, until memory is looked at
 COPIES = REAL_COUNT // 5
 
@@ -55,7 +58,7 @@ def measure_starts(corpus: dict[str, list[str]], work: Path, *, rounds: int) -> 
             for number in range(rounds):
                 state = work / f"start-{count}-{'cold' if cold else 'warm'}-{number}"
                 for row in (unknown, known):
-                    _add(row, _one_start(state, servers, cold=cold))
+                    _add(row, _one_start(state, servers, cold=cold, own_first=number % 2 == 0))
             rows += [unknown, known]
     return rows
 
@@ -65,7 +68,8 @@ def _add(row: dict, figures: dict[str, float]) -> None:
         row.setdefault(name, []).append(value)
 
 
-def _one_start(state: Path, servers: dict[str, dict], *, cold: bool) -> dict[str, float]:
+def _one_start(state: Path, servers: dict[str, dict], *, cold: bool, own_first: bool) -> dict[str, float]:
+    """The figures of one daemon. The second of two starts of a server finds its files in the page cache."""
     target = mcpx(state, {SERVER: [sys.executable]})
     config = state / "config.json"
     config.write_text(json.dumps({"mcpServers": servers, "result_token_budget": 0}))
@@ -76,15 +80,72 @@ def _one_start(state: Path, servers: dict[str, dict], *, cold: bool) -> dict[str
         client.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         client.request("tools/list", {})
         figures = {"tools_ms": (time.perf_counter() - began) * 1000}
+        client.request("tools/list", {"_meta": {SETTLED_KEY: True}})  # every server is ready, or asleep
         time.sleep(QUIET_S)
         figures |= {"rss": process.memory()["rss"], "processes": len(_children_of(process.pid))}
         if not figures["processes"]:
             name, entry = next(iter(servers.items()))
             tool, arguments = _call_of(name)
             given = {"server_name": name, "tool_name": tool, "arguments": arguments}
+            if own_first:
+                figures["own_ms"] = _own_start(name, entry, tool, arguments)
             figures["first_call_ms"] = _timed(client, "tools/call", {"name": "exec", "arguments": given})
-            figures["own_ms"] = _own_start(name, entry, tool, arguments)
+            if not own_first:
+                figures["own_ms"] = _own_start(name, entry, tool, arguments)
     return figures
+
+
+def attach_times(corpus: dict[str, list[str]], work: Path) -> dict[str, list[float]]:
+    """Milliseconds from the start of `mcpx attach` to the tools, for a client program that MCPX knows.
+
+    `cold_ms` where no daemon runs, `warm_ms` where one does; `python_ms` for an interpreter that does
+    nothing, and `rss` of the shim in bytes. The servers are those of fifteen.
+    """
+    servers, _ = _servers(REAL_COUNT, corpus, work)
+    target = mcpx(work / "attach", {SERVER: [sys.executable]})
+    config = work / "attach" / "config.json"
+    config.write_text(json.dumps({"mcpServers": servers}))
+    program = str(Path(sys.executable).with_name("mcpx"))
+    shim = Target("mcpx attach", [program, "attach", "--config", str(config)], target.call, set(), target.env)
+    figures: dict[str, list[float]] = {"cold_ms": [], "warm_ms": [], "python_ms": [], "rss": []}
+
+    def daemon(command: str) -> None:
+        arguments = [program, "daemon", command, "--config", str(config)]
+        log = subprocess.DEVNULL
+        subprocess.run(arguments, env=os.environ | target.env, stdout=log, check=True, timeout=START_S)
+
+    try:
+        _attach(shim, settled=True)
+        for _ in range(ATTACHES):
+            daemon("stop")
+            milliseconds, memory = _attach(shim)
+            daemon("start")  # which the shim has begun
+            figures["warm_ms"].append(_attach(shim)[0])
+            figures["cold_ms"].append(milliseconds)
+            figures["rss"].append(memory)
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", "pass"], check=True)
+            figures["python_ms"].append((time.perf_counter() - began) * 1000)
+    finally:
+        daemon("stop")
+    return figures
+
+
+def _attach(shim: Target, *, settled: bool = False) -> tuple[float, float]:
+    """One client: milliseconds to its tools, and bytes of the shim. `settled`: it waits for all servers."""
+    began = time.perf_counter()
+    client = Client(shim)
+    try:
+        client.open(set())
+        milliseconds = (time.perf_counter() - began) * 1000
+        memory = client.process.memory()["rss"]
+        if settled:
+            with client.bounded(START_S, "all servers"):
+                client.request("tools/list", {"_meta": {"mcpx/settled": True}})
+                client.request("tools/list", {})
+        return milliseconds, memory
+    finally:
+        client.close()
 
 
 def _own_start(name: str, entry: dict, tool: str, arguments: dict) -> float:

@@ -19,7 +19,7 @@ def show(figures: dict, console: Console) -> None:
     console.print(_machine(figures["machine"]), style="dim")
     if "calls" in figures or "large" in figures or "idle" in figures:
         console.print(_targets(figures))
-    if "toon" in figures or "start" in figures or "inspect" in figures:
+    if figures.keys() & {"toon", "start", "attach", "inspect"}:
         console.print(_scales(figures))
     if "daemon" in figures:
         console.print(_starts(figures["daemon"]))
@@ -93,6 +93,12 @@ def _scales(figures: dict) -> Table:
         table.add_row(
             "  the latter, to the bare children", f"{ratio(start['mcpx_own'], start['children']):.2f}"
         )
+    if attach := figures.get("attach"):
+        for which, running in (("cold", "no daemon"), ("warm", "a daemon")):
+            name = f"tools of 15 known servers through a shim, {running} running"
+            table.add_row(name, f"{_median(attach[f'{which}_ms']):.0f} ms")
+        table.add_row("  an interpreter that does nothing", f"{_median(attach['python_ms']):.0f} ms")
+        table.add_row("  memory of the shim", f"{_median(attach['rss']) / MB:.1f} MB")
     if looks := figures.get("inspect"):
         table.add_row("inspect of a tool, 5 tools", f"{_median(looks['few']):.3f} ms")
         table.add_row("inspect of a tool, 527 tools", f"{_median(looks['all']):.3f} ms")

@@ -61,6 +61,7 @@ OTHERS = (  # what MCPX, its demo servers and the servers of the tests import on
 KILLED_BY_ID = {
     "mcpx.demo.tools"
 }  # a forked one, behind the process that was started, still answers for a moment
+FORK_ALL = "MCPX_TESTS_FORK_ALL"  # in the environment of a test that kills none
 PLAIN_LOCALES = {"C", "POSIX", "C.UTF-8", "C.utf8"}  # Python lets any byte through its streams there
 
 
@@ -217,7 +218,8 @@ def start_by_fork(path: str) -> None:
     class Popen(client.Python):
         def __init__(self, args: Any, *given: Any, **options: Any) -> None:
             is_module = list(args[:3]) == [sys.executable, "-P", "-m"]
-            if is_module and args[3].startswith("mcpx.demo.") and args[3] not in KILLED_BY_ID:
+            by_id = () if FORK_ALL in os.environ else KILLED_BY_ID
+            if is_module and args[3].startswith("mcpx.demo.") and args[3] not in by_id:
                 args = client.command(*args[1:])
             self._real, self._control = not (is_module and args[3] == "mcpx"), None
             super(client.Python, self).__init__(args, *given, **options)

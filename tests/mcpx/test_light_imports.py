@@ -1,4 +1,7 @@
+"""Imports that leave out what is not needed: what a daemon loads, and that the rest can still be had."""
+
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -14,18 +17,22 @@ def offers(package):
 """
 DAEMON = f"""
 import json, sys
+import anyio
 from importlib import import_module
-from mcpx.light_imports import PACKAGES, light_sdk
-import mcpx.daemon.listening, mcpx.observe
-with light_sdk():
-    import mcpx.app
-loaded = sorted(sys.modules)
-from mcp_types import Tool, jsonrpc_message_adapter
-message = jsonrpc_message_adapter.validate_python({{"jsonrpc": "2.0", "id": 1, "method": "ping"}})
-tool = Tool.model_validate({{"name": "a", "inputSchema": {{"type": "object"}}}}).model_dump(exclude_none=True)
+from mcpx.light_imports import PACKAGES
 {OFFERS}
-names = {{name: offers(name) for name in PACKAGES}}
-print(json.dumps({{"loaded": loaded, "tool": tool, "message": type(message).__name__, "names": names}}))
+def run(*arguments, **options):
+    loaded = sorted(sys.modules)
+    from mcp_types import Tool, jsonrpc_message_adapter
+    message = jsonrpc_message_adapter.validate_python({{"jsonrpc": "2.0", "id": 1, "method": "ping"}})
+    tool = Tool.model_validate({{"name": "a", "inputSchema": {{"type": "object"}}}})
+    names = {{name: offers(name) for name in PACKAGES}}
+    found = [type(message).__name__, tool.input_schema]
+    print(json.dumps({{"loaded": loaded, "found": found, "names": names}}))
+
+anyio.run = run  # the daemon is about to serve
+from mcpx.__main__ import main
+main()
 """
 PLAIN = f"""
 import json
@@ -35,32 +42,37 @@ print(json.dumps({{name: offers(name) for name in {sorted(PACKAGES)}}}))
 """
 
 
-def said_by(program):
+def said_by(program, *arguments, **environ):
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=50,
     )
     return json.loads(run.stdout)
 
 
-def test_a_daemon_of_child_processes_loads_neither_an_http_client_nor_the_sdks_frameworks():
-    found = said_by(DAEMON)
-    unwanted = {
-        "httpx2",
-        "mcp.client.client",
-        "mcp.server.mcpserver",
-        "mcp.client.auth",
-        "jsonschema",
-        "rich",
-        "uvicorn",
-    }
-    assert not unwanted & set(found["loaded"])
-    assert found["tool"] == {"name": "a", "input_schema": {"type": "object"}}, (
-        "models work when they are used"
-    )
-    assert found["message"] == "JSONRPCRequest", "and so does what chooses between several"
-    plain = said_by(PLAIN)
-    for package, names in plain.items():
-        assert found["names"][package].items() >= names.items(), "a package offers what it always does"
+UNWANTED = {
+    "httpx2",
+    "jsonschema",
+    "mcp.client.auth",
+    "mcp.client.client",
+    "mcp.server.mcpserver",
+    "rich",
+    "uvicorn",
+}
+
+
+def test_a_daemon_of_child_processes_loads_neither_an_http_client_nor_the_sdks_frameworks(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text('{"mcpServers": {"a": {"command": "cat", "disabled": true}}}')
+    said = said_by(DAEMON, "daemon", "run", "--config", str(config), MCPX_STATE_DIR=str(tmp_path / "state"))
+    assert not UNWANTED & set(said["loaded"])
+    assert said["found"] == ["JSONRPCRequest", {"type": "object"}], "models work when they are used"
+    for package, names in said_by(PLAIN).items():
+        assert said["names"][package].items() >= names.items(), "a package offers what it always does"
 
 
 def test_the_homes_of_a_packages_names():

@@ -140,6 +140,18 @@ async def test_many_clients_of_one_program_at_once(house):
     assert len([question for question in file["answers"] if question.startswith("tools/list")]) == 1
 
 
+async def test_a_shim_whose_client_leaves_does_not_wait_for_lists_of_its_own(house):
+    house.write({"s": entry(silent=True)}, startup_wait=0.001, shutdown_grace=30)
+    for _ in range(2):
+        async with house.attached() as client:
+            await client.initialize()
+            await client.request("tools/list")
+            await house.joined(1)
+            await client.close_input()
+            assert await client.exit_code(within=5) == 0
+        assert house.run("daemon", "stop").returncode == 0
+
+
 async def test_input_that_ends_at_once_is_answered_and_the_daemon_is_started_all_the_same(house):
     house.write({"s": entry()}, startup_wait=20)
     tools = await make_known(house, LEGACY)
