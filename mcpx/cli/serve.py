@@ -73,7 +73,9 @@ def serve(
         raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
     door = _door(loaded, expose, profile, only, server)
     check_state_folder()
-    with early_children(select(door, loaded).config) if server is None else nullcontext():
+    # over HTTP a port or a token that cannot be had must end it before anything is started, or swept up
+    early = server is None and transport == "stdio"
+    with early_children(select(door, loaded).config) if early else nullcontext():
         with light_sdk(serves_http=transport == "http"):
             from mcpx import app
 

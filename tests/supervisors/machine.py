@@ -57,11 +57,13 @@ class Kernel(RuleBasedStateMachine):
 
     @initialize(
         restart=KINDS,
-        parking=st.none() | st.builds(Parking, after=st.integers(1, 8)),
+        parking=st.none() | st.builds(Parking, after=st.sampled_from([1, 1, 2, 3, 8])),
         healthy_after=st.floats(0.1, 50),
         on_demand=st.booleans(),
+        stops_after=st.sampled_from([0, 3]),  # incarnations: an early end hides the rest
     )
-    def begin(self, restart, parking, healthy_after, on_demand):
+    def begin(self, restart, parking, healthy_after, on_demand, stops_after):
+        self.stops_after = stops_after
         self.policy = Policy(restart=restart, parking=parking, backoff=Backoff(healthy_after=healthy_after))
         self.state = ChildState(child="c", policy=self.policy, resting=on_demand)
         self.resting = on_demand
@@ -232,7 +234,7 @@ class Kernel(RuleBasedStateMachine):
             self.streak = 0
         self.up_since = None
 
-    @precondition(lambda self: self.state.generation > 3)  # an early end would hide the rest
+    @precondition(lambda self: self.state.generation > self.stops_after)
     @rule()
     def stop(self):
         self.feed(Stop())
