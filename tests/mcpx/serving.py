@@ -65,11 +65,24 @@ def alive_in_group(group: int) -> list[int]:
         os.killpg(group, 0)
     except ProcessLookupError:
         return []
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True
-    ).stdout
-    rows = [line.split() for line in listed.splitlines()]
-    return [int(pid) for pid, pgid, stat in rows if int(pgid) == group and not stat.startswith("Z")]
+    if not Path("/proc/self/stat").exists():
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,stat=,ppid=,pgid="], capture_output=True, text=True, check=True
+        ).stdout
+        rows = [line.split() for line in listed.splitlines()]
+    else:  # tests look often, and `ps` takes ten times as long
+        rows = list(filter(None, map(_stat, Path("/proc").iterdir())))
+    return [int(pid) for pid, stat, _, pgid, *_ in rows if int(pgid) == group and not stat.startswith("Z")]
+
+
+def _stat(process: Path) -> list[str]:
+    """What proc(5) says of a process: its id, state, parent and group; empty for what is none."""
+    if not process.name.isdigit():
+        return []
+    try:
+        return [process.name, *(process / "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]]
+    except OSError:
+        return []
 
 
 def end_group(group: int) -> None:

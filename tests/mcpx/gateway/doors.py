@@ -131,6 +131,12 @@ class Doors:
         """Let the server answer with that error from now on."""
         (self._folder / "error").write_text(json.dumps(error))
 
+    def forget(self) -> None:
+        """Let the server answer of its own again."""
+        for file in self._folder.iterdir():
+            if file.is_file():
+                file.unlink()
+
     async def answers(self, method: str, params: dict[str, Any]) -> dict[tuple[str, str], Answer]:
         with anyio.fail_after(PATIENCE_S):
             return {key: await client.answer(method, params) for key, client in self.clients.items()}

@@ -34,10 +34,23 @@ BLOCKS = {
 }
 
 
-@pytest.fixture(params=["handshake", "modern"], ids=["old-server", "new-server"])
-async def doors(request, tmp_path):
-    async with open_doors(tmp_path, request.param, result_token_budget=0) as opened:
+@pytest.fixture(scope="module")
+def anyio_backend():
+    """For the fixture of the module, too."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", params=["handshake", "modern"], ids=["old-server", "new-server"])
+async def all_doors(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    async with open_doors(folder, request.param, result_token_budget=0) as opened:
         yield opened
+
+
+@pytest.fixture
+def doors(all_doors):
+    yield all_doors
+    all_doors.forget()
 
 
 def members(result: bytes) -> dict:
