@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 
 from tests.forking import client
 
+# kept whatever the machine says: each worker loads all tests, and most of that is to compile them
+sys.dont_write_bytecode = False
 STATE = tempfile.TemporaryDirectory(prefix="mcpx-tests-")
 os.environ["MCPX_STATE_DIR"] = STATE.name
 
