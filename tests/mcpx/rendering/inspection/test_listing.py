@@ -31,6 +31,9 @@ class Known:
     def info(self):
         return self._info
 
+    def warm(self):
+        """Start nothing."""
+
     def list_servers(self):
         return [self._info]
 
