@@ -43,7 +43,7 @@ async def kill_again_and_again(cycles: int) -> Kills:
         folder = Path(name)
         server = folder / "server"
         entries = {"s": entry("good", server, mark, restart=RESTART)}
-        async with open_served(entries, folder, log_level="error") as served:
+        async with open_served(entries, folder, log_level="error", watch_config=False) as served:
             for _ in range(max(5, cycles // 20)):
                 await _cycle(served, tally)
             gauge = Gauge(served)

@@ -28,7 +28,7 @@ async def soak(seconds: float, *, callers: int = 16, servers: int = 5, every: fl
         folder = Path(name)
         folders = [folder / f"server{number}" for number in range(servers)]
         entries = {each.name: entry("good", each, mark, restart=RESTART) for each in folders}
-        async with open_served(entries, folder, log_level="error") as served:
+        async with open_served(entries, folder, log_level="error", watch_config=False) as served:
             await _calls_until(served, list(entries), tally, time.monotonic() + min(2.0, seconds / 4))
             gauge = Gauge(served)
             end = time.monotonic() + seconds

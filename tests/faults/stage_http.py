@@ -213,7 +213,7 @@ async def http_stage(
     url = f"http://127.0.0.1:{server.options['port']}/{path}"
     servers = {"w": {"type": kind, "url": url, **SMALL, **settings}, "good": entry()}
     try:
-        async with open_watched(config_of(servers, max_message_bytes=LIMIT)) as watch:
+        async with open_watched(config_of(servers, max_message_bytes=LIMIT, start="eager")) as watch:
             played = HttpStage(watch, server, seen)
             neighbour = Neighbour(watch, seen, server="good", soon=SOON_S, text="x")
             async with anyio.create_task_group() as tasks:
