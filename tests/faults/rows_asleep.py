@@ -38,7 +38,9 @@ def as_it_is(_catalogues: Path) -> None:
 async def killed_as_it_goes_to_sleep(seen: Seen) -> None:
     """It ignores the end of its input, so that it is still there when it is killed, and a call comes."""
     async with stage(seen, "stubborn", entry=ASLEEP) as on:
-        await on.watch.becomes(State.ASLEEP)
+        with anyio.fail_after(SOON_S):
+            while on.watch.state() is not State.ASLEEP:  # noqa: ASYNC110 - no event tells that it is leaving
+                await anyio.sleep(LOOK_S)
         seen.check(on.upstream.pid is not None, "it has left already: this shows nothing")
         on.signal(signal.SIGKILL)
         await on.answered("echo", contains="incarnation 2")
