@@ -33,7 +33,9 @@ def run(config_path: str | None) -> None:
     from mcpx.config import load
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
-    from mcpx.light_imports import light_sdk
+    from mcpx.light_imports import import_structlog, light_sdk
+
+    import_structlog()
     from mcpx.observe.log import configure
     from mcpx.upstream.early_start import early_children
 

@@ -53,7 +53,9 @@ def serve(
     from mcpx.config.transport import is_loopback
     from mcpx.core.profiles import select
     from mcpx.daemon.paths import check_state_folder
-    from mcpx.light_imports import light_sdk
+    from mcpx.light_imports import import_structlog, light_sdk
+
+    import_structlog()
     from mcpx.observe.log import configure
     from mcpx.upstream.early_start import early_children
 
