@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from mcpx.config import Config, Stdio, starting_limit
 from mcpx.upstream.offers.remembered import CatalogueFiles, may_sleep
 from mcpx.upstream.offers.server_identity import server_identity
 from mcpx.upstream.transport.spawning import EARLY
 
+MAX_EARLY: Final = 64  # processes: each has three pipes, and the limit of open files may be low yet
+
 
 @contextmanager
 def early_children(config: Config) -> Iterator[None]:
     """Start the processes that a fleet of this configuration needs first; end what it has not taken."""
     try:
-        EARLY.start(needed_first(config))
+        EARLY.start(needed_first(config), at_once=starting_limit(config))
         yield
     finally:
         EARLY.end()
@@ -34,4 +37,4 @@ def needed_first(config: Config) -> list[Stdio]:
             if not may_sleep(server, listed_at):
                 needed.append((listed_at is not None, server.transport))
     needed.sort(key=lambda each: each[0])
-    return [transport for _, transport in needed][: starting_limit(config)]
+    return [transport for _, transport in needed][:MAX_EARLY]

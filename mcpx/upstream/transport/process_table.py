@@ -16,14 +16,17 @@ PROC: Final = Path("/proc")
 _PS: Final = "/bin/ps"  # not by PATH, which the user chooses
 _PS_TIMEOUT_S: Final = 5.0  # it answers in milliseconds
 _DEAD: Final = frozenset({"Z", "X"})  # proc(5): a zombie, and dead
+_RUNNING: Final = frozenset({"R", "D"})  # proc(5): running, and waiting for a disk
 
 
 class _Stat(NamedTuple):
-    """Three fields of /proc/PID/stat."""
+    """Fields of /proc/PID/stat."""
 
     state: str
     group: int
     started: str
+    used: tuple[str, str]
+    """Processor time, of its own and of the system for it."""
 
 
 def boot_id() -> str:
@@ -68,6 +71,17 @@ def group_of(pid: int) -> int | None:
     return None if found is None or found.state in _DEAD else found.group
 
 
+def resting(pid: int) -> tuple[str, str] | None:
+    """The processor time of a process that waits for something or has ended; None for one that runs.
+
+    One for which that is the same at two looks has not run in between. Needs /proc.
+    """
+    found = _stat(pid)
+    if found is None:
+        return ("", "")
+    return None if found.state in _RUNNING else found.used
+
+
 def processes() -> Iterator[int]:
     """The ids of all visible processes. Needs /proc."""
     for entry in os.scandir(PROC):
@@ -90,7 +104,8 @@ def _stat(pid: int) -> _Stat | None:
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold anything
-    return _Stat(fields[0], int(fields[2]), fields[19])  # proc(5): the fields 3, 5 and 22
+    # proc(5): the fields 3, 5, 22, 14 and 15
+    return _Stat(fields[0], int(fields[2]), fields[19], (fields[11], fields[12]))
 
 
 def _start_time_by_ps(pid: int) -> str | None:

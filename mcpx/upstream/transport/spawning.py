@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -19,9 +21,11 @@ from mcpx.config import Stdio
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.upstream.transport.descriptors import restore_for
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.process_table import has_proc, resting
 
 log = structlog.get_logger()
 REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
+LOOK_PAUSE_S: Final = 0.02  # between two looks at whether early processes are busy
 MARK_BYTES: Final = 16  # random: no other process has it by chance
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """The SDK's short list of harmless variables (`mcp.client.stdio`)."""
@@ -71,23 +75,53 @@ class EarlyChildren:
     def __init__(self) -> None:
         self._waiting: list[tuple[Stdio, Spawned]] = []
         self._ledger: Ledger | None = None
+        self._thread: threading.Thread | None = None
+        self._enough = threading.Event()
 
-    def start(self, commands: Iterable[Stdio]) -> None:
-        """End what an earlier MCPX left behind, and start these; one that cannot be started is left out."""
-        commands = list(commands)
-        if not commands:
+    def start(self, commands: Iterable[Stdio], *, at_once: int) -> None:
+        """End what an earlier MCPX left behind, and start these; one that cannot be started is left out.
+
+        Those beyond the first `at_once` follow in a thread, each when one before it waits to be asked, until
+        somebody takes a process.
+        """
+        left = deque(commands)
+        if not left:
             return
         self._ledger = Ledger()
         if orphans := self._ledger.sweep():
             log.warning("orphans.ended", process_groups=orphans)
-        for stdio in commands:
+        self._start_next(left, at_once)
+        if left and has_proc():
+            self._enough.clear()
+            self._thread = threading.Thread(target=self._start_rest, args=(left, at_once), daemon=True)
+            self._thread.start()
+
+    def _start_next(self, left: deque[Stdio], count: int) -> None:
+        while left and count > 0:
+            stdio = left.popleft()
+            count -= 1
             with suppress(OSError):  # the server's own start says so
                 child = spawn(stdio)
+                assert self._ledger is not None  # noqa: S101 - `start` has made it
                 self._ledger.add(child.mark, child.popen.pid, child.mark)
                 self._waiting.append((stdio, child))
 
+    def _start_rest(self, left: deque[Stdio], at_once: int) -> None:
+        looks: dict[int, tuple[str, str] | None] = {}
+        while left and not self._enough.wait(LOOK_PAUSE_S):
+            before, looks = looks, {child.popen.pid: resting(child.popen.pid) for _, child in self._waiting}
+            busy = sum(1 for pid, look in looks.items() if look is None or look != before.get(pid))
+            self._start_next(left, at_once - busy)
+
+    def _stop_starting(self) -> None:
+        if self._thread is not None:
+            self._enough.set()
+            self._thread.join()
+            self._thread = None
+
     def take(self, stdio: Stdio) -> Spawned | None:
         """A process of that command, which the caller ends from now on, and has in a ledger soon."""
+        self._stop_starting()
         for each in self._waiting:
             if each[0] == stdio:
                 self._waiting.remove(each)
@@ -97,6 +131,7 @@ class EarlyChildren:
 
     def end(self) -> None:
         """Kill those that nobody has taken."""
+        self._stop_starting()
         while self._waiting:
             _, child = self._waiting.pop()
             with suppress(ProcessLookupError, PermissionError):

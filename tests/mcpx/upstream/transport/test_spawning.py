@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
@@ -38,7 +39,7 @@ def waiting():
 
 @pytest.mark.anyio
 async def test_a_server_takes_the_process_that_was_started_for_its_command():
-    EARLY.start([CAT, CAT])
+    EARLY.start([CAT, CAT], at_once=2)
     early = waiting()
     async with running(CAT, lambda _data: None) as first, running(CAT, lambda _data: None) as second:
         assert [first.pid, second.pid] == early
@@ -47,8 +48,19 @@ async def test_a_server_takes_the_process_that_was_started_for_its_command():
     assert not any(map(is_running, early))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="whether a process is busy is read from /proc")
+def test_a_busy_process_holds_the_next_back_and_one_that_waits_does_not():
+    busy = Stdio(command=sys.executable, args=["-S", "-E", "-c", "while True: pass"])
+    EARLY.start([busy, CAT, CAT, busy, CAT], at_once=2)
+    deadline = time.monotonic() + 20
+    while len(waiting()) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    EARLY._stop_starting()
+    assert len(waiting()) == 4  # two are busy now
+
+
 def test_those_that_nobody_takes_are_ended_and_stand_in_the_ledger_until_then(state):
-    EARLY.start([CAT, Stdio(command="/no/such/command")])
+    EARLY.start([CAT, Stdio(command="/no/such/command")], at_once=2)
     (pid,) = waiting()
     (ledger,) = (state / "children").iterdir()
     assert f'"pid":{pid}'.encode() in ledger.read_bytes()
