@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from mcpx.config import Config, Stdio, starting_limit
+from mcpx.config import Config, Stdio
+from mcpx.config.starting import processors
 from mcpx.upstream.offers.remembered import CatalogueFiles, may_sleep
 from mcpx.upstream.offers.server_identity import server_identity
 from mcpx.upstream.transport.spawning import EARLY
@@ -21,7 +22,7 @@ MAX_EARLY: Final = 64  # processes: each has three pipes, and the limit of open 
 def early_children(config: Config) -> Iterator[None]:
     """Start the processes that a fleet of this configuration needs first; end what it has not taken."""
     try:
-        EARLY.start(needed_first(config), at_once=starting_limit(config))
+        EARLY.start(needed_first(config), at_once=max(1, round(processors())))
         yield
     finally:
         EARLY.end()

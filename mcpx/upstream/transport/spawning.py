@@ -25,7 +25,7 @@ from mcpx.upstream.transport.process_table import has_proc, resting
 
 log = structlog.get_logger()
 REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
-LOOK_PAUSE_S: Final = 0.02  # between two looks at whether early processes are busy
+LOOK_PAUSE_S: Final = 0.005  # between two looks at whether early processes are busy
 MARK_BYTES: Final = 16  # random: no other process has it by chance
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """The SDK's short list of harmless variables (`mcp.client.stdio`)."""
