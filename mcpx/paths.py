@@ -20,6 +20,11 @@ CONFIGURATIONS = "configs"
 """In the state folder: a folder for each configuration."""
 CONFIGURATION_NOTE = "config"
 """In the folder of a configuration: a file with its path."""
+PARTIAL_SUFFIX = ".new"
+"""Of a file that `replace_file` has not finished."""
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""To open a file of MCPX's own: through no link, and without waiting where a pipe has its name."""
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def state_folder() -> Path:
@@ -104,6 +109,29 @@ def ensure_folder(path: Path) -> Path:
         ensure_folder(path.parent)
         path.mkdir(mode=OWNER_ONLY, exist_ok=True)
     return path
+
+
+def replace_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
+    """Put a whole file, for its owner alone, in the place of `path`, whose folder exists.
+
+    It is written beside it, as `*.new`, which stays if the process is killed. If it is not `synced`, a power
+    cut may cost the file.
+
+    Raises:
+        OSError: It cannot be written; `path` is as it was.
+    """
+    new = path.with_name(f"{path.stem}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}")
+    try:
+        with os.fdopen(os.open(new, _CREATE_FLAGS, 0o600), "wb") as file:
+            file.write(contents)
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
 
 
 def others_may_change(found: os.stat_result, *, sticky_is_safe: bool = False) -> bool:

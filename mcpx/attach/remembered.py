@@ -21,7 +21,15 @@ import msgspec
 
 from mcpx.attach.refusals import VERSION_KEY, PendingRequest, decode_object
 from mcpx.daemon.paths import DaemonPaths
-from mcpx.paths import digest, distrust_folder, ensure_folder, others_may_change
+from mcpx.paths import (
+    PARTIAL_SUFFIX,
+    READ_FLAGS,
+    digest,
+    distrust_folder,
+    ensure_folder,
+    others_may_change,
+    replace_file,
+)
 from mcpx.version import __version__
 
 FOLDER: Final = "attach"
@@ -41,9 +49,6 @@ _IDENTITY: Final = (
     "io.modelcontextprotocol/clientInfo",
     "io.modelcontextprotocol/clientCapabilities",
 )
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not block
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-_PARTIAL: Final = ".new"
 
 
 class _File(msgspec.Struct, gc=False):
@@ -170,7 +175,7 @@ class RememberedAnswers:
         path = self._path()
         try:
             distrusted = distrust_folder(self._folder, self._folder.lstat())
-            opened = os.open(path, _READ)
+            opened = os.open(path, READ_FLAGS)
         except OSError:
             return {}
         with os.fdopen(opened, "rb") as file:
@@ -188,19 +193,8 @@ class RememberedAnswers:
         return {}
 
     def _replace(self, answers: dict[str, bytes]) -> None:
-        """Write the file beside the old one, then rename it. Not synced: a power cut may cost the file."""
         ensure_folder(self._folder)
-        path = self._path()
-        new = path.with_suffix(f".{os.urandom(4).hex()}{_PARTIAL}")
-        opened = os.open(new, _WRITE, 0o600)
-        try:
-            with os.fdopen(opened, "wb") as file:
-                file.write(_encode(self._key(), answers))
-            new.replace(path)
-        except OSError:
-            with suppress(OSError):
-                new.unlink()
-            raise
+        replace_file(self._path(), _encode(self._key(), answers), synced=False)
 
     def _sweep(self) -> None:
         """Remove the files that nobody uses, and the oldest of too many."""
@@ -210,7 +204,7 @@ class RememberedAnswers:
         now, size = time.time(), 0
         for number, (about, path) in enumerate(found):
             size += about.st_size
-            lifetime = MAX_PARTIAL_AGE_S if path.endswith(_PARTIAL) else MAX_UNUSED_S
+            lifetime = MAX_PARTIAL_AGE_S if path.endswith(PARTIAL_SUFFIX) else MAX_UNUSED_S
             if number >= MAX_FILES or size > MAX_FOLDER_BYTES or now - about.st_mtime > lifetime:
                 with suppress(OSError):
                     os.unlink(path)  # noqa: PTH108 - text to text

@@ -25,7 +25,7 @@ import structlog
 
 from mcpx.core.stats import Totals
 from mcpx.observe.contained import contain
-from mcpx.paths import CONFIGURATIONS, ensure_folder, state_folder
+from mcpx.paths import CONFIGURATIONS, READ_FLAGS, ensure_folder, state_folder
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ WRITE_INTERVAL_S: Final = 60.0
 LOCK_TIMEOUT_S: Final = 1.0  # another process holds the lock for milliseconds
 LOCK_POLL_S: Final = 0.01
 MAX_FILE_BYTES: Final = 16 << 20  # ten times what the largest sums take
-_READ: Final = (
-    os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-)  # a pipe of that name must not block
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -106,7 +103,7 @@ class StatsFile:
 
     def _load(self) -> Totals:
         try:
-            opened = os.open(self.path, _READ)
+            opened = os.open(self.path, READ_FLAGS)
         except FileNotFoundError:
             return self._load() if self._take_over() else Totals()
         with os.fdopen(opened, "rb") as file:

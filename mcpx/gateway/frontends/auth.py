@@ -20,11 +20,10 @@ from typing import Final
 from mcp.server.auth.provider import AccessToken
 
 from mcpx.errors import MCPXError
-from mcpx.paths import ensure_folder, state_folder
+from mcpx.paths import READ_FLAGS, ensure_folder, state_folder
 
 OWNER_ONLY: Final = 0o600
 MAX_TOKEN_BYTES: Final = 4096  # for a token that the user chose
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not block the open
 
 
 class TokenError(MCPXError):
@@ -58,7 +57,7 @@ def _read(path: Path) -> str | None:
         TokenError: It cannot be trusted, or holds no token.
     """
     try:
-        opened = os.open(path, _READ)
+        opened = os.open(path, READ_FLAGS)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -18,7 +18,6 @@ import os
 import stat
 import time
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,14 @@ import structlog
 
 from mcpx.catalog.model import Catalogue
 from mcpx.config import ServerConfig, redactor_of
-from mcpx.paths import distrust_folder, ensure_folder, state_folder
+from mcpx.paths import (
+    PARTIAL_SUFFIX,
+    READ_FLAGS,
+    distrust_folder,
+    ensure_folder,
+    replace_file,
+    state_folder,
+)
 from mcpx.upstream.offers.stored_form import (
     FORMAT,
     Descriptions,
@@ -43,11 +49,6 @@ MAX_FILES: Final = 1_000
 MAX_UNUSED_S: Final = 30 * 86400.0
 MAX_TEMPORARY_S: Final = 3600.0  # age of a file that its writer has not finished; it was killed
 _SUFFIX: Final = ".json"
-_TEMPORARY: Final = ".new"
-_READ: Final = (
-    os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-)  # a pipe of that name must not block
-_NUMBERS: Final = count(1)  # of temporary files: one process may have several hubs
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ class CatalogueFiles:
         if _is_there(path, head, len(head) + len(data)):
             os.utime(path, follow_symlinks=False)
         else:
-            _replace(path, head + data)
+            replace_file(path, head + data)
             self.prune()
 
     def touch(self, identity: str, *, right: bool) -> None:
@@ -138,7 +139,7 @@ class CatalogueFiles:
         now, kept_bytes = time.time(), 0
         for number, (used, size, path) in enumerate(sorted(self._entries(), reverse=True), start=1):
             kept_bytes += size
-            limit = MAX_TEMPORARY_S if path.suffix == _TEMPORARY else MAX_UNUSED_S
+            limit = MAX_TEMPORARY_S if path.suffix == PARTIAL_SUFFIX else MAX_UNUSED_S
             if now - used > limit or kept_bytes > MAX_FOLDER_BYTES or number > MAX_FILES:
                 path.unlink(missing_ok=True)
 
@@ -146,7 +147,7 @@ class CatalogueFiles:
         """When each file was last wanted, its size, and its path."""
         found: list[tuple[float, int, Path]] = []
         for path in self.folder.iterdir():
-            if path.suffix in {_SUFFIX, _TEMPORARY}:
+            if path.suffix in {_SUFFIX, PARTIAL_SUFFIX}:
                 try:
                     status = path.lstat()
                 except FileNotFoundError:  # another process has removed it
@@ -196,7 +197,7 @@ def _read(path: Path, identity: str) -> tuple[bytes, float]:
         OSError: It cannot be read.
         UnreadableCatalogue: It is not what MCPX has written for this server, or another user may have.
     """
-    opened = os.open(path, _READ)
+    opened = os.open(path, READ_FLAGS)
     with os.fdopen(opened, "rb") as file:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
@@ -218,26 +219,10 @@ def _read(path: Path, identity: str) -> tuple[bytes, float]:
 def _is_there(path: Path, head: bytes, size: int) -> bool:
     """Whether the file begins so, and is as long."""
     try:
-        opened = os.open(path, _READ)
+        opened = os.open(path, READ_FLAGS)
     except OSError:
         return False
     with os.fdopen(opened, "rb") as file:
         found = os.fstat(opened)
         ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
         return ours and found.st_size == size and file.read(len(head)) == head
-
-
-def _replace(path: Path, contents: bytes) -> None:
-    new = path.with_name(f"{path.stem}.{os.getpid()}-{next(_NUMBERS)}{_TEMPORARY}")
-    new.unlink(missing_ok=True)
-    try:
-        with os.fdopen(
-            os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
-        ) as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise

@@ -26,7 +26,7 @@ import msgspec
 import structlog
 
 from mcpx.daemon.environment import CHILD_MARK
-from mcpx.paths import distrust_folder, ensure_folder, state_folder
+from mcpx.paths import READ_FLAGS, distrust_folder, ensure_folder, state_folder
 from mcpx.upstream.transport.orphans import Entry, end_orphans
 from mcpx.upstream.transport.process_table import boot_id, pid_namespace, start_time
 
@@ -35,9 +35,6 @@ __all__ = ["Entry", "Ledger", "boot_id", "start_time"]
 log = structlog.get_logger()
 MAX_FILE_BYTES: Final = 4_000_000  # ten thousand children
 MAX_FOREIGN_AGE_S: Final = 30 * 86400.0  # of a file of another machine or namespace; then it is deleted
-_READ: Final = (
-    os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-)  # a pipe of that name must not block
 _NUMBERS: Final = count(1)  # of the files of this process
 
 
@@ -184,7 +181,7 @@ def _read(folder: int, name: str) -> tuple[_File, float]:
         msgspec.DecodeError: It is no ledger.
         RecursionError: It is no ledger.
     """
-    opened = os.open(name, _READ, dir_fd=folder)
+    opened = os.open(name, READ_FLAGS, dir_fd=folder)
     with os.fdopen(opened, "rb") as file:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
