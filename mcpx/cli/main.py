@@ -11,11 +11,12 @@ import sys
 import click
 
 from mcpx.cli.about import show_help, version
-from mcpx.cli.calls import exec_tool, inspect, resources
+from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.group import Cli
+from mcpx.cli.offers import inspect, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats
