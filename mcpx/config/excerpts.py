@@ -33,7 +33,7 @@ _PIECE: Final = re.compile(
 _PLAIN: Final = re.compile(r"""true|false|null|-?[\d.]{1,6}|["']--?[A-Za-z][\w-]{0,29}["']""")
 """Values that are no secrets: literals, short numbers, options of a command line."""
 _LINE_END: Final = re.compile(r"\r\n?|\n")
-_LETTER: Final = re.compile(r"[^\W_]|[+/_]")
+_LETTER: Final = re.compile(r"\w")
 
 
 def safe_excerpt(text: str, offset: int) -> str:
