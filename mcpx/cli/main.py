@@ -16,6 +16,7 @@ from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.group import Cli
+from mcpx.cli.importing import import_servers
 from mcpx.cli.offers import inspect, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
@@ -56,6 +57,7 @@ for command in (
     demo,
     exec_tool,
     show_help,
+    import_servers,
     inspect,
     logs,
     reload_config,
