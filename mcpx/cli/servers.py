@@ -102,7 +102,7 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
 @changing_options
 def remove(*, names: tuple[str, ...], **options: Any) -> None:
     """Take each server NAME out of the configuration. mcpx undo puts it back."""
-    from mcpx.clients.masking import command_line
+    from mcpx.cli.server_list import reached
     from mcpx.config.editing import entry_at, places_of, without_server
 
     edit = _open(**options)
@@ -110,7 +110,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
     after = edit.before or b""
     for name, path in places_of(edit.document):
         if name in names:
-            edit.say(f"{name}: {command_line(entry_at(edit.document, path))}")
+            edit.say(f"{name}: {reached(entry_at(edit.document, path))}")
     for name in dict.fromkeys(names):
         after = edit.edited(partial(without_server, after, name))
     done = edit.change(f"remove {' '.join(names)}", after, f"Remove {', '.join(names)}?", is_asked=True)
@@ -181,7 +181,8 @@ def _open(**options: Any) -> ConfigurationEdit:
 
 def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, **options: Any) -> None:
     """Write an entry, and start the server."""
-    from mcpx.clients.masking import command_line, masked_entry
+    from mcpx.cli.server_list import reached
+    from mcpx.clients.masking import masked_entry
     from mcpx.config.editing import with_server
     from mcpx.errors import MCPXError
 
@@ -191,7 +192,7 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
         raise MCPXError(f"{name} is in {edit.path} already; {again}")
     after = edit.edited(partial(with_server, edit.before, name, entry))
     edit.report |= {"server": name, "entry": masked_entry(entry)}
-    edit.say(f"{name}: {command_line(entry)}")
+    edit.say(f"{name}: {reached(entry)}")
     for key in ("env", "headers"):
         if key in entry:
             edit.say(f"  {key}: {', '.join(entry[key])}")
