@@ -122,6 +122,8 @@ def _lines(
         yield f"{name}: MCPX itself", None
     for note in each.notes:
         yield note, "yellow"
+    if others_read(each.file.path) and any(masking.holds_secrets(server.entry) for server in each.servers):
+        yield f"others can read this file, and it may hold secrets: chmod 600 {each.file.path}", "yellow"
     if not (each.problem or each.servers or each.left_out or each.own or each.notes):
         yield "no servers", None
 

@@ -45,15 +45,17 @@ def import_servers(
     are. Equal servers become one; what the configuration has stays as it is. The clients' files are not
     changed: mcpx install --adopt does that. mcpx undo takes it back.
     """
+    from mcpx.clients import UnknownClientError
     from mcpx.errors import ConfigError, MCPXError
 
     try:
         code = _import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes)
     except MCPXError as error:
+        usage = isinstance(error, UnknownClientError)
         if not as_json:
-            raise
+            raise click.UsageError(str(error)) if usage else error from None
         echo(json.dumps({"error": str(error)}, ensure_ascii=False))
-        code = 2 if isinstance(error, ConfigError) else 1
+        code = 2 if usage or isinstance(error, ConfigError) else 1
     sys.exit(code)
 
 
