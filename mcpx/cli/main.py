@@ -16,10 +16,12 @@ from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.importing import import_servers
+from mcpx.cli.install import install, uninstall
 from mcpx.cli.printing import echo
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats
+from mcpx.cli.undo import undo
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.version import __version__
 
@@ -65,4 +67,6 @@ def attach(arguments: tuple[str, ...]) -> None:
 for command in (serve, attach, daemon, status, stats, reload_config, restart, logs):
     cli.add_command(command)
 for command in (demo, check, config, import_servers, inspect, exec_tool, resources):
+    cli.add_command(command)
+for command in (install, uninstall, undo):
     cli.add_command(command)
