@@ -30,7 +30,7 @@ def run(config_path: str | None) -> None:
 
     import anyio
 
-    from mcpx.config import read
+    from mcpx.config import read_text
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
     from mcpx.environment import begin
@@ -42,7 +42,7 @@ def run(config_path: str | None) -> None:
 
     configure()
     paths = _paths(config_path)
-    text = read(paths.config)
+    text = read_text(paths.config)
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
         begin()

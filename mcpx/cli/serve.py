@@ -49,7 +49,7 @@ def serve(
     import anyio
     from msgspec.structs import replace
 
-    from mcpx.config import read
+    from mcpx.config import read_text
     from mcpx.config.transport import is_loopback
     from mcpx.core.profiles import select
     from mcpx.daemon.paths import check_state_folder
@@ -61,7 +61,7 @@ def serve(
     from mcpx.upstream.early_start import early_children
 
     configure()
-    text = read(config)
+    text = read_text(config)
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
         begin()
