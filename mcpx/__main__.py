@@ -28,7 +28,7 @@ def main() -> None:
 
     if not arguments and not sys.stdin.isatty():
         arguments = ["serve"]
-    elif arguments and arguments[0].endswith(".json"):
+    elif arguments and arguments[0].endswith((".json", ".jsonc")):
         arguments = ["serve", *arguments]
     cli.main(arguments, prog_name="mcpx")
 

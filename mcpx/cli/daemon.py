@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
 
+def config_of(argument: str | None, config_path: str | None) -> str | None:
+    """The configuration file that a command was given, as its argument or by --config.
+
+    Raises:
+        UsageError: Two different ones.
+    """
+    if argument is not None and config_path is not None and argument != config_path:
+        raise click.UsageError(f"two configurations are given, {argument} and {config_path}; leave one out")
+    return argument if config_path is None else config_path
+
+
 @click.group(short_help="One process for all clients: start, stop, status.")
 def daemon() -> None:
     """One MCPX for all clients of a configuration: mcpx attach joins it, and starts it where none runs."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.daemon import config_of, with_config
 from mcpx.door import EXPOSURES, Door, Expose, only_of
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Serve a client over stdio, or many over HTTP.")
 @click.argument("config", required=False, type=click.Path())
+@with_config
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option("--host", help="Address to listen on (http).  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (http).  [default: 8765]")
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 def serve(
     *,
     config: str | None,
+    config_path: str | None,
     transport: str,
     host: str | None,
     port: int | None,
@@ -61,7 +64,7 @@ def serve(
     from mcpx.upstream.early_start import early_children
 
     configure()
-    text = read_text(config)
+    text = read_text(config_of(config, config_path))
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
         begin()

@@ -1,7 +1,8 @@
 """The configuration: one JSON file to frozen structs, with an error that says where it is wrong.
 
 `load` and `parse` make a `Config`; `json_schema` documents the file. Called at start, at reload, and by the
-`check` and `config` commands; imports neither anyio nor the SDK, so that it is quick to start.
+commands about the configuration, for which `mcpx.config.findings` names all that is wrong or odd with a file.
+Imports neither anyio nor the SDK, so that it is quick to start.
 """
 
 from mcpx.config.load import load, locate, parse, read_file, read_text
