@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.group import Group
 from mcpx.cli.printing import echo
 from mcpx.cli.tail import LINES
 
@@ -27,7 +28,7 @@ def config_of(argument: str | None, config_path: str | None) -> str | None:
     return argument if config_path is None else config_path
 
 
-@click.group(short_help="One process for all clients: start, stop, status.")
+@click.group(cls=Group, short_help="One process for all clients: start, stop, status.")
 def daemon() -> None:
     """One MCPX for all clients of a configuration: mcpx attach joins it, and starts it where none runs."""
 
@@ -41,7 +42,7 @@ def run(config_path: str | None) -> None:
 
     import anyio
 
-    from mcpx.config import read_text
+    from mcpx.config import read_config
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
     from mcpx.environment import begin
@@ -53,7 +54,7 @@ def run(config_path: str | None) -> None:
 
     configure()
     paths = _paths(config_path)
-    text = read_text(paths.config)
+    text = read_config(paths.config)
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
         begin()

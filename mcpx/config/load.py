@@ -40,7 +40,7 @@ def load(
     Raises:
         ConfigError: The file is missing or cannot be read, or what `parse` raises.
     """
-    return read_text(path, environ=environ).parse(environ=environ, resolve=resolve)
+    return read_config(path, environ=environ).parse(environ=environ, resolve=resolve)
 
 
 class ConfigText(NamedTuple):
@@ -59,7 +59,7 @@ class ConfigText(NamedTuple):
         return parse(self.data, where=str(self.file), environ=environ, folder=folder, resolve=resolve)
 
 
-def read_text(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> ConfigText:
+def read_config(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> ConfigText:
     """The content of the file that `load` would read.
 
     Raises:
