@@ -16,7 +16,7 @@ from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.group import Cli
-from mcpx.cli.offers import inspect, resources
+from mcpx.cli.offers import inspect, prompts, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats
@@ -58,6 +58,7 @@ for command in (
     show_help,
     inspect,
     logs,
+    prompts,
     reload_config,
     resources,
     restart,
