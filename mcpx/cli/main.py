@@ -6,7 +6,10 @@ answer or to the protocol; everything else goes to standard error.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +22,7 @@ from mcpx.cli.printing import echo
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats
+from mcpx.daemon.startup_report import report, take_reporter
 from mcpx.errors import ConfigError, MCPXError
 from mcpx.version import __version__
 
@@ -29,11 +33,22 @@ class Cli(click.Group):
     """Turns MCPX's own errors into one line and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        starter = take_reporter()
         try:
             return super().invoke(ctx)
         except MCPXError as error:
-            echo(f"mcpx: {error}", err=True, fg="red")
-            sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
+            problem, code = str(error), EXIT_USAGE if isinstance(error, ConfigError) else 1
+        except OSError as error:  # the boundary: a disk that is full, a home that is read-only or missing
+            if error.errno == errno.EPIPE:
+                raise  # click's own: whoever read the output has gone
+            where = f"{error.filename}: " if error.filename else ""
+            problem, code = f"{where}{error.strerror or error}", 1
+        report(starter, problem)
+        try:
+            echo(f"mcpx: {problem}", err=True, fg="red")
+        except OSError:  # standard error is a file on that disk; what it still holds must not fail at the end
+            sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the end
+        sys.exit(code)
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -265,9 +265,10 @@ async def test_a_daemon_that_never_stays_is_given_up_with_its_cause(house, ears)
         await client.initialize()
         house.write({"s": {"command": 3}})
         kill(house)
-        error = (await client.answer(await client.ask("tools/list")))["error"]
-        assert "$.mcpServers.s.command" in error["message"]
-        assert error["data"]["outcome"] == "not_sent"
+        told = await client.call("inspect")
+        assert "$.mcpServers.s.command" in told["content"][0]["text"]
+        refused = await client.call("exec", **ECHO)
+        assert refused["structuredContent"]["outcome"] == "not_sent"
         house.write({"s": entry(ears)})
         await until_served(client)
 
