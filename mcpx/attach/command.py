@@ -27,6 +27,11 @@ Options:
   --server NAME  This server alone, exactly as it is, under supervision.
   -h, --help     Show this message and exit.
 """
+WAITS_FOR_CLIENT: Final = (
+    "mcpx {} waits for an MCP client on standard input: desktop clients start it. Ctrl-C ends it;"
+    " for people there are mcpx status and mcpx inspect."
+)
+"""Said where standard input is a terminal."""
 _OPTIONS: Final = {
     "--config": "a file",
     "--expose": "three, all or both",
@@ -79,6 +84,8 @@ def _attach(config: str | None, door: Door) -> int:
     except MCPXError as error:
         sys.stderr.write(f"mcpx: {error}\n")
         return 1
+    if os.isatty(0):
+        sys.stderr.write(WAITS_FOR_CLIENT.format("attach") + "\n")
     diverted = [fd for fd in (0, 1) if not os.isatty(fd)]  # a terminal is shared with the shell
     before = {fd: os.get_blocking(fd) for fd in diverted}
     try:
