@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from mcpx.daemon.paths import daemon_paths
-from mcpx.daemon.service_files import LABEL, MARK, launchd_agent, systemd_unit
+from mcpx.daemon.service_files import LABEL, MARK, launchd_agent, runs, systemd_unit
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint, ensure_folder
 
@@ -132,15 +132,21 @@ def install(
     return [*lines, *(hint.replace("{config}", option) for hint in target.hints)]
 
 
-def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Remove MCPX from the service manager, and end the one that it runs.
+def uninstall(
+    config: Path | None = None, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
+) -> list[str]:
+    """Remove MCPX from the service manager, and end the one that it runs; of that configuration, if given.
 
     Raises:
-        ServiceError: No service manager is known, or the file is not MCPX's, or cannot be removed.
+        ServiceError: No service manager is known, or the file is not MCPX's, or runs another configuration,
+            or cannot be removed.
     """
     target = service(platform, environ)
-    if _read_ours(target.file) is None:
+    text = _read_ours(target.file)
+    if text is None:
         return [f"{target.file} is not there; nothing to remove"]
+    if config is not None and not runs(text, str(config.absolute())):
+        raise ServiceError(f"{target.file} runs another configuration; leave --config out to remove it")
     lines = _run_all(target.stop, environ)
     try:
         target.file.unlink()

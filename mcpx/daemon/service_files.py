@@ -58,6 +58,13 @@ def systemd_unit(command: Sequence[str], again: Sequence[str], environment: Mapp
     )
 
 
+def runs(text: str, config: str) -> bool:
+    """Whether such a file runs MCPX with that configuration."""
+    if text.startswith("<?xml"):
+        return config in plistlib.loads(text.encode())["ProgramArguments"]
+    return _word(config) in text
+
+
 def _command_line(command: Sequence[str]) -> str:
     as_written = ":" if any("$" in word for word in command) else ""
     return as_written + " ".join(map(_word, command))
