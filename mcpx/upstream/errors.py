@@ -135,10 +135,11 @@ def _where_it_was_sought(stdio: Stdio, config: ServerConfig) -> str:
     given = stdio.env.get("PATH")
     path = environment.path if given is None else given
     option = config_hint(config.source, {}) if config.source else ""  # who reads it has another environment
+    restart = f"mcpx restart {config.name}{option}"
     whose = "" if given is None else 'the "env" of its entry; '
     return (
         f". Searched: {cut(path, MAX_PATH_CHARS)} ({whose or environment.source}). Give the whole path of the"
-        f" command, or add its folder to the PATH that your login shell sets; then run: mcpx restart {config.name}{option}"
+        f" command, or add its folder to the PATH that your login shell sets; then run: {restart}"
     )
 
 
