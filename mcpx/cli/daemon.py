@@ -146,9 +146,10 @@ def _stop_all() -> None:
 
 
 @daemon.command("list", short_help="Those of all configurations.")
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """List your daemons, a row each, and clean up after those that were killed.
+def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """List your daemons, a row each, and clean up after those that were killed. --config: that one alone.
 
     Those with another MCPX_STATE_DIR are not seen.
     """
@@ -157,7 +158,7 @@ def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by na
     from mcpx.daemon.running import report
     from mcpx.daemon.stale import clean_up
 
-    rows = report()
+    rows = report(config_path)
     clean_up()
     if as_json:
         echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -252,11 +253,14 @@ def install(config_path: str | None) -> None:
 
 
 @daemon.command(short_help="Take it from systemd or launchd.")
-def uninstall() -> None:
-    """Remove what install has written, and end what it started."""
+@with_config
+def uninstall(config_path: str | None) -> None:
+    """Remove what install has written, and end what it started. --config: if it runs that configuration."""
+    from pathlib import Path
+
     from mcpx.daemon import service
 
-    _show(service.uninstall())
+    _show(service.uninstall(None if config_path is None else Path(_paths(config_path).config)))
 
 
 def _show(report: Report) -> None:
