@@ -1,7 +1,7 @@
 """Kill the commands that change people's files at each of their steps, in a home with files of many clients.
 
-`python kill_commands.py FOLDER [STRIDE]` plays every step, or one of STRIDE. After each kill every file is old
-or new, whole; every server is in a client's file or in the configuration; the next command puts all files
+`python kill_commands.py FOLDER [STRIDE]` plays every step, or one of STRIDE. After each kill every file is
+old or new, whole; every server is in a client's file or in the configuration; the next command puts all files
 back, or leaves all as they should be; and to undo what is left gives back the first byte.
 """
 

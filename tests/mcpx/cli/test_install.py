@@ -291,6 +291,75 @@ def test_without_any_client_it_says_so(tmp_path: Path) -> None:
     assert "no client is installed here" in result.stderr
 
 
+@pytest.mark.parametrize("name", [".codex/config.toml", "dotfiles/cursor.json"])
+def test_a_read_only_file_is_refused_and_the_others_go_on(home: Path, name: str) -> None:
+    (home / name).chmod(0o444)
+    result = mcpx(home, "install", "codex", "cursor", "--yes")
+    assert result.exit_code == 1
+    assert "refused, and not changed: it is read-only" in result.stdout
+    assert (home / name).read_bytes() == FILES[name][1]
+    assert (
+        sum("mcpx" in (home / each).read_text() for each in (".codex/config.toml", ".cursor/mcp.json")) == 1
+    )
+
+
+def test_a_file_that_changes_before_the_answer_is_not_written(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = home / "dotfiles/cursor.json"
+
+    def edit(*_: object, **__: object) -> bool:
+        path.write_bytes(b"{}")
+        return True
+
+    monkeypatch.setattr("mcpx.cli.install.may_go_on", edit)
+    result = mcpx(home, "install", "cursor", "kiro")
+    assert result.exit_code == 1
+    assert "changed meanwhile, so nothing was written; try again" in result.stderr
+    assert path.read_bytes() == b"{}"
+    assert (home / ".kiro/settings/mcp.json").read_bytes() == b""
+
+
+def test_a_command_of_the_client_that_hangs_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = home / "bin" / "claude"
+    own.parent.mkdir()
+    own.write_text("#!/bin/sh\nsleep 60\n")
+    own.chmod(0o755)
+    monkeypatch.setattr("mcpx.clients.own_command.LIMIT_S", 0.05)
+    result = mcpx(home, "install", "claude-code", "--yes")
+    assert result.exit_code == 0
+    assert "claude did not work (it did not end within 0.05 s)" in result.stdout
+
+
+def test_a_state_folder_that_cannot_be_written_stops_it(home: Path) -> None:
+    (home / ".local").write_bytes(b"")
+    before = look(home)
+    result = mcpx(home, "install", "cursor", "--yes")
+    assert result.exit_code == 1
+    assert "no copy of your files can be kept, and nothing was changed" in result.stderr
+    assert look(home) == before
+
+
+def test_a_configuration_that_is_broken_stops_adopting(home: Path) -> None:
+    config = home / ".config/mcpx/config.json"
+    config.parent.mkdir()
+    config.write_text("{broken")
+    before = look(home)
+    result = mcpx(home, "install", "--adopt", "cursor", "--yes")
+    assert result.exit_code == 2
+    assert f"{config}:1:2: " in result.stderr
+    assert look(home) == before
+
+
+def test_a_client_without_a_file_gets_one_that_it_can_read(home: Path) -> None:
+    (home / ".continue/config.yaml").unlink()
+    mcpx(home, "install", "continue", "opencode", "--yes")
+    document = servers(home, ".continue/config.yaml")
+    assert {"name", "version", "schema"} <= {*document}  # type: ignore[misc]
+    command = servers(home, ".config/opencode/opencode.jsonc", "mcp", "mcpx", "command")
+    assert command[1] == "attach"  # type: ignore[index]
+
+
 @pytest.mark.timeout(300)
 def test_a_kill_in_any_command_loses_nothing(tmp_path: Path) -> None:
     """A sample of all steps; the driver without a number plays every one."""
