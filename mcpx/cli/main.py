@@ -1,42 +1,30 @@
-"""The root of the command line: the group, the options that all share, and how errors end it.
+"""The root of the command line: all commands, and the help that stands above them.
 
-Exit codes: 0, 1 for a failure at run time, 2 for usage and configuration. Standard output belongs to the
-answer or to the protocol; everything else goes to standard error.
+Exit codes: 0, 1 for a failure at run time, 2 for usage and configuration, 130 for Ctrl-C. Standard output
+belongs to the answer or to the protocol; everything else goes to standard error.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
-from mcpx.cli.calls import exec_tool, inspect, resources
+from mcpx.cli.about import show_help, version
+from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
+from mcpx.cli.group import Cli
 from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
-from mcpx.cli.printing import echo
+from mcpx.cli.offers import inspect, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
+from mcpx.cli.servers import add, add_json, disable, enable, list_servers, mcp, remove
 from mcpx.cli.stats import stats
 from mcpx.cli.undo import undo
-from mcpx.errors import ConfigError, MCPXError
 from mcpx.version import __version__
-
-EXIT_USAGE = 2
-
-
-class Cli(click.Group):
-    """Turns MCPX's own errors into one line and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except MCPXError as error:
-            echo(f"mcpx: {error}", err=True, fg="red")
-            sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -64,9 +52,33 @@ def attach(arguments: tuple[str, ...]) -> None:
     sys.exit(main(list(arguments)))
 
 
-for command in (serve, attach, daemon, status, stats, reload_config, restart, logs):
-    cli.add_command(command)
-for command in (demo, check, config, import_servers, inspect, exec_tool, resources):
-    cli.add_command(command)
-for command in (install, uninstall, undo):
+for command in (
+    add,
+    add_json,
+    attach,
+    check,
+    config,
+    daemon,
+    demo,
+    disable,
+    enable,
+    exec_tool,
+    show_help,
+    import_servers,
+    inspect,
+    install,
+    list_servers,
+    logs,
+    mcp,
+    reload_config,
+    remove,
+    resources,
+    restart,
+    serve,
+    stats,
+    status,
+    undo,
+    uninstall,
+    version,
+):
     cli.add_command(command)
