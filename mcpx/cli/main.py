@@ -18,8 +18,9 @@ from mcpx.cli.demo import demo
 from mcpx.cli.group import Cli
 from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
-from mcpx.cli.offers import inspect, resources
+from mcpx.cli.offers import inspect, prompts, resources
 from mcpx.cli.running import logs, reload_config, restart, status
+from mcpx.cli.secret import secret
 from mcpx.cli.serve import serve
 from mcpx.cli.servers import add, add_json, disable, enable, list_servers, mcp, remove
 from mcpx.cli.stats import stats
@@ -70,10 +71,12 @@ for command in (
     list_servers,
     logs,
     mcp,
+    prompts,
     reload_config,
     remove,
     resources,
     restart,
+    secret,
     serve,
     stats,
     status,

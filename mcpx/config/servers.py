@@ -15,19 +15,21 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.config.document import Location, as_object, quote
+from mcpx.config.expand import secrets_in
 from mcpx.config.model import Http, PerServer, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.settings import convert, keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
 from mcpx.documents.jsonc import JSONObject
+from mcpx.environment.secrets import Reference
+from mcpx.paths import config_hint
 from mcpx.text import holds_controls
 
 DISABLED: Final = "disabled in the configuration"
 
 FORMS: Final = ("mcpServers", "servers", "mcp", "context_servers", "amp.mcpServers", "mcp_servers")
 """Keys of the top level that hold servers, by name or as a list."""
-_NO_SERVERS: Final = "there are no servers yet; add one with: mcpx add NAME -- COMMAND"
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -63,7 +65,8 @@ def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> 
     if not any(form in document for form in FORMS):
         notices.mistakes.append(at.error(_no_servers(document)))
     elif not found and not notices.mistakes:
-        notices.add(at, _NO_SERVERS)
+        option = config_hint(at.source)
+        notices.add(at, f"there are no servers yet; add one with: mcpx add{option} NAME -- COMMAND")
     return tuple(found.values())
 
 
@@ -95,6 +98,8 @@ def _read(
     if any(key in given for key in URL_KEYS):
         server = replace(server, transport=Http(url=""))
     with notices.gathering():
+        if _is_off(given, entry.at, ConfigNotices()):
+            context = replace(context, values=replace(context.values, secret=None))
         transport, reasons, variables = read_transport(given, entry.at, context, notices)
         off = "; ".join(reasons) or None
         server = replace(server, transport=transport, variables=variables, disabled=off)
@@ -103,6 +108,19 @@ def _read(
         pinned = tuple(_own_pattern(entry.name, pattern) for pattern in server.pinned)
         server = replace(server, pinned=pinned)
     return replace(server, disabled=DISABLED) if _is_off(given, entry.at, notices) else server
+
+
+def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
+    """The secrets that an entry names; none if its server is switched off."""
+    if not isinstance(entry.given, JSONObject) or _is_off(entry.given, entry.at, ConfigNotices()):
+        return
+    left: list[Any] = [entry.given]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield from secrets_in(value)
+        else:
+            left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:
