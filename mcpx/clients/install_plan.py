@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from mcpx.changes import ChangeError, Edit, read_file, real_path
+from mcpx.changes import ChangeError, Edit, obstacle, read_file, real_path
 from mcpx.clients.finding import ClientFile
 from mcpx.clients.installing import Installation, plan_install, refusal
 from mcpx.clients.launching import Launch, own_launch
@@ -127,6 +127,8 @@ def _with_installations(
             if target not in contents:
                 contents[target] = read_file(file.path)
             each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
+            if each.outcome in {"added", "updated"} and (problem := obstacle(target)) is not None:
+                each = refusal(file, each.before, problem)
         except ChangeError as error:
             each = refusal(file, None, str(error))
         if each.outcome != "refused":
