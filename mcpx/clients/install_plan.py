@@ -24,6 +24,10 @@ from mcpx.documents import DocumentError
 from mcpx.errors import ConfigError
 from mcpx.paths import config_file
 
+_OWN_CONFIGURATION = "MCPX takes its own servers from this file: give it another one with --config, and import first"
+    "MCPX has its own servers from this file: give it one of its own first, mcpx import --config"
+)
+
 
 class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to become of the clients' files, and of the configuration if their servers are adopted."""
@@ -120,13 +124,17 @@ def _with_installations(
 ) -> InstallPlan:
     """Plan every file; one that two clients share is changed for both."""
     contents: dict[Path, bytes | None] = {}
+    configuration = real_path(plan.config)
     planned = []
     for file in files:
         target = real_path(file.path)
         try:
             if target not in contents:
                 contents[target] = read_file(file.path)
-            each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
+            if target == configuration:
+                each = refusal(file, contents[target], _OWN_CONFIGURATION)
+            else:
+                each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
             if each.outcome in {"added", "updated"} and (problem := obstacle(target)) is not None:
                 each = refusal(file, each.before, problem)
         except ChangeError as error:

@@ -186,6 +186,18 @@ def test_the_configuration_that_is_named_is_in_the_entry(home: Path) -> None:
     assert servers(home, ".kiro/settings/mcp.json", "mcpServers", "mcpx", "args") == args
 
 
+@pytest.mark.parametrize("more", [(), ("--adopt",)])
+def test_mcpx_is_not_put_into_its_own_configuration(home: Path, more: tuple[str, ...]) -> None:
+    path = home / ".cursor/mcp.json"
+    link = home / "link.json"
+    link.symlink_to(path)
+    before = path.read_bytes()
+    result = mcpx(home, "install", "cursor", *more, "--config", str(link), "--yes")
+    assert result.exit_code == 1
+    assert "MCPX takes its own servers from this file" in result.stdout
+    assert path.read_bytes() == before
+
+
 def test_servers_are_not_adopted_into_a_configuration_that_the_client_does_not_see(home: Path) -> None:
     mcpx(home, "install", "cursor", "--config", str(home / "other.json"), "--yes")
     before = look(home)
