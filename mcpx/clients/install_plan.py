@@ -24,9 +24,7 @@ from mcpx.documents import DocumentError
 from mcpx.errors import ConfigError
 from mcpx.paths import config_file
 
-_OWN_CONFIGURATION = "MCPX takes its own servers from this file: give it another one with --config, and import first"
-    "MCPX has its own servers from this file: give it one of its own first, mcpx import --config"
-)
+_OWN_CONFIGURATION = "MCPX takes its own servers from this file: name another configuration with --config"
 
 
 class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
