@@ -27,7 +27,7 @@ def show(
     for name, places in missing.items():
         echo(f"{name}: no such file: {', '.join(short(place) for place in places)}", fg="yellow")
     if not found:
-        echo("no file of a client was found")
+        echo("no file of a client was found; to add a server by hand: mcpx add NAME -- COMMAND")
         return
     if plan.new:
         echo("")
