@@ -177,6 +177,7 @@ def read(
         servers=servers,
         notices=notices.lines(),
         http_served="http" in document,
+        digest=hash(text),
         environment=environment,
         **msgspec.structs.asdict(settings),
     )

@@ -131,9 +131,9 @@ def _where_it_was_sought(stdio: Stdio, server: str) -> str:
         return "; it is there, but the interpreter in its first line is not" if is_there else ""
     given = stdio.env.get("PATH")
     path = environment.path if given is None else given
-    whose = "" if given is None else 'the "env" of its entry; '
+    whose = environment.source if given is None else "its own env"
     return (
-        f". Searched: {cut(path, MAX_PATH_CHARS)} ({whose or environment.source}). Give the whole path of the"
+        f". Searched: {cut(path, MAX_PATH_CHARS)} (PATH of {whose}). Give the whole path of the"
         f" command, or add its folder to the PATH that your login shell sets; then run: mcpx restart {server}"
     )
 
