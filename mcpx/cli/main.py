@@ -18,7 +18,7 @@ from mcpx.cli.demo import demo
 from mcpx.cli.group import Cli
 from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
-from mcpx.cli.offers import inspect, resources
+from mcpx.cli.offers import inspect, prompts, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.secret import secret
 from mcpx.cli.serve import serve
@@ -64,6 +64,7 @@ for command in (
     inspect,
     install,
     logs,
+    prompts,
     reload_config,
     resources,
     restart,
