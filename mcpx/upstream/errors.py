@@ -138,9 +138,9 @@ def _where_it_was_sought(stdio: Stdio, config: ServerConfig) -> str:
     path = environment.path if given is None else given
     option = config_hint(config.source, {}) if config.source else ""  # who reads it has another environment
     restart = f"mcpx restart {config.name}{option}"
-    whose = "" if given is None else 'the "env" of its entry; '
+    whose = environment.source if given is None else "its own env"
     return (
-        f". Searched: {cut(path, MAX_PATH_CHARS)} ({whose or environment.source}). Give the whole path of the"
+        f". Searched: {cut(path, MAX_PATH_CHARS)} (PATH of {whose}). Give the whole path of the"
         f" command, or add its folder to the PATH that your login shell sets; then run: {restart}"
     )
 
