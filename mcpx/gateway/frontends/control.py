@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
@@ -44,6 +45,7 @@ from mcpx.core.hub_view import HubView
 from mcpx.core.profiles import check_door
 from mcpx.core.stats import report
 from mcpx.core.status import snapshot
+from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.door import Door, Expose
 from mcpx.errors import CallError, Code, ConfigError, MCPXError
@@ -83,11 +85,12 @@ class ControlRequest(msgspec.Struct, frozen=True):
 
 
 class Control:
-    """Answers control requests. `clients` counts the MCP clients."""
+    """Answers control requests. `clients` counts the MCP clients; `paths` are the files of the daemon."""
 
-    def __init__(self, hub: Hub, clients: Callable[[], int]) -> None:
+    def __init__(self, hub: Hub, clients: Callable[[], int], paths: DaemonPaths | None = None) -> None:
         self._hub = hub
         self._clients = clients
+        self._paths = paths
         self._started = anyio.current_time()
 
     async def answer(self, line: bytes) -> tuple[bytes, ControlRequest | None]:
@@ -118,6 +121,7 @@ class Control:
             case "status":
                 status = snapshot(self._hub, clients=self._clients(), started=self._started)
                 shown: JSON = msgspec.to_builtins(status)
+                shown["daemon"] |= self._files()
                 return shown
             case "stats":
                 return report(self._hub.meter.all_time(), self._hub.meter.since_start())
@@ -141,6 +145,16 @@ class Control:
                 await self._hub.listed(STARTUP_TIMEOUT_S)
                 return await perform(self._hub, request)
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
+
+    def _files(self) -> dict[str, str]:
+        """`folder` and `log` of `DaemonStatus`. Whoever asks may have other folders in its environment."""
+        if self._paths is None:
+            return {}
+        files = {"folder": str(self._paths.folder)}
+        with suppress(OSError):  # there is no log, or it was removed
+            if os.path.samestat(os.fstat(2), self._paths.log.stat()):
+                files["log"] = str(self._paths.log)
+        return files
 
 
 class _Named(msgspec.Struct, frozen=True):
