@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.group import Group
 from mcpx.cli.printing import echo
 from mcpx.cli.tail import LINES
 
@@ -16,7 +17,18 @@ if TYPE_CHECKING:
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
 
-@click.group(short_help="One process for all clients: start, stop, status.")
+def config_of(argument: str | None, config_path: str | None) -> str | None:
+    """The configuration file that a command was given, as its argument or by --config.
+
+    Raises:
+        UsageError: Two different ones.
+    """
+    if argument is not None and config_path is not None and argument != config_path:
+        raise click.UsageError(f"two configurations are given, {argument} and {config_path}; leave one out")
+    return argument if config_path is None else config_path
+
+
+@click.group(cls=Group, short_help="One process for all clients: start, stop, status.")
 def daemon() -> None:
     """One MCPX for all clients of a configuration: mcpx attach joins it, and starts it where none runs."""
 
@@ -30,9 +42,10 @@ def run(config_path: str | None) -> None:
 
     import anyio
 
-    from mcpx.config import load
+    from mcpx.config import read_config
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
+    from mcpx.environment import begin
     from mcpx.light_imports import import_structlog, light_sdk
 
     import_structlog()
@@ -43,15 +56,18 @@ def run(config_path: str | None) -> None:
     configure()
     outlive_early_hangup()
     paths = _paths(config_path)
-    loaded = load(paths.config)
+    text = read_config(paths.config)
+    loaded = text.parse(resolve=False)
+    if loaded.login_shell:
+        begin()
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     paths.stopped.unlink(missing_ok=True)
     try:
-        with listening(paths) as listener, early_children(loaded):
+        with listening(paths) as listener, early_children(text.parse) as resolved:
             with light_sdk(serves_http=loaded.http_served):
                 from mcpx.app import LOOP, serve_daemon
 
-            code = anyio.run(partial(serve_daemon, loaded, paths, listener), backend_options=LOOP)
+            code = anyio.run(partial(serve_daemon, resolved(), paths, listener), backend_options=LOOP)
     finally:
         os.close(lock)
     sys.exit(code)
@@ -67,7 +83,7 @@ def start(config_path: str | None) -> None:
     from mcpx.daemon.running import located
 
     paths = _paths(config_path)
-    load(paths.config)  # a mistake in it is reported here, not in the daemon's log
+    load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
     click.echo(f"socket {paths.socket}\nlog {located(paths).log}", err=True)
@@ -167,7 +183,7 @@ def restart(config_path: str | None) -> None:
     from mcpx.daemon.paths import lock_owner_pid
 
     paths = _paths(config_path)
-    load(paths.config)
+    load(paths.config, resolve=False)
     with lifecycle.startup_lock(paths) as lock:
         old = lifecycle.stop(paths, marked=False)
         next_paths = _paths(config_path)  # others, if it is a link that leads elsewhere now
@@ -181,7 +197,8 @@ def restart(config_path: str | None) -> None:
 def status(config_path: str | None) -> None:
     """Say whether the daemon runs (exit code 0) or not (1), and where its files are.
 
-    PATH is where its servers' commands are found: that of whichever client started it.
+    PATH is where its servers' commands are found: that of your login shell, and what the program that started
+    the daemon had beyond it.
     """
     from contextlib import suppress
 
@@ -205,7 +222,10 @@ def status(config_path: str | None) -> None:
         click.echo(f"HTTP is not served, and tried again: {error}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know
-            click.echo(f"PATH {(request(paths, {'mcpx': 'environment'}) or {}).get('path', '')}")
+            environment = request(paths, {"mcpx": "environment"}) or {}
+            if source := environment.get("source"):
+                echo(f"environment of {source}")
+            echo(f"PATH {environment.get('path', '')}")
     sys.exit(1 if answer is None else 0)
 
 
@@ -231,7 +251,7 @@ def install(config_path: str | None) -> None:
     from mcpx.daemon import service
 
     paths = _paths(config_path)
-    load(paths.config)
+    load(paths.config, resolve=False)
     for line in service.install(Path(paths.config)):
         click.echo(line)
 

@@ -1,54 +1,30 @@
-"""The root of the command line: the group, the options that all share, and how errors end it.
+"""The root of the command line: all commands, and the help that stands above them.
 
-Exit codes: 0, 1 for a failure at run time, 2 for usage and configuration. Standard output belongs to the
-answer or to the protocol; everything else goes to standard error.
+Exit codes: 0, 1 for a failure at run time, 2 for usage and configuration, 130 for Ctrl-C. Standard output
+belongs to the answer or to the protocol; everything else goes to standard error.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
-from pathlib import Path
-from typing import Any
 
 import click
 
-from mcpx.cli.calls import exec_tool, inspect, resources
+from mcpx.cli.about import show_help, version
+from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
-from mcpx.cli.printing import echo
+from mcpx.cli.group import Cli
+from mcpx.cli.importing import import_servers
+from mcpx.cli.install import install, uninstall
+from mcpx.cli.offers import inspect, prompts, resources
 from mcpx.cli.running import logs, reload_config, restart, status
+from mcpx.cli.secret import secret
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats
-from mcpx.daemon.startup_report import report, take_reporter
-from mcpx.errors import ConfigError, MCPXError
+from mcpx.cli.undo import undo
 from mcpx.version import __version__
-
-EXIT_USAGE = 2
-
-
-class Cli(click.Group):
-    """Turns MCPX's own errors into one line and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        starter = take_reporter()
-        try:
-            return super().invoke(ctx)
-        except MCPXError as error:
-            problem, code = str(error), EXIT_USAGE if isinstance(error, ConfigError) else 1
-        except OSError as error:  # the boundary: a disk that is full, a home that is read-only or missing
-            if error.errno == errno.EPIPE:
-                raise  # click's own: whoever read the output has gone
-            where = f"{error.filename}: " if error.filename else ""
-            problem, code = f"{where}{error.strerror or error}", 1
-        report(starter, problem)
-        try:
-            echo(f"mcpx: {problem}", err=True, fg="red")
-        except OSError:  # standard error is a file on that disk; what it still holds must not fail at the end
-            sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the end
-        sys.exit(code)
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -76,7 +52,28 @@ def attach(arguments: tuple[str, ...]) -> None:
     sys.exit(main(list(arguments)))
 
 
-for command in (serve, attach, daemon, status, stats, reload_config, restart, logs):
-    cli.add_command(command)
-for command in (demo, check, config, inspect, exec_tool, resources):
+for command in (
+    attach,
+    check,
+    config,
+    daemon,
+    demo,
+    exec_tool,
+    show_help,
+    import_servers,
+    inspect,
+    install,
+    logs,
+    prompts,
+    reload_config,
+    resources,
+    restart,
+    secret,
+    serve,
+    stats,
+    status,
+    undo,
+    uninstall,
+    version,
+):
     cli.add_command(command)

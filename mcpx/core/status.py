@@ -8,6 +8,7 @@ Durations are in seconds, latencies in milliseconds, rounded.
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import anyio
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mcpx.catalog.model import ServerInfo
     from mcpx.core.hub import Hub
     from mcpx.core.stats import Count, Totals
+    from mcpx.environment import Environment
     from mcpx.upstream.actor import Upstream
     from mcpx.upstream.direct.session import DirectSession
     from supervisors import ChildState
@@ -48,15 +50,28 @@ class HttpStatus(msgspec.Struct, frozen=True, kw_only=True):
     next_attempt_in_s: float | None = None
 
 
+class EnvironmentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where PATH and the variables of the servers came from: `shell` is the login shell that was asked.
+
+    `problem` says why it gave nothing; then they are those of the program that started MCPX.
+    """
+
+    source: str
+    path: str
+    shell: str | None = None
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The MCPX process. `clients` counts the connected ones.
 
     `config_error` says why the configuration file as it is cannot be used, if it cannot: then what was read
     before is in force. `dropped` counts the log and progress messages that were dropped because clients did
     not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
-    `tokens` is the sum over all servers and what MCPX answered by itself. `folder` is where it keeps what is
-    for its configuration alone, with its servers' logs; `log` is the file of its own, absent where that goes
-    elsewhere. A daemon of an older version says nothing of these three.
+    `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
+    and what MCPX answered by itself. `folder` is where it keeps what is for its configuration alone, with its
+    servers' logs; `log` is the file of its own, absent where that goes elsewhere. A daemon of an older
+    version says nothing of these four.
     """
 
     pid: int
@@ -66,6 +81,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     config_error: str | msgspec.UnsetType = msgspec.UNSET
     dropped: int | msgspec.UnsetType = msgspec.UNSET
     http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
+    environment: EnvironmentStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     folder: str | msgspec.UnsetType = msgspec.UNSET
     log: str | msgspec.UnsetType = msgspec.UNSET
@@ -85,7 +101,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     (`last_error` then says why). `restarts` counts its incarnations after the first, but for those that began
     because it was needed again, `failures` those that failed in a row. `last_error` is the cause
     of the last failure, even if the server has recovered. `calls` counts what was sent to it; `errors` counts
-    requests that ended without a response or with a protocol error, sent or not. `sessions` is present for a
+    requests that ended without a response or with a protocol error, sent or not. `silent_s` is present while
+    calls are in flight: for how long none has been answered. `sessions` is present for a
     server with a session for each client, and counts those that are open; state and pid are then those of the
     shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
     out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
@@ -111,6 +128,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     errors: int
     latency_ms: Latency
+    silent_s: float | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     sessions: int | msgspec.UnsetType = msgspec.UNSET
     left_out: int | msgspec.UnsetType = msgspec.UNSET
@@ -137,6 +155,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         config_error=hub.file.problem or msgspec.UNSET,
         dropped=hub.clients.dropped or msgspec.UNSET,
         http=msgspec.UNSET if hub.http is None else hub.http(),
+        environment=environment_status(hub.config.environment),
         tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
     )
     servers = [
@@ -146,6 +165,18 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         for name, upstream in hub.upstreams.items()
     ]
     return Status(daemon=daemon, servers=servers)
+
+
+def environment_status(environment: Environment | None) -> EnvironmentStatus | msgspec.UnsetType:
+    """What is said of the environment of a configuration."""
+    if environment is None or not environment.is_of_person:
+        return msgspec.UNSET
+    return EnvironmentStatus(
+        source=environment.source,
+        path=environment.path,
+        shell=environment.shell,
+        problem=environment.problem or msgspec.UNSET,
+    )
 
 
 def _of_clients(totals: Totals) -> Cost:
@@ -188,6 +219,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         latency_ms=Latency(
             p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
         ),
+        silent_s=_silent(counters.unanswered_since),
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
@@ -212,6 +244,10 @@ def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
     own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
     errors = (session.last_error for session in own if session.last_error)
     return upstream.config.disabled or next(errors, info.cause)
+
+
+def _silent(since: float | None) -> float | msgspec.UnsetType:
+    return msgspec.UNSET if since is None else _rounded(time.monotonic() - since)
 
 
 def _rounded(seconds: float) -> float:

@@ -8,21 +8,25 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
     {"mcpx": "inspect", "server"?, "tool"?, "query"?}      {"servers": [...]} without any of them
-    {"mcpx": "exec", "server", "tool", "arguments"?, "words"?}
-    {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}} without a URI
-    {"mcpx": "environment"}                                what it was started with: PATH, for its servers
+    {"mcpx": "exec", "server", "tool", "arguments"?, "pairs"?, "progress"?, "unshaped"?}
+    {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}, "templates": ...}
+                                                           without a URI
+    {"mcpx": "prompts", "server"?, "prompt"?, "pairs"?}    {"prompts": {server: [...]}} without a prompt
+    {"mcpx": "environment"}                                what servers are started with: PATH, its source
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
                                                            from now on this is an MCP client at that door
                                                            (`mcpx.door`), which knows that the daemon lives:
                                                            nothing is sent to a dying one
 
-With "profile" or "only", inspect, exec and resources see what is shown at such a door, and nothing else.
+With "profile" or "only", inspect, exec, resources and prompts see what is shown at such a door, and no more.
 
-The "tool" of inspect is a name or several. "words" are the arguments of a command line as text: they are
-tried where "arguments", in which each of them is JSON if it can be, does not fit.
+The "tool" of inspect is a name or several. "pairs" are the `key=value` words of a command line as text: the
+schema says what they are (`mcpx.validation.words`), and what "arguments" has of these keys does not count.
+With "progress" the response may follow on lines `{"progress", "total", "message"}`; "unshaped" is for the
+result as the server gave it.
 
 The three tools answer `{"shaped": {content, structuredContent, isError}}`. Where no daemon runs, the command
-line has a hub of its own perform them, with the same response (`perform`).
+line has a hub of its own perform them, with the same response (`mcpx.gateway.frontends.operations`).
 
 A failure is `{"error": TEXT, "usage": BOOL}`, plus `code` and `outcome` of a call. Nothing that a caller
 sends ends the daemon, unless it asks for that. A caller that goes away cancels what it asked for.
@@ -33,55 +37,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.core.calls import ExecutionResult
 from mcpx.core.hub import Hub
-from mcpx.core.hub_view import HubView
 from mcpx.core.profiles import check_door
 from mcpx.core.stats import report
 from mcpx.core.status import snapshot
 from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
-from mcpx.door import Door, Expose
-from mcpx.errors import CallError, Code, ConfigError, MCPXError
+from mcpx.environment import in_force
+from mcpx.errors import CallError, ConfigError, MCPXError
+from mcpx.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
 from mcpx.observe.contained import contain
-from mcpx.rendering.results import ToolResult
-from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.errors import unreadable_arguments
 from mcpx.version import __version__
 from mcpx.wire.mending import shallow
 
-STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for servers that are starting
-OPERATIONS: Final = ("inspect", "exec", "resources")
 LOOKS: Final = frozenset({"status", "stats", "environment"})
 """Requests that look at the daemon, and use nothing of it."""
 
 
-class ControlRequest(msgspec.Struct, frozen=True):
-    """One request. `mcpx` names the operation; which other fields count depends on it."""
-
-    mcpx: str
-    server: str | None = None
-    tool: str | list[str] | None = None
-    query: str = ""
-    uri: str | None = None
-    arguments: Any = None
-    words: dict[str, str] | None = None
-    expose: Expose | None = None
-    only: tuple[str, ...] | None = None
-    profile: str | None = None
-
-    @property
-    def door(self) -> Door:
-        """The door that it names: for `attach` as it is, for others to look through."""
-        server = self.server if self.mcpx == "attach" else None
-        return Door(self.expose, server, self.only, self.profile)
+WriteLine = Callable[[bytes], None]
+"""Takes a line that the caller may be sent; one that it does not read may be dropped. Must not raise."""
 
 
 class Control:
@@ -93,21 +75,24 @@ class Control:
         self._paths = paths
         self._started = anyio.current_time()
 
-    async def answer(self, line: bytes) -> tuple[bytes, ControlRequest | None]:
+    async def answer(
+        self, line: bytes, write: WriteLine = lambda _line: None
+    ) -> tuple[bytes, ControlRequest | None]:
         """The response line to a request line, and the request; None where it is unreadable, or has failed.
 
-        Never raises, unless cancelled. `stop` and `attach` are for the frontend to carry out.
+        `write` takes the lines before the response, if the request wants some. Never raises, unless
+        cancelled. `stop` and `attach` are for the frontend to carry out.
         """
         try:
             request = msgspec.json.decode(line, type=ControlRequest)
         except (msgspec.DecodeError, RecursionError) as error:
             return _line(_unreadable(line, error)), None
-        response = await self._response(request)
+        response = await self._response(request, write)
         return _line(response), None if "error" in response else request
 
-    async def _response(self, request: ControlRequest) -> JSON:
+    async def _response(self, request: ControlRequest, write: WriteLine) -> JSON:
         try:
-            return await self._handle(request)
+            return await self._handle(request, write)
         except CallError as error:
             return error.to_dict()
         except MCPXError as error:
@@ -116,7 +101,7 @@ class Control:
             contain(error, "control")
             return {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
 
-    async def _handle(self, request: ControlRequest) -> JSON:
+    async def _handle(self, request: ControlRequest, write: WriteLine) -> JSON:
         match request.mcpx:
             case "status":
                 status = snapshot(self._hub, clients=self._clients(), started=self._started)
@@ -134,7 +119,8 @@ class Control:
             case "stop":
                 return {"stopping": os.getpid()}
             case "environment":
-                return {"path": os.environ.get("PATH", "")}
+                environment = in_force()
+                return {"path": environment.path, "source": environment.source}
             case "attach":
                 if request.server is not None:
                     self._hub.registry.upstream(request.server)  # else an error, with the nearest
@@ -142,8 +128,7 @@ class Control:
                 limit = self._hub.config.max_message_bytes
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:
-                await self._hub.listed(STARTUP_TIMEOUT_S)
-                return await perform(self._hub, request)
+                return await perform(self._hub, request, lambda step: write(_line(step)))
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
 
     def _files(self) -> dict[str, str]:
@@ -178,73 +163,3 @@ def _unreadable(line: bytes, error: Exception) -> JSON:
 
 def _line(response: JSON) -> bytes:
     return msgspec.json.encode(response) + b"\n"
-
-
-# --- the three tools
-
-
-async def perform(hub: Hub, request: ControlRequest) -> JSON:
-    """The response to `inspect`, `exec` or `resources`. The command line is a client for as long as it waits.
-
-    Raises:
-        CallError: As the tool of that name.
-        DoorError: The request names a profile or servers that there are not.
-    """
-    check_door(request.door, hub.config)
-    client = ClientId()
-    try:
-        return await _perform(HubView(hub, request.door), request, client)
-    finally:
-        hub.client_left(client)
-
-
-async def _perform(hub: HubView, request: ControlRequest, client: ClientId) -> JSON:
-    match request:
-        case ControlRequest(mcpx="inspect", server=None, tool=None, query=""):
-            # "described" is the state as a person reads it
-            return {"servers": [_server(hub, name) for name in hub.upstreams]}
-        case ControlRequest(mcpx="inspect"):
-            return _shaped(await hub.calls.inspect(request.server or "", request.tool, query=request.query))
-        case ControlRequest(mcpx="exec"):
-            return _shaped((await _exec(hub, request, client)).shaped)
-        case ControlRequest(mcpx="resources", server=str(server), uri=str(uri)):
-            return _shaped(await hub.calls.read(server, uri, client=client))
-        case _:
-            return {"resources": _resources(hub, request.server)}
-
-
-async def _exec(hub: HubView, request: ControlRequest, client: ClientId) -> ExecutionResult:
-    """Run a tool; with the words as they are, where they do not fit as JSON."""
-    names = request.server or "", request.tool if isinstance(request.tool, str) else ""
-    try:
-        return await hub.calls.exec(*names, request.arguments, client=client)
-    except CallError as error:
-        if error.code is not Code.INVALID_ARGUMENTS or not request.words:
-            raise
-        try:
-            return await hub.calls.exec(*names, request.words, client=client)
-        except CallError as second:
-            raise (error if second.code is Code.INVALID_ARGUMENTS else second) from None
-
-
-def _server(hub: HubView, name: str) -> JSON:
-    info = hub.upstreams[name].info()
-    described = info.describe_state() + ("; from last time" if info.from_last_time() else "")
-    return {**info.to_dict(), "described": described}
-
-
-def _resources(hub: HubView, server: str | None) -> JSON:
-    found = hub.registry.list_all_resources()
-    if server is not None:
-        hub.registry.upstream(server)  # an unknown name is an error, with the nearest ones
-        found = {server: hub.registry.list_resources(server)}
-    return {name: [item.to_dict() for item in items] for name, items in found.items()}
-
-
-def _shaped(shaped: ToolResult) -> JSON:
-    shown = {
-        "content": shaped.content,
-        "structuredContent": shaped.structured_content,
-        "isError": shaped.is_error,
-    }
-    return {"shaped": shown}

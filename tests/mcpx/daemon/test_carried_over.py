@@ -263,10 +263,10 @@ async def test_a_daemon_that_never_stays_is_given_up_with_its_cause(house, ears)
     house.write({"s": entry(ears)})
     async with house.attached() as client:
         await client.initialize()
-        house.write({"s": {"command": 3}})
+        house.write({"s": entry(ears)}, queue_size="many")
         kill(house)
         told = await client.call("inspect")
-        assert "$.mcpServers.s.command" in told["content"][0]["text"]
+        assert "$.queue_size" in told["content"][0]["text"]
         refused = await client.call("exec", **ECHO)
         assert refused["structuredContent"]["outcome"] == "not_sent"
         house.write({"s": entry(ears)})
