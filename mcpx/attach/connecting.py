@@ -38,7 +38,7 @@ class Launcher(Protocol):
 
 
 class Connecting:
-    """The attempts of one shim to get a connection. `start` begins the first."""
+    """The attempts of one shim to get a connection. `begin` makes the first."""
 
     greets = True
     """Whether a connection begins with the greeting of `mcpx.daemon.protocol`."""
@@ -60,6 +60,10 @@ class Connecting:
     def poll_interval_s(self) -> float:
         """The time between two calls of `poll`."""
         return IDLE_POLL_S if self._launcher is None else POLL_INTERVAL_S
+
+    def begin(self) -> None:
+        """Connect for the first time."""
+        self.start()
 
     def start(self) -> None:
         """Connect, after a delay if it has failed before."""

@@ -93,7 +93,7 @@ class Shim:
         until = time.monotonic() + HEAD_START_S
         while not (self._session.awaits_daemon or self._input_closed) and time.monotonic() < until:
             self._poll_once(int(1000 * HEAD_START_S))
-        self._connecting.start()
+        self._connecting.begin()
         self._connect()
 
     def _is_done(self) -> bool:

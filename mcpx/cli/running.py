@@ -70,11 +70,12 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     from mcpx.cli.tail import show
     from mcpx.config import load
     from mcpx.daemon.paths import daemon_paths
+    from mcpx.daemon.running import located
     from mcpx.errors import MCPXError
     from mcpx.observe.server_log import server_log_path
     from mcpx.text.nearest import nearest
 
-    path = server_log_path(server, daemon_paths(config_path).folder)
+    path = server_log_path(server, located(daemon_paths(config_path)).folder)
     if not path.exists():
         names = list(load(config_path, resolve=False).servers)
         if server in names:
