@@ -1,0 +1,94 @@
+"""A process on a terminal of its own: a real pty that it controls, with a size, keys and signals.
+
+What it writes is kept whole. `wait_for` reads until a text has come; a key such as `CTRL_C` reaches the
+process as a terminal's driver sends it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+CTRL_C = "\x03"
+PATIENCE_S = 20.0
+
+
+class Terminal:
+    """`python ARGUMENTS` on a terminal; a context manager, which kills what still runs."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str],
+        rows: int = 24,
+        columns: int = 80,
+        cwd: Path | None = None,
+        **pipes: Any,
+    ) -> None:
+        self.written = ""
+        self._ours, theirs = os.openpty()
+        self.resize(rows, columns)
+        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | pipes
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments],
+            env={"TERM": "xterm-256color", **env},
+            cwd=cwd,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one system call
+            pass_fds=[theirs],
+            **streams,
+        )
+        os.close(theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(PATIENCE_S)
+        os.close(self._ours)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give the window another size; the process gets SIGWINCH."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, keys: str) -> None:
+        """Type: a line ends with a carriage return or a line feed."""
+        os.write(self._ours, keys.encode())
+
+    def wait_for(self, text: str, *, after: int = 0) -> int:
+        """Read until `text` stands in what was written from offset `after` on; the offset behind it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := self.written.find(text, after)) < 0:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{text!r} does not come: {self.written[after:]!r}"
+            assert self._read(left), f"ended without {text!r}: {self.written[after:]!r}"
+        return found + len(text)
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._read(max(0.0, deadline - time.monotonic())):
+            assert time.monotonic() < deadline, f"does not end: {self.written!r}"
+        return self.process.wait(PATIENCE_S)
+
+    def _read(self, within: float) -> bool:
+        """Read what comes within that time; False at the end."""
+        if not select.select([self._ours], [], [], within)[0]:
+            return True
+        try:
+            part = os.read(self._ours, 65536)
+        except OSError:  # how Linux says that the other side is closed
+            return False
+        self.written += part.decode(errors="replace").replace("\r\n", "\n")
+        return bool(part)
