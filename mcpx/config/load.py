@@ -19,20 +19,24 @@ from mcpx.config.profiles import check_profiles
 from mcpx.config.servers import find_entries, read_server, top_level_keys
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
-from mcpx.daemon.environment import as_written
+from mcpx.environment import own, person
 from mcpx.errors import ConfigError
 from mcpx.paths import CONFIG_VARIABLE, config_file, home
 
 
-def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Config:
+def load(
+    path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ, resolve: bool = True
+) -> Config:
     """The configuration in `path`, else the file `MCPX_CONFIG` names, else in the user's config folder.
+
+    `resolve` is that of `parse`; without it nothing is started or waited for.
 
     Raises:
         ConfigError: The file is missing or cannot be read, or what `parse` raises.
     """
     file = locate(path, environ=environ)
     data = read_file(file, missing=_missing(path, environ))
-    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent)
+    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent, resolve=resolve)
 
 
 def read_file(file: Path, *, missing: str = "no such file") -> bytes:
@@ -58,12 +62,20 @@ def locate(path: str | Path | None = None, *, environ: Mapping[str, str] = os.en
 
 
 def parse(
-    text: str | bytes, *, where: str, environ: Mapping[str, str] = os.environ, folder: Path | None = None
+    text: str | bytes,
+    *,
+    where: str,
+    environ: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
+    resolve: bool = False,
+    anew: bool = False,
 ) -> Config:
     """The configuration in `text`.
 
     `where` is shown in messages as the file. `folder` is where a relative `cwd` starts: the file's folder, by
-    default the current one.
+    default the current one. To `resolve` is to ask the login shell for the environment of the person, and
+    keychain and commands for secrets, each once for as long as the process lives, or `anew`; it may block for
+    some seconds. Otherwise the environment is `environ`, and secrets stay as they are written.
 
     Raises:
         ConfigError: Not UTF-8, not JSON, or wrong in a way that cannot be meant; one line that says where.
@@ -72,9 +84,13 @@ def parse(
     document = as_object(decode(text, where=where), top)
     notices = ConfigNotices()
     notices.unused(document, top, known=top_level_keys())
-    context = ExpansionContext(as_written(environ), home(environ), str((folder or Path()).absolute()))
     base = read_settings(document, PerServer(), top, notices)
     settings = read_settings(document, Settings(), top, notices)
+    asks = resolve and settings.login_shell
+    environment = person(environ, anew=anew) if asks else own(environ)
+    context = ExpansionContext(
+        environment.variables, home(environment.variables), str((folder or Path()).absolute())
+    )
     servers = {
         entry.name: read_server(entry, base, context, notices)
         for entry in find_entries(document, top, notices)
@@ -85,6 +101,7 @@ def parse(
         servers=servers,
         notices=notices.lines(),
         http_served="http" in document,
+        environment=environment,
         **msgspec.structs.asdict(settings),
     )
 

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from mcpx.config.profiles import Profile
 from mcpx.door import Expose
+from mcpx.environment import Environment
 
 YEAR_S: Final = 31_536_000
 """The longest duration: a longer one is a slip, and timers need a bound."""
@@ -307,6 +308,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
     ] = 64 << 20
+    login_shell: Annotated[
+        bool,
+        doc(
+            "Whether PATH and the variables that are named as ${VAR} come from your login shell, which is"
+            " asked once, at the start. false: from the program that started MCPX alone."
+        ),
+    ] = True
     watch_config: Annotated[
         bool,
         doc(
@@ -329,9 +337,12 @@ class Config(Settings, frozen=True, kw_only=True):
 
     `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
     `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
+    `environment` is what the entries were read against, and what servers are started in; None stands for
+    that of this process.
     """
 
     source: str
     servers: dict[str, ServerConfig]
     notices: tuple[str, ...] = ()
     http_served: bool = False
+    environment: Environment | None = None
