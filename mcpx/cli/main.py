@@ -15,6 +15,7 @@ from mcpx.cli.calls import exec_tool, inspect, resources
 from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
+from mcpx.cli.doctor import doctor
 from mcpx.cli.printing import echo
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
@@ -63,5 +64,5 @@ def attach(arguments: tuple[str, ...]) -> None:
 
 for command in (serve, attach, daemon, status, stats, reload_config, restart, logs):
     cli.add_command(command)
-for command in (demo, check, config, inspect, exec_tool, resources):
+for command in (demo, check, config, doctor, inspect, exec_tool, resources):
     cli.add_command(command)

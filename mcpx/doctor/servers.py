@@ -1,0 +1,135 @@
+"""Each server: whether its command is found, and on which PATH; how it starts, and what it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mcpx.config import ServerConfig, Stdio, redactor_of
+from mcpx.config.servers import DISABLED
+from mcpx.doctor.findings import Finding, note, ok, wrong
+from mcpx.doctor.installation import Installation
+from mcpx.doctor.starting import Start, start_once
+from mcpx.environment import Environment
+from mcpx.text import one_line
+
+SLOW_START_S: Final = 10.0  # clients give a server 30 to 60 s, and people less
+MIB: Final = 1 << 20
+SOURCES: Final = {
+    "npx": "install Node.js, which has it: https://nodejs.org",
+    "node": "install Node.js: https://nodejs.org",
+    "uvx": "install uv, which has it: https://docs.astral.sh/uv/",
+    "uv": "install uv: https://docs.astral.sh/uv/",
+    "docker": "install Docker: https://docs.docker.com/get-docker/",
+    "bunx": "install Bun, which has it: https://bun.sh",
+    "deno": "install Deno: https://deno.com",
+}
+"""Where the commands come from that most servers are started with."""
+
+
+def check_servers(installation: Installation) -> Iterator[Finding]:
+    """Check each server: what can be seen without starting it, then one start."""
+    config = installation.config
+    if config is None:
+        return
+    before = {server.name: _before_start(server, installation) for server in config.servers.values()}
+    able = [name for name, finding in before.items() if finding is None]
+    starts = start_once(config, able, timeout_s=installation.timeout_s) if installation.starts else {}
+    for name, server in config.servers.items():
+        if (finding := before[name]) is not None:
+            yield finding
+        elif name in starts:
+            yield from _started(server, starts[name], installation)
+        else:
+            yield ok(name, _found(server, installation))
+
+
+def _before_start(server: ServerConfig, installation: Installation) -> Finding | None:
+    """Why the server cannot be started, or is not to be; None if it can be tried."""
+    if server.disabled == DISABLED:
+        return ok(server.name, "disabled in the configuration", state="disabled")
+    if server.disabled is not None:
+        return wrong(server.name, f"is not started: {server.disabled}", _advice_on_disabled(installation))
+    if not isinstance(server.transport, Stdio):
+        return None
+    cwd = server.transport.cwd
+    if cwd is not None and not Path(cwd).is_dir():
+        return wrong(server.name, f"its working folder is not there: {cwd}", f"mkdir -p {shlex.quote(cwd)}")
+    if _which(server, installation.environment) is None:
+        return _not_found(server, installation)
+    return None
+
+
+def _advice_on_disabled(installation: Installation) -> str:
+    again = installation.command("reload")
+    return f"set it in the start-up files of your shell, or in {installation.file}; then: {again}"
+
+
+def _which(server: ServerConfig, environment: Environment) -> str | None:
+    """The file that the server's command is, looked up as the daemon does it."""
+    assert isinstance(server.transport, Stdio)  # noqa: S101 - the callers have looked
+    stdio = server.transport
+    return environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
+
+
+def _not_found(server: ServerConfig, installation: Installation) -> Finding:
+    assert isinstance(server.transport, Stdio)  # noqa: S101 - the caller has looked
+    command = server.transport.command
+    words = command.split()
+    if len(words) > 1 and not Path(command).exists() and installation.environment.find(words[0]):
+        text = f'command not found: {command}; that is a whole command line in "command"'
+        return wrong(server.name, text, f'"command": {json.dumps(words[0])}, "args": {json.dumps(words[1:])}')
+    if os.sep in command:
+        if Path(command).is_file():
+            return wrong(server.name, f"no permission to run {command}", f"chmod +x {shlex.quote(command)}")
+        return wrong(server.name, f"command not found: {command}", f"correct it in {installation.file}")
+    path = server.transport.env.get("PATH") or installation.environment.path
+    text = f"command not found: {command}; searched: {path} (PATH of {installation.environment.source})"
+    advice = SOURCES.get(command, f"is it installed? Then write its whole path in {installation.file}")
+    return wrong(server.name, text, advice)
+
+
+def _found(server: ServerConfig, installation: Installation) -> str:
+    if not isinstance(server.transport, Stdio):
+        return "was not asked"
+    return f"was not started; command found: {_which(server, installation.environment)}"
+
+
+# --- the start
+
+
+def _started(server: ServerConfig, start: Start, installation: Installation) -> Iterator[Finding]:
+    if start.problem is not None:
+        yield _failed(server, start.problem, installation)
+        return
+    seconds = start.seconds or 0.0
+    size = "" if start.memory is None else f", {start.memory / MIB:.0f} MB"
+    tools = f"{start.tools} tool{'' if start.tools == 1 else 's'}"
+    memory_mb = None if start.memory is None else round(start.memory / MIB, 1)
+    numbers = {"seconds": round(seconds, 3), "tools": start.tools, "memory_mb": memory_mb}
+    yield ok(server.name, f"ready in {seconds:.1f} s, {tools}{size}", state="ready", **numbers)
+    if seconds > SLOW_START_S:
+        advice = "if it was a download, it is quicker next time; else install it, in place of npx or uvx"
+        yield note(server.name, f"takes {seconds:.0f} s to start", advice)
+
+
+def _failed(server: ServerConfig, problem: str, installation: Installation) -> Finding:
+    text = one_line(problem)
+    if _is_ready_in_daemon(server.name, installation):
+        said = f"works in the daemon, but a second one of it does not start: {text}"
+        return note(server.name, said, "keep to one MCPX, if it cannot run twice")
+    if isinstance(server.transport, Stdio):
+        line = redactor_of(server)(shlex.join((server.transport.command, *server.transport.args)))
+        advice = f"try it in a terminal: {line}"
+    else:
+        advice = f"is its address right, and does it run? It is in {installation.file}"
+    return wrong(server.name, text, advice)
+
+
+def _is_ready_in_daemon(name: str, installation: Installation) -> bool:
+    servers = (installation.status or {}).get("servers", ())
+    return any(each["name"] == name and each["state"] == "ready" for each in servers)
