@@ -12,13 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from mcpx.config.document import Location, as_object, decode
+from mcpx.config.document import Location, as_text, decode
 from mcpx.config.model import Config, PerServer, Settings
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.profiles import check_profiles
 from mcpx.config.servers import find_entries, read_server, top_level_keys
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
+from mcpx.documents.jsonc import JSONObject
 from mcpx.environment import own, person
 from mcpx.errors import ConfigError
 from mcpx.paths import CONFIG_VARIABLE, config_file, home
@@ -70,7 +71,7 @@ def parse(
     resolve: bool = False,
     anew: bool = False,
 ) -> Config:
-    """The configuration in `text`.
+    """The configuration in `text`. A mistake in a server's entry disables that server alone.
 
     `where` is shown in messages as the file. `folder` is where a relative `cwd` starts: the file's folder, by
     default the current one. To `resolve` is to ask the login shell for the environment of the person, and
@@ -78,11 +79,42 @@ def parse(
     some seconds. Otherwise the environment is `environ`, and secrets stay as they are written.
 
     Raises:
-        ConfigError: Not UTF-8, not JSON, or wrong in a way that cannot be meant; one line that says where.
+        ConfigError: Not UTF-8, not JSON, or wrong outside the servers' entries; one line that says where.
+    """
+    config, notices = read(
+        as_text(text, where=where), where=where, environ=environ, folder=folder, resolve=resolve, anew=anew
+    )
+    spoiling = [mistake for mistake in notices.mistakes if mistake.server is None]
+    if not spoiling:
+        return config
+    if len(spoiling) > 1:
+        more = f"{len(spoiling) - 1} more mistake{'s' if len(spoiling) > 2 else ''}"  # noqa: PLR2004 - plural
+        raise ConfigError(spoiling[0].where, f"{spoiling[0].problem}; and {more}, see: mcpx check {where}")
+    raise spoiling[0]
+
+
+def read(
+    text: str,
+    *,
+    where: str,
+    environ: Mapping[str, str],
+    folder: Path | None,
+    resolve: bool = False,
+    anew: bool = False,
+) -> tuple[Config, ConfigNotices]:
+    """The configuration in `text`, and all that is wrong or odd with it; `resolve` and `anew` as of `parse`.
+
+    The configuration cannot be used if one of the mistakes is not in a server's entry.
+
+    Raises:
+        ConfigError: Not JSON, or no object at all.
     """
     top = Location(where)
-    document = as_object(decode(text, where=where), top)
     notices = ConfigNotices()
+    document = decode(text, where=where)
+    if not isinstance(document, JSONObject):
+        raise top.expected("an object", document)
+    notices.mistakes += [top.name(key).error("this key is given twice") for key in document.repeated]
     notices.unused(document, top, known=top_level_keys())
     base = read_settings(document, PerServer(), top, notices)
     settings = read_settings(document, Settings(), top, notices)
@@ -95,8 +127,8 @@ def parse(
         entry.name: read_server(entry, base, context, notices)
         for entry in find_entries(document, top, notices)
     }
-    check_profiles(settings.profiles, servers, top.key("profiles"))
-    return Config(
+    notices.mistakes += check_profiles(settings.profiles, servers, top.key("profiles"))
+    config = Config(
         source=where,
         servers=servers,
         notices=notices.lines(),
@@ -104,6 +136,7 @@ def parse(
         environment=environment,
         **msgspec.structs.asdict(settings),
     )
+    return config, notices
 
 
 def _missing(path: str | Path | None, environ: Mapping[str, str]) -> str:

@@ -1,8 +1,8 @@
 """The strings of a server's entry, with their variables expanded.
 
 Owns the keys of an entry that are not settings, and the rule for what comes out of a string: what is wrong as
-written raises, what is wrong only after expansion (a variable that is not set, or that holds nonsense) is a
-reason to disable that server. Used by `mcpx.config.transport`; the keys also by the schema.
+written is a mistake, what is wrong only after expansion (a variable that is not set, or that holds nonsense)
+is a reason to disable that server. Used by `mcpx.config.transport`; the keys also by the schema.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from mcpx.config.document import JSONObject, Location, as_object, quote
+from mcpx.config.document import Location, as_object, quote
 from mcpx.config.expand import expand
 from mcpx.config.model import NonEmpty, doc
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.settings import convert, fields, is_text
+from mcpx.documents.jsonc import JSONObject
 
 Problem = Callable[[str], str | None]
 """Says what is wrong with a string, without showing it; `None` for a good one."""
@@ -30,6 +31,7 @@ TYPES: Final = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
+    "remote": "http",
     "streamable-http": "http",
     "streamable_http": "http",
     "streamableHttp": "http",
@@ -82,7 +84,7 @@ def read_key(entry: JSONObject, key: str, at: Location) -> Any:
     """The value at a key of an entry, which is there, by the type that `EntryKeys` gives it.
 
     Raises:
-        ConfigError: It is of another type.
+        LocatedError: It is of another type.
     """
     return convert(entry[key], fields(EntryKeys)[key].type, at.key(key))
 
@@ -102,7 +104,8 @@ def _nothing(_: str) -> None:
 class Strings:
     """Reads and expands the strings of one entry.
 
-    `reasons` gathers why the server cannot be used, `variables` which were used, with their values.
+    `reasons` gathers why the server cannot be used, `variables` which were used, with their values. What is
+    wrong as written goes to the mistakes of `notices`, and is left out or empty in what is returned.
     """
 
     def __init__(
@@ -114,13 +117,17 @@ class Strings:
 
     def text(self, key: str, problem: Problem) -> str:
         """The string at `key`, which is there."""
-        return self._expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
+        with self._notices.gathering():
+            return self._expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
+        return ""
 
     def texts(self, key: str) -> tuple[str, ...]:
         """The list of strings at `key`, empty when absent."""
         at = self._at.key(key)
-        given = read_key(self._entry, key, self._at) if key in self._entry else ()
-        return tuple(self._expanded(each, at.item(index)) for index, each in enumerate(given))
+        with self._notices.gathering():
+            given = read_key(self._entry, key, self._at) if key in self._entry else ()
+            return tuple(self._expanded(each, at.item(index)) for index, each in enumerate(given))
+        return ()
 
     def named(self, key: str, problem: Problem = _nothing) -> dict[str, str]:
         """The object of strings at `key`, empty when absent. Called with `env` or `headers`.
@@ -129,15 +136,18 @@ class Strings:
         """
         found: dict[str, str] = {}
         what, pattern = _NAMES[key]
-        for name, value in as_object(self._entry.get(key, JSONObject([])), self._at.key(key)).items():
-            at = self._at.key(key).key(name)
-            if not re.fullmatch(pattern, name) or not is_text(name):
-                raise at.error(f"{quote(name)} cannot be the name of {what}")
-            if key == "env" and value is None:
-                continue
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            written = json.dumps(value) if number and key == "env" else convert(value, str, at)
-            found[name] = self._expanded(written, at, problem)
+        given, at = JSONObject([]), self._at.key(key)
+        with self._notices.gathering():
+            given = as_object(self._entry.get(key, given), at)
+        for name, value in given.items():
+            with self._notices.gathering():
+                if not re.fullmatch(pattern, name) or not is_text(name):
+                    raise at.name(name).error(f"{quote(name)} cannot be the name of {what}")
+                if key == "env" and value is None:
+                    continue
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                written = json.dumps(value) if number and key == "env" else convert(value, str, at.key(name))
+                found[name] = self._expanded(written, at.key(name), problem)
         return found
 
     def _expanded(self, written: str, at: Location, problem: Problem = _nothing) -> str:

@@ -12,10 +12,11 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from mcpx.config.document import JSONObject, Location, quote
+from mcpx.config.document import Location, quote
 from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.strings import TYPE_KEYS, TYPES, URL_KEYS, ExpansionContext, Strings, read_key
+from mcpx.documents.jsonc import JSONObject
 
 
 def _plain(word: str) -> str:
@@ -35,9 +36,11 @@ def read_transport(
     """The transport of an entry, the reasons why it cannot be used, and the variables that it holds.
 
     Raises:
-        ConfigError: No way to reach the server is given, or two, or one of the values is wrong as written.
+        LocatedError: No way to reach the server is given, or two. What else is wrong is gathered.
     """
-    declared = _declared(entry, at)
+    declared = None
+    with notices.gathering():
+        declared = _declared(entry, at)
     url_key = _url_key(entry, at)
     if "command" in entry and url_key:
         raise at.error(f'both "command" and {quote(url_key)}: a server has one or the other')

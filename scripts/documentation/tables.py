@@ -18,6 +18,7 @@ from mcpx.attach.command import USAGE
 from mcpx.catalog.model import Catalogue, ServerInfo, State, ToolInfo
 from mcpx.cli.main import cli
 from mcpx.config import json_schema
+from mcpx.config.servers import FORMS
 from mcpx.config.strings import TYPES
 from mcpx.daemon.service_files import launchd_agent, systemd_unit
 from mcpx.errors import CallError, Code
@@ -38,7 +39,6 @@ _EXAMPLE: Final = tuple(
     )
     for name, count in (("git", 12), ("time", 2))
 )
-FORMS: Final = ("mcpServers", "servers", "mcp", "mcp_servers")
 ERRORS: Final = {
     "unknown_server": (
         "No server has this name.",
@@ -97,7 +97,8 @@ STATES: Final = {
     State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
     State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
     State.STOPPED: "MCPX is shutting down, or the server was removed.",
-    State.DISABLED: "The configuration says so, or a variable that it needs is not set. It is never started.",
+    State.DISABLED: "The configuration says so, its entry holds a mistake, or a variable that it needs is not"
+    " set. It is never started.",
 }
 """For each state of a server: what it means."""
 

@@ -202,7 +202,7 @@ GOOD: list[dict[str, Any]] = [
 
 BAD: list[dict[str, Any]] = [
     {},
-    {"mcpServers": []},
+    {"mcpServers": 3},
     {"mcpServers": {"": {"command": "x"}}},
     {"mcpServers": {"a": {}}},
     {"mcpServers": {"a": {"command": "x", "url": "http://x"}}},
@@ -229,8 +229,12 @@ def test_good_configs_are_good_to_the_schema_and_to_the_parser(document: dict[st
 @pytest.mark.parametrize("document", BAD, ids=range(len(BAD)))
 def test_bad_configs_are_bad_to_the_schema_and_to_the_parser(document: dict[str, Any]) -> None:
     assert not Draft202012Validator(json_schema()).is_valid(document)
-    with pytest.raises(ConfigError):
-        parse(json.dumps(document), where="c", environ={})
+    try:
+        config = parse(json.dumps(document), where="c", environ={})
+    except ConfigError:
+        return
+    left_out = any("left out" in notice for notice in config.notices)
+    assert left_out or any(server.disabled for server in config.servers.values())
 
 
 def test_the_package_is_quick_to_import_it_pulls_in_neither_anyio_nor_the_sdk() -> None:
