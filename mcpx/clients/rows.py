@@ -54,6 +54,10 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     form: Form = "plain"
     syntax: Syntax = "json"
     command: ClientCommand | None = None
+    timeout_unit_s: float = 0.001
+    """Seconds that 1 means in the `timeout` of an entry; most clients count milliseconds."""
+    dollar: bool = False
+    """Whether the client replaces `$NAME` in an entry by the variable."""
     folder: str | None = None
     """A folder that is there where the client is installed; without one, that of the file."""
 
@@ -151,6 +155,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="gemini",
         title="Gemini CLI",
+        dollar=True,
         files=_everywhere("{home}/.gemini/settings.json"),
         command=ClientCommand(
             "gemini",
@@ -166,12 +171,14 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="copilot",
         title="Copilot CLI",
+        dollar=True,
         files=_everywhere("$COPILOT_HOME/mcp-config.json", "{home}/.copilot/mcp-config.json"),
         form="copilot",
     ),
     Client(
         name="cline",
         title="Cline",
+        timeout_unit_s=1,
         files=_in_user_folder(
             "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", "Code", "Cursor"
         ),
@@ -179,6 +186,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="roo",
         title="Roo Code",
+        timeout_unit_s=1,
         files=_in_user_folder(
             "globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", "Code", "Cursor"
         ),
@@ -186,6 +194,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="zed",
         title="Zed",
+        timeout_unit_s=1,
         files=_each(
             "{config}/zed/settings.json", "{home}/.config/zed/settings.json", "{roaming}/Zed/settings.json"
         ),
@@ -211,6 +220,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="goose",
         title="Goose",
+        timeout_unit_s=1,
         files=_each(
             "{config}/goose/config.yaml",
             "{config}/goose/config.yaml",
@@ -241,6 +251,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="crush",
         title="Crush",
+        dollar=True,
+        timeout_unit_s=1,
         files=_each("{config}/crush/crush.json", "{config}/crush/crush.json", "{local}/crush/crush.json"),
         key=("mcp",),
         form="typed",
@@ -261,6 +273,6 @@ CLIENTS: Final[tuple[Client, ...]] = (
         files=_everywhere("{home}/.factory/mcp.json"),
         form="typed",
     ),
-    Client(name="qwen", title="Qwen Code", files=_everywhere("{home}/.qwen/settings.json")),
+    Client(name="qwen", title="Qwen Code", files=_everywhere("{home}/.qwen/settings.json"), dollar=True),
 )
 """Every client that MCPX knows, in the order in which they are shown."""

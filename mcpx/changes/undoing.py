@@ -1,0 +1,89 @@
+"""Taking back the last change: byte for byte, where its files are as it left them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from mcpx.changes.carrying_out import Edit, carry_out, history, recover
+from mcpx.changes.files import FileChanged, read_file
+from mcpx.changes.journal import Change, State
+
+
+@dataclass(frozen=True)
+class Undo:
+    """How a change would be taken back: the edits, and a sentence for each file where that cannot be done."""
+
+    change: Change
+    edits: tuple[Edit, ...]
+    refused: tuple[str, ...]
+
+
+def plan_undo(*, force: bool = False, state: Path | None = None) -> Undo | None:
+    """How to take back the last change that has not been taken back; None if there is none.
+
+    A file that was changed since is refused, unless `force` says to put the copy in its place all the same.
+
+    Raises:
+        ChangeError: A file or a copy cannot be read.
+    """
+    changes = history(state)
+    gone = undone(changes)
+    last = next(
+        (
+            each
+            for each in reversed(changes)
+            if each.state is State.DONE and each.undoes is None and each.id not in gone
+        ),
+        None,
+    )
+    if last is None:
+        return None
+    edits, refused = [], []
+    for index in reversed(range(len(last.files))):
+        edit = _inverse(last, index, force=force)
+        if isinstance(edit, str):
+            refused.append(edit)
+        elif edit is not None:
+            edits.append(edit)
+    return Undo(last, tuple(edits), tuple(refused))
+
+
+def _inverse(change: Change, index: int, *, force: bool) -> Edit | str | None:
+    """The edit that takes back one file of a change; None if it is as before, a sentence if it is neither."""
+    file = change.files[index]
+    path = Path(file.path)
+    found, before = read_file(path), change.before(index)
+    if found == before:
+        return None
+    back = Edit(path, found, before, file.syntax, file.mode, file.created_folders if before is None else ())
+    if found == change.after(index):
+        return back
+    if force:
+        return replace(back, remove_folders=())
+    return f"{path} was changed since; what it was before is in {change.copy_before(index)}"
+
+
+def undo_last(*, force: bool = False, state: Path | None = None) -> Change | None:
+    """Take back the last change that has not been taken back, byte for byte; None if there is none.
+
+    Raises:
+        FileChanged: A file was changed since, so nothing was taken back; the text names each with its copy.
+        ChangeError: As `carry_out`.
+    """
+    interrupted = recover(state)
+    undo = plan_undo(force=force, state=state)
+    if undo is None:
+        return None
+    if undo.refused:
+        raise FileChanged("; ".join(undo.refused))
+    change = carry_out(f"undo {undo.change.command}", undo.edits, undoes=undo.change.id, state=state)
+    return msgspec.structs.replace(change, interrupted=(*interrupted, *change.interrupted))
+
+
+def undone(changes: Sequence[Change]) -> frozenset[str]:
+    """The ids of those that later ones have taken back."""
+    return frozenset(each.undoes for each in changes if each.undoes and each.state is State.DONE)

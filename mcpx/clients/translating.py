@@ -1,0 +1,202 @@
+"""One entry of a client's file as an entry of MCPX's configuration, and all that is lost on the way.
+
+Nothing is dropped in silence: what MCPX has no counterpart for is a note, what must be done before the server
+works is a need, what is no server is left out with the reason. No note holds a value of `env`, of a header or
+of a URL. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mcpx.clients.forms import Given, NotImportedError, shared_form
+from mcpx.clients.rows import Client
+from mcpx.clients.variables import Variables
+from mcpx.config.model import YEAR_S
+from mcpx.config.strings import TYPES, URL_KEYS
+from mcpx.text import holds_controls
+
+Inputs = Mapping[str, Mapping[str, Any]]
+
+_KINDS: Final = {word.lower().replace("_", "-"): kind for word, kind in TYPES.items()}
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_ASKING: Final = "the client asks before exec as a whole"
+_SHOWING: Final = "MCPX offers all tools; profiles can show fewer"
+_SIGNING_IN: Final = "MCPX does not sign in by itself"
+_MEANINGS: Final = {
+    **dict.fromkeys(("autoApprove", "alwaysAllow", "trust", "default_tools_approval_mode"), _ASKING),
+    **dict.fromkeys(
+        (
+            "disabledTools",
+            "disabled_tools",
+            "enabledTools",
+            "enabled_tools",
+            "includeTools",
+            "excludeTools",
+            "available_tools",
+            "allowedTools",
+            "tools",
+        ),
+        _SHOWING,
+    ),
+    **dict.fromkeys(("oauth", "auth", "scopes", "oauth_resource", "authProviderType"), _SIGNING_IN),
+}
+"""Why the keys that many clients have are left out."""
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A server of a client. `entry` is in MCPX's form.
+
+    `needs` says what must be done before it works as it does in the client: until then it should stay there.
+    """
+
+    name: str
+    entry: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+def translate(name: str, given: object, client: Client, inputs: Inputs | None = None) -> Server:
+    """The server that an entry of a client's file is.
+
+    Raises:
+        NotImportedError: The entry is nothing that MCPX can run.
+    """
+    if not name.strip() or holds_controls(name):
+        raise NotImportedError("its name cannot be that of a server")
+    if not isinstance(given, Mapping):
+        raise NotImportedError("it is not an object")
+    variables = Variables(client, inputs or {})
+    translation = _Translation(shared_form(client.form, given, variables), client, variables)
+    entry = translation.entry()
+    return Server(name, entry, tuple(translation.notes), tuple(variables.needs))
+
+
+class _Translation:
+    """The work on one entry; `given` is in the shared form, and loses each key that is used."""
+
+    def __init__(self, given: Given, client: Client, variables: Variables) -> None:
+        self.notes: list[str] = []
+        self._given, self._client, self._variables = given, client, variables
+
+    def entry(self) -> dict[str, Any]:
+        given = self._given
+        kind = self._kind()
+        urls = [key for key in reversed(URL_KEYS) if given.get(key)]
+        if kind == "stdio" or (kind is None and given.get("command") and "httpUrl" not in urls):
+            entry = self._stdio()
+        elif urls:
+            entry = self._remote(urls[0], kind)
+        else:
+            raise NotImportedError("it has neither a command nor a URL")
+        self._switch(entry)
+        self._durations(entry)
+        self._remainder()
+        return entry
+
+    def _kind(self) -> str | None:
+        """The transport that the entry names, in MCPX's words."""
+        found = None
+        for key in ("type", "transport", "transportType"):
+            word = self._given.pop(key, None)
+            if isinstance(word, str) and word not in ("", "remote"):
+                found = _KINDS.get(word.lower().replace("_", "-"), word)
+        if found not in (None, "stdio", "http", "sse"):
+            raise NotImportedError("MCPX does not have its transport")
+        return found
+
+    def _stdio(self) -> dict[str, Any]:
+        command, args = self._given.pop("command", None), self._given.pop("args", None)
+        words = [
+            *(command if isinstance(command, list) else [command]),
+            *(args if isinstance(args, list) else []),
+        ]
+        if not all(isinstance(word, str | int | float) for word in words) or not (words and words[0]):
+            raise NotImportedError("its command or its arguments are not text")
+        if not isinstance(args, list | type(None)):
+            raise NotImportedError("its arguments are no list")
+        texts = [self._variables(_text(word)) for word in words]
+        entry: dict[str, Any] = {"command": texts[0]}
+        if texts[1:]:
+            entry["args"] = texts[1:]
+        if env := self._named("env", lambda name: "=" not in name and "\0" not in name):
+            entry["env"] = env
+        if isinstance(file := self._given.get("envFile"), str) and file:
+            del self._given["envFile"]
+            entry["env_file"] = self._variables(file)
+        if isinstance(cwd := self._given.get("cwd"), str):
+            del self._given["cwd"]
+            entry |= {"cwd": self._variables(cwd)} if cwd else {}
+        for key in ("cwd", "env_file"):
+            if not entry.get(key, "/").startswith(("/", "~", "$")) and ":" not in entry[key]:
+                self.notes.append(f"{key} is relative: MCPX starts it at the folder of its own configuration")
+        return entry
+
+    def _remote(self, key: str, kind: str | None) -> dict[str, Any]:
+        url = self._given.pop(key)
+        if not isinstance(url, str) or not re.match(r"https?://|\$|\{", url, re.IGNORECASE):
+            raise NotImportedError("its URL does not start with http:// or https://")
+        entry: dict[str, Any] = {"url": self._variables(url)}
+        guessed = "sse" if re.sub(r"[?#].*", "", entry["url"]).rstrip("/").endswith("/sse") else "http"
+        declared = "http" if key == "httpUrl" else kind
+        if declared and declared != guessed:
+            entry["type"] = declared
+        if headers := self._named("headers", lambda name: _HEADER.fullmatch(name) is not None):
+            entry["headers"] = headers
+        return entry
+
+    def _named(self, key: str, fits: Callable[[str], bool]) -> dict[str, str | None]:
+        """The object of texts at `env` or `headers`."""
+        given = self._given.pop(key, None) or {}
+        if not isinstance(given, Mapping):
+            self.notes.append(f"{key} is left out: it is not an object")
+            return {}
+        found: dict[str, str | None] = {}
+        for name, value in given.items():
+            if not name or not fits(str(name)) or isinstance(value, Mapping | list):
+                self.notes.append(f"a name or value in {key} is left out: it cannot be one")
+            elif value is None:
+                found |= {str(name): None} if key == "env" else {}
+            else:
+                found[str(name)] = self._variables(_text(value))
+        return found
+
+    def _switch(self, entry: dict[str, Any]) -> None:
+        """Take over whether the server is turned off."""
+        for key, off in (("disabled", True), ("enabled", False)):
+            if isinstance(value := self._given.get(key), bool):
+                del self._given[key]
+                if value is off:
+                    entry["disabled"] = True
+
+    def _durations(self, entry: dict[str, Any]) -> None:
+        timeout = self._given.get("timeout")
+        if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+            del self._given["timeout"]
+            self._given.setdefault("call_timeout", round(timeout * self._client.timeout_unit_s, 3))
+        for key in ("connect_timeout", "call_timeout"):
+            seconds = self._given.get(key)
+            if isinstance(seconds, int | float) and 0 < seconds <= YEAR_S:
+                del self._given[key]
+                entry[key] = int(seconds) if seconds == int(seconds) else seconds
+
+    def _remainder(self) -> None:
+        """Name the keys that are left, those of one meaning together."""
+        meanings: dict[str, list[str]] = {}
+        for key, value in self._given.items():
+            if value not in (None, [], {}, "", False):
+                meanings.setdefault(_MEANINGS.get(key, ""), []).append(key)
+            if key in ("oauth", "auth", "authProviderType") and value not in (None, False, {}, []):
+                self._variables.needs.append("the client signs in to it; MCPX does not: give it a header")
+        for meaning, keys in meanings.items():
+            why = f" ({meaning})" if meaning else ""
+            self.notes.append(f"left out: {', '.join(keys)}{why}")
+
+
+def _text(value: object) -> str:
+    """A value that stands where text is meant: YAML's `on` and `8080` are no strings."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
