@@ -24,8 +24,10 @@ def main() -> None:
         from mcpx.attach.command import main as attach  # noqa: PLC0415 - the fast path
 
         sys.exit(attach(arguments[1:]))
-    from mcpx.cli.main import cli  # noqa: PLC0415 - half a second that the shim does not pay
-
+    try:
+        from mcpx.cli.main import cli  # noqa: PLC0415 - half a second that the shim does not pay
+    except KeyboardInterrupt:
+        sys.exit(130)
     if not arguments and not sys.stdin.isatty():
         arguments = ["serve"]
     elif arguments and arguments[0].endswith(".json"):

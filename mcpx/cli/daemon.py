@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.group import Group
 from mcpx.cli.printing import echo
 from mcpx.cli.tail import LINES
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
 
-@click.group(short_help="One process for all clients: start, stop, status.")
+@click.group(cls=Group, short_help="One process for all clients: start, stop, status.")
 def daemon() -> None:
     """One MCPX for all clients of a configuration: mcpx attach joins it, and starts it where none runs."""
 

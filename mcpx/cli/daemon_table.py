@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mcpx.cli.status_table import PIPE_WIDTH
+from mcpx.cli.printing import console
 from mcpx.text import one_line
 
 
@@ -26,8 +24,8 @@ def show(rows: list[dict[str, Any]]) -> None:
         since = row["since"][:16].replace("T", " ")
         numbers = [str(row.get(key, "-")) for key in ("version", "clients", "servers", "ready", "asleep")]
         table.add_row(*map(Text, (str(row["pid"]), since, *numbers, one_line(row["config"]))))
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(table)
+    output = console()
+    output.print(table)
     for row in rows:
         if "error" in row:
-            console.print(Text(one_line(f"pid {row['pid']}: {row['error']}"), style="red"))
+            output.print(Text(one_line(f"pid {row['pid']}: {row['error']}"), style="red"))

@@ -1,40 +1,26 @@
-"""The root of the command line: the group, the options that all share, and how errors end it.
+"""The root of the command line: all commands, and the help that stands above them.
 
-Exit codes: 0, 1 for a failure at run time, 2 for usage and configuration. Standard output belongs to the
-answer or to the protocol; everything else goes to standard error.
+Exit codes: 0, 1 for a failure at run time, 2 for usage and configuration, 130 for Ctrl-C. Standard output
+belongs to the answer or to the protocol; everything else goes to standard error.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
+from mcpx.cli.about import show_help, version
 from mcpx.cli.calls import exec_tool, inspect, resources
 from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.doctor import doctor
-from mcpx.cli.printing import echo
+from mcpx.cli.group import Cli
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats
-from mcpx.errors import ConfigError, MCPXError
 from mcpx.version import __version__
-
-EXIT_USAGE = 2
-
-
-class Cli(click.Group):
-    """Turns MCPX's own errors into one line and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except MCPXError as error:
-            echo(f"mcpx: {error}", err=True, fg="red")
-            sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -62,7 +48,23 @@ def attach(arguments: tuple[str, ...]) -> None:
     sys.exit(main(list(arguments)))
 
 
-for command in (serve, attach, daemon, status, stats, reload_config, restart, logs):
-    cli.add_command(command)
-for command in (demo, check, config, doctor, inspect, exec_tool, resources):
+for command in (
+    attach,
+    check,
+    config,
+    daemon,
+    demo,
+    doctor,
+    exec_tool,
+    show_help,
+    inspect,
+    logs,
+    reload_config,
+    resources,
+    restart,
+    serve,
+    stats,
+    status,
+    version,
+):
     cli.add_command(command)

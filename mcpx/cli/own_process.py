@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import msgspec
 from msgspec.structs import replace
-from rich.console import Console
 from rich.text import Text
 
+from mcpx.cli.printing import console
 from mcpx.config import Config, load
 from mcpx.core.hub import Hub, open_hub
 from mcpx.core.profiles import check_door, serving_only
@@ -69,7 +69,6 @@ async def _wait(hub: Hub) -> None:
     if not sys.stderr.isatty():
         await hub.settled(seconds)
         return
-    console = Console(stderr=True)
     waiting = [name for name, up in hub.upstreams.items() if up.config.disabled is None]
-    with console.status(Text(one_line(f"starting {', '.join(waiting)} ..."))):
+    with console(err=True).status(Text(one_line(f"starting {', '.join(waiting)} ..."))):
         await hub.settled(seconds)

@@ -3,18 +3,25 @@ r"""Printing text of servers and users: on a terminal with escapes for what it w
 A terminal obeys control characters, and does not show what is invisible or written against the direction of
 reading: there such characters are printed as `\x1b` or `\u202e`. A pipe or a file gets the text as it is,
 for the program behind it; only lone surrogates, which no encoding has, are escaped there too.
+
+There is no style at all, bold and dim included, where `NO_COLOR` says so (https://no-color.org).
 """
 
 from __future__ import annotations
 
 import codecs
+import os
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mcpx.text import escaped
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH: Final = 100_000  # cells; a pipe has no width of its own, and nothing is cut or wrapped there
 _SURROGATES: Final = "backslashreplace"
 
 
@@ -23,7 +30,23 @@ def echo(text: str, *, err: bool = False, **style: Any) -> None:
     if not (sys.stderr if err else sys.stdout).isatty():
         click.echo(text.encode("utf-8", _SURROGATES).decode(), err=err, color=True)  # its escapes are its own
     else:
-        click.echo(click.style(escaped(text), **style) if any(style.values()) else escaped(text), err=err)
+        styled = any(style.values()) and not without_style()
+        click.echo(click.style(escaped(text), **style) if styled else escaped(text), err=err)
+
+
+def without_style() -> bool:
+    """Whether the person wants no colours."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def console(*, err: bool = False) -> Console:
+    """Standard output, or standard error, for tables: as wide as the terminal, in a pipe without limit."""
+    from rich.console import Console
+
+    width = None if (sys.stderr if err else sys.stdout).isatty() else PIPE_WIDTH
+    if without_style():
+        return Console(stderr=err, width=width, color_system=None)
+    return Console(stderr=err, width=width)
 
 
 class RawOutput:

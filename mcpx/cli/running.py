@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
@@ -12,26 +11,34 @@ from mcpx.cli.daemon import with_config
 from mcpx.cli.printing import echo
 from mcpx.cli.tail import LINES
 
-REFRESH_INTERVAL_S = 1.0
 RELOAD_TIMEOUT_S = 60.0  # servers that stop get their grace time
 
 
 @click.command(short_help="The servers, a row each.")
 @with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-@click.option("--watch", is_flag=True, help="Again every second, until interrupted.")
+@click.option("--watch", is_flag=True, help="Go on showing them, on the whole window; q or Ctrl-C ends it.")
 def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Show the daemon's servers: state, pid, uptime, restarts, calls, the last error."""
-    import time
 
-    while True:
-        response = _ask(config_path, {"mcpx": "status"})
-        if watch and not as_json and sys.stdout.isatty():
-            click.clear()
-        _show(response, as_json=as_json)
-        if not watch:
-            return
-        time.sleep(REFRESH_INTERVAL_S)
+    def ask() -> dict[str, Any]:
+        return _ask(config_path, {"mcpx": "status"})
+
+    if as_json and not watch:
+        _print_json(ask())
+    elif as_json:
+        from mcpx.cli.watching import watch_plainly
+
+        watch_plainly(ask, _print_json)
+    elif watch:
+        from mcpx.cli.status_table import render_json
+        from mcpx.cli.watching import watch as show_watched
+
+        show_watched(ask, render_json)
+    else:
+        from mcpx.cli.status_table import show
+
+        show(ask())
 
 
 @click.command("reload", short_help="Read the configuration again.")
@@ -85,10 +92,5 @@ def _ask(config_path: str | None, control_request: dict[str, Any], within: float
     return request_or_fail(daemon_paths(config_path), control_request, within=within)
 
 
-def _show(status: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        echo(json.dumps(status, indent=2, ensure_ascii=False))
-        return
-    from mcpx.cli.status_table import show
-
-    show(status)
+def _print_json(value: dict[str, Any]) -> None:
+    echo(json.dumps(value, indent=2, ensure_ascii=False))

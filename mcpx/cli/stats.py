@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mcpx.cli.daemon import with_config
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import console, echo
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 BAR_CELLS: Final = 24
-MAX_NAME_CELLS: Final = 28  # so that the table fits 80 cells
 MAX_ROWS: Final = 40
-PIPE_WIDTH: Final = 200  # a pipe has no width of its own
 TERMINAL_BAR: Final = ("█", "░")
 PLAIN_BAR: Final = ("#", ".")
 _UNITS: Final = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
@@ -46,12 +44,9 @@ def stats(config_path: str | None, by: str, of_all: bool, as_json: bool) -> None
     if as_json:
         echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
-
-    is_terminal = sys.stdout.isatty()
-    console = Console(width=None if is_terminal else PIPE_WIDTH)
-    has_blocks = is_terminal and console.encoding.startswith("utf")
-    console.print(render(report, by=by, bar=TERMINAL_BAR if has_blocks else PLAIN_BAR))
+    output = console()
+    has_blocks = sys.stdout.isatty() and output.encoding.startswith("utf")
+    output.print(render(report, by=by, bar=TERMINAL_BAR if has_blocks else PLAIN_BAR))
 
 
 def _ask(config_path: str | None, *, of_all: bool) -> dict[str, Any]:
@@ -103,7 +98,7 @@ def _table(rows: list[dict[str, Any]], by: str, bar: tuple[str, str]) -> Table:
     from mcpx.text import one_line
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column(by, max_width=MAX_NAME_CELLS, no_wrap=True, overflow="ellipsis")
+    table.add_column(by, overflow="fold")
     for header in ("calls", "direct", "mcpx", "saved"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column(no_wrap=True)

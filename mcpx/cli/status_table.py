@@ -1,21 +1,22 @@
-"""The table of `mcpx status`: a status as something that rich prints, and that fits 80 cells.
+"""The table of `mcpx status`: a status as something that rich prints.
 
 `render` is pure. Colours are styles, so a console that is no terminal prints none. Names and causes are never
-read as markup; what would harm a terminal is left out, and what is long is cut with an ellipsis. `ready x3`
-is a server with three sessions, one for each client.
+read as markup, and what would harm a terminal is left out. A name is always whole: on a terminal that is too
+narrow it is wrapped. Causes are cut with an ellipsis at the end of the line. `ready x3` is a server with
+three sessions, one for each client.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Final
 
 import msgspec
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mcpx.cli.printing import console
 from mcpx.core.status import DaemonStatus, HttpStatus, ServerStatus, Status
 from mcpx.text import one_line
 
@@ -28,8 +29,10 @@ STYLES: Final = {
     "stopped": "dim",
     "disabled": "dim",
 }
-PIPE_WIDTH: Final = 200  # a pipe has no width of its own
-MAX_NAME_CELLS: Final = 16  # so that the table fits 80 cells
+MIN_NAME_CELLS: Final = 8  # of a name that is wrapped
+MAX_LEAD_CELLS: Final = 28  # of a name before a cause, which is wrapped in the table already
+SILENT_FROM_S: Final = 10.0  # without an answer, before that is worth a line
+LEGEND: Final = "re: restarts  res: resources  busy: running+waiting  fail: failed  p50: median"
 MINUTE_S: Final = 60
 HOUR_S: Final = 60 * MINUTE_S
 DAY_S: Final = 24 * HOUR_S
@@ -44,8 +47,16 @@ def show(status: dict[str, Any]) -> None:
     Raises:
         msgspec.ValidationError: It is no status.
     """
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    Console(width=width).print(render(msgspec.convert(status, Status)))
+    console().print(render_json(status))
+
+
+def render_json(status: dict[str, Any]) -> RenderableType:
+    """As `render`, of a status that came as JSON.
+
+    Raises:
+        msgspec.ValidationError: It is no status.
+    """
+    return render(msgspec.convert(status, Status))
 
 
 def render(status: Status) -> RenderableType:
@@ -54,11 +65,11 @@ def render(status: Status) -> RenderableType:
     if isinstance(status.daemon.http, HttpStatus):
         parts.append(_http(status.daemon.http))
     parts += [Text(), _table(status.servers)]
-    if with_causes := [server for server in status.servers if server.last_error]:
-        parts += [Text(), *_causes(with_causes)]
+    if remarks := [(server.name, *each) for server in status.servers for each in _remarks(server)]:
+        parts += [Text(), *_lines(remarks)]
     if old := [one_line(server.name) for server in status.servers if server.from_last_time]:
         parts += [Text(), Text(f"tools from last time: {', '.join(old)}", style="dim")]
-    return Group(*parts)
+    return Group(*parts, Text(), Text(LEGEND, style="dim"))
 
 
 def _daemon(status: Status) -> Text:
@@ -88,9 +99,9 @@ def _config_error(daemon: DaemonStatus) -> list[Text]:
 
 def _table(servers: list[ServerStatus]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("server", max_width=MAX_NAME_CELLS, no_wrap=True, overflow="ellipsis")
+    table.add_column("server", min_width=MIN_NAME_CELLS, overflow="fold")
     table.add_column("state", no_wrap=True)
-    for header in ("pid", "up", "re", "tools", "res", "busy", "calls", "p50", "p99 ms"):
+    for header in ("pid", "up", "re", "tools", "res", "busy", "calls", "fail", "p50", "p99 ms"):
         table.add_column(header, justify="right", no_wrap=True)
     for server in servers:
         table.add_row(*_row(server))
@@ -107,35 +118,45 @@ def _row(server: ServerStatus) -> list[Text]:
         _count(server.resources),
         _count(server.in_flight) + (f"+{_count(server.queued)}" if server.queued else ""),
         _count(server.calls),
-        _latency(latency.p50),
-        _latency(latency.p99),
     )
+    times = Text(_latency(latency.p50)), Text(_latency(latency.p99))
+    failed = Text(_count(server.errors), style="red" if server.errors else "")
+    return [Text(one_line(server.name)), _state(server), *map(Text, cells), failed, *times]
+
+
+def _state(server: ServerStatus) -> Text:
     own = f" x{server.sessions}" if server.sessions else ""
-    state = Text(server.state + own, style=STYLES.get(server.state, ""))
-    return [Text(one_line(server.name)), state, *map(Text, cells)]
+    state = server.state
+    if state == "waiting" and server.next_attempt_in_s is not None:
+        state = f"retries in {duration(server.next_attempt_in_s)}"
+    return Text(state + own, style=STYLES.get(server.state, ""))
 
 
-def _causes(servers: list[ServerStatus]) -> list[Text]:
-    """Return a line for each server: why it is not ready, or what it last failed with."""
-    names = [_cut(one_line(server.name)) for server in servers]
+def _remarks(server: ServerStatus) -> list[tuple[str, str]]:
+    """What is to be said of a server in a line each, and in which style."""
+    found: list[tuple[str, str]] = []
+    silent_s = server.silent_s
+    if isinstance(silent_s, float) and silent_s >= SILENT_FROM_S:
+        found.append((f"busy, no answer for {duration(silent_s)}", "yellow"))
+    if server.last_error:
+        is_past = server.state in {"ready", "asleep"}
+        cause = ("earlier: " if is_past else "") + one_line(server.last_error)
+        found.append((cause, "dim" if is_past else STYLES.get(server.state, "")))
+    return found
+
+
+def _lines(remarks: list[tuple[str, str, str]]) -> list[Text]:
+    """A line for each remark behind the name of its server."""
+    names = [_cut(one_line(name)) for name, _, _ in remarks]
     width = max(map(cell_len, names))
     return [
-        Text(set_cell_size(name, width) + "  ", no_wrap=True, overflow="ellipsis").append(*_cause(server))
-        for name, server in zip(names, servers, strict=True)
+        Text(set_cell_size(name, width) + "  ", no_wrap=True, overflow="ellipsis").append(text, style)
+        for name, (_, text, style) in zip(names, remarks, strict=True)
     ]
 
 
-def _cause(server: ServerStatus) -> tuple[str, str]:
-    is_past = server.state in {"ready", "asleep"}
-    lead = "earlier: " if is_past else ""
-    if server.next_attempt_in_s is not None:
-        lead = f"next attempt in {duration(server.next_attempt_in_s)}: "
-    style = "dim" if is_past else STYLES.get(server.state, "")
-    return lead + one_line(server.last_error or ""), style
-
-
 def _cut(name: str) -> str:
-    return name if cell_len(name) <= MAX_NAME_CELLS else set_cell_size(name, MAX_NAME_CELLS - 1) + "…"
+    return name if cell_len(name) <= MAX_LEAD_CELLS else set_cell_size(name, MAX_LEAD_CELLS - 1) + "…"
 
 
 def duration(seconds: float) -> str:

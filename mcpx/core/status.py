@@ -8,6 +8,7 @@ Durations are in seconds, latencies in milliseconds, rounded.
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import anyio
@@ -82,7 +83,8 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     (`last_error` then says why). `restarts` counts its incarnations after the first, but for those that began
     because it was needed again, `failures` those that failed in a row. `last_error` is the cause
     of the last failure, even if the server has recovered. `calls` counts what was sent to it; `errors` counts
-    requests that ended without a response or with a protocol error, sent or not. `sessions` is present for a
+    requests that ended without a response or with a protocol error, sent or not. `silent_s` is present while
+    calls are in flight: for how long none has been answered. `sessions` is present for a
     server with a session for each client, and counts those that are open; state and pid are then those of the
     shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
     out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
@@ -108,6 +110,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     errors: int
     latency_ms: Latency
+    silent_s: float | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     sessions: int | msgspec.UnsetType = msgspec.UNSET
     left_out: int | msgspec.UnsetType = msgspec.UNSET
@@ -185,6 +188,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         latency_ms=Latency(
             p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
         ),
+        silent_s=_silent(counters.unanswered_since),
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
@@ -209,6 +213,10 @@ def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
     own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
     errors = (session.last_error for session in own if session.last_error)
     return upstream.config.disabled or next(errors, info.cause)
+
+
+def _silent(since: float | None) -> float | msgspec.UnsetType:
+    return msgspec.UNSET if since is None else _rounded(time.monotonic() - since)
 
 
 def _rounded(seconds: float) -> float:

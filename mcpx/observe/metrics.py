@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Final
 
 RECENT_CALLS: Final = 512  # calls whose duration is remembered for the percentiles
@@ -19,7 +20,14 @@ class Counters:
         self.listings = 0
         self.malformed = 0
         """Lines or messages that were not MCP."""
+        self.find_unanswered: Callable[[], float | None] = lambda: None
+        """As `unanswered_since`; set by what has the calls in flight."""
         self._durations: deque[float] = deque(maxlen=RECENT_CALLS)
+
+    @property
+    def unanswered_since(self) -> float | None:
+        """Since when calls are in flight and none was answered, by `time.monotonic()`; None without calls."""
+        return self.find_unanswered() if self.in_flight else None
 
     def answered(self, seconds: float) -> None:
         """Record that a call was answered after `seconds`."""

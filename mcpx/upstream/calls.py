@@ -91,6 +91,10 @@ class Calls:
             call.position is None or call.position < unread for call in self._in_flight
         )
 
+    def _unanswered_since(self) -> float | None:
+        started = min((call.started for call in self._in_flight), default=None)
+        return None if started is None else max(started, self.answered_at)
+
     def running(self) -> list[RunningCall]:
         """The calls in flight, the oldest first."""
         return list(self._in_flight)
@@ -105,6 +109,7 @@ class Calls:
         """Send requests over that link from now on, those that wait first."""
         self._link, self._sender = link, sender
         self._open = True
+        self._counters.find_unanswered = self._unanswered_since
         self._sender.on_drained(self._resume)
         self._mailbox.attach(self._take)
 

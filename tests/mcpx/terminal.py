@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -43,7 +44,7 @@ class Terminal:
             env={"TERM": "xterm-256color", **env},
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(theirs, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one system call
+            preexec_fn=lambda: _control(theirs),  # noqa: PLW1509 - system calls alone
             pass_fds=[theirs],
             **streams,
         )
@@ -92,3 +93,9 @@ class Terminal:
             return False
         self.written += part.decode(errors="replace").replace("\r\n", "\n")
         return bool(part)
+
+
+def _control(terminal: int) -> None:
+    """Make it the process's own terminal, whose Ctrl-C it does not ignore (as workers of xdist do)."""
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

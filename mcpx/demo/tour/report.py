@@ -6,9 +6,10 @@ output only. Text of servers is never read as markup, and what would harm a term
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from rich.console import Console
@@ -121,7 +122,8 @@ class Printer:
     """Prints steps as they come, and then the report: in colours on a terminal, 80 to 100 cells wide."""
 
     def __init__(self) -> None:
-        self._console = _Console(highlight=False, markup=False, emoji=False)
+        colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+        self._console = _Console(highlight=False, markup=False, emoji=False, color_system=colours)
         self._width = min(self._console.width, MAX_WIDTH) if self._console.is_terminal else PIPE_WIDTH
         self._number = 0
         self._line(f"MCPX {__version__}: a demonstration. Token counts are estimates.", "bold")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mcpx.cli.status_table import duration, render, show
+from mcpx.cli.status_table import LEGEND, duration, render, show
 from mcpx.core.status import DaemonStatus, Latency, ServerStatus, Status
 
 LONG = "the server process exited with code 1; its last words: " + "x" * 300
@@ -62,20 +62,22 @@ def test_it_reads_like_this():
     assert lines == [
         "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 3 servers ready",
         "",
-        "server state   pid    up  re tools  res busy calls p50 p99 ms",
-        "files  ready   812 23h59 120    14    3    1  2044 1.2   40.0",
-        "web    waiting   -     -   0  1200 9999  0+2     0   -      -",
-        "old    parked    -     -   0  1200 9999    0     0   -      -",
+        "server   state         pid    up  re tools  res busy calls fail p50 p99 ms",
+        "files    ready         812 23h59 120    14    3    1  2044    3 1.2   40.0",
+        "web      retries in 4s   -     -   0  1200 9999  0+2     0    3   -      -",
+        "old      parked          -     -   0  1200 9999    0     0    3   -      -",
         "",
-        "web  next attempt in 4s: connection refused",
+        "web  connection refused",
         "old  command not found: old",
+        "",
+        LEGEND,
     ]
 
 
 def test_servers_whose_tools_are_from_last_time_are_named():
     asleep = quiet("older", "asleep", from_last_time=True)
     text = printed(server("new"), server("old", from_last_time=True), asleep)
-    assert text.splitlines()[-2:] == ["", "tools from last time: old, older"]
+    assert text.splitlines()[-4:-2] == ["", "tools from last time: old, older"]
     assert "last time" not in printed(server("new"))
 
 
@@ -83,17 +85,27 @@ def test_a_server_that_sleeps_is_no_fault():
     slept = quiet("web", "asleep", last_error="it crashed", uptime_s=None)
     lines = printed(server(pid=812), slept).splitlines()
     assert lines[0] == "mcpx 9.9  pid 1, up 3h05, 2 clients, 1 of 2 servers ready, 1 asleep"
-    assert lines[4].startswith("web    asleep ")
-    assert lines[-1] == "web  earlier: it crashed"
+    assert lines[4].startswith("web      asleep ")
+    assert lines[-3] == "web  earlier: it crashed"
 
 
-def test_the_widest_row_fits_80_cells():
-    widest = server("a name that is much too long for any table", last_error=LONG)
-    lines = printed(widest, quiet("w" * 40, "disabled", last_error=LONG)).splitlines()
+def test_the_widest_row_fits_80_cells_with_its_whole_name():
+    name = "a-name-that-is-much-too-long-for-any-table"
+    lines = printed(server(name, last_error=LONG), quiet("w" * 40, "disabled", last_error=LONG)).splitlines()
     assert max(map(len, lines)) <= 80
     assert "4194303" in lines[3]
     assert "123457" in lines[3]
-    assert lines[3].startswith("a name that is …")
+    rows = [line.split()[0] for line in lines[3 : lines.index("", 3)]]
+    assert "".join(rows) == name + "w" * 40
+
+
+def test_a_name_is_whole_where_there_is_room():
+    assert printed(server("n" * 60), width=200).splitlines()[3].startswith("n" * 60 + " ")
+
+
+def test_calls_that_nobody_answers_are_told_of_after_a_while():
+    assert "no answer" not in printed(server(silent_s=9.0))
+    assert "files  busy, no answer for 37s\n" in printed(server(silent_s=37.2))
 
 
 def test_a_status_that_came_as_json_is_printed(capsys):
@@ -103,8 +115,8 @@ def test_a_status_that_came_as_json_is_printed(capsys):
     show(msgspec.to_builtins(status))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mcpx 9.9")
-    assert len(lines) == 7
-    assert lines[4].startswith("own    ready x2 ")
+    assert len(lines) == 9
+    assert lines[4].startswith("own      ready x2 ")
     assert "\x1b" not in "".join(lines)
     with pytest.raises(msgspec.ValidationError):
         show({"error": "no daemon"})
@@ -133,7 +145,7 @@ def test_what_servers_say_is_neither_obeyed_nor_read_as_markup():
 
 
 def test_without_servers_that_have_anything_to_say_there_is_nothing_below_the_table():
-    assert printed(server(), clients=1).splitlines()[-1].startswith("files")
+    assert printed(server(), clients=1).splitlines()[-3].startswith("files")
     assert "1 client," in printed(server(), clients=1)
 
 

@@ -1,0 +1,34 @@
+"""`mcpx help` and `mcpx version`: for those who type what other programs have as commands."""
+
+from __future__ import annotations
+
+import click
+
+from mcpx.cli.group import no_such_command
+from mcpx.version import __version__
+
+
+@click.command("help", short_help="Show the help of a command.")
+@click.argument("command", nargs=-1)
+@click.pass_context
+def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
+    """Show what a COMMAND does and takes; without one, all commands."""
+    shown = ctx.find_root()
+    for name in command:
+        group = shown.command
+        known = group.commands if isinstance(group, click.Group) else {}
+        if name not in known:
+            raise no_such_command(name, known, ctx)
+        shown = click.Context(known[name], info_name=name, parent=shown)
+    if shown.command.name == "attach":
+        from mcpx.attach.command import USAGE
+
+        click.echo(USAGE, nl=False)
+        return
+    click.echo(shown.get_help())
+
+
+@click.command(short_help="Print the version.")
+def version() -> None:
+    """Print the version of MCPX."""
+    click.echo(f"mcpx, version {__version__}")

@@ -1,0 +1,156 @@
+"""The group of all commands: how its help is ordered, what an unknown command is told, and how errors end it.
+
+`SECTIONS` says in which part of the help each command stands; a command that it does not name stands in the
+last part. Ctrl-C ends every command with 130 and without a word. An error of MCPX or of the system is one
+line on standard error, never a traceback; with `--json` it is also `{"error": TEXT}` on standard output.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NoReturn
+
+import click
+
+from mcpx.cli.printing import echo
+from mcpx.errors import ConfigError, MCPXError
+
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells have it
+SECTIONS: Final = {
+    "Get in": ("demo", "import", "install", "uninstall"),
+    "Your servers": ("list", "add", "add-json", "remove", "enable", "disable", "secret"),
+    "Every day": ("status", "inspect", "exec", "resources", "prompts", "stats", "daemon"),
+    "When something is wrong": ("doctor", "check", "logs", "restart", "reload", "undo", "config"),
+    "For programs": ("attach", "serve"),
+}
+OTHERS: Final = "More"
+_AS_JSON: Final = "mcpx.as_json"
+
+
+class Group(click.Group):
+    """A group that names the nearest command where there is none of a name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise no_such_command(args[0], self.list_commands(ctx), ctx)
+        return super().resolve_command(ctx, args)
+
+
+class Cli(Group):
+    """The root command."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """As click's; what was printed is written out before the exit code is decided."""
+        try:
+            return super().main(*args, **options)
+        finally:
+            _flush()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_AS_JSON] = "--json" in args[: args.index("--") if "--" in args else None]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        as_json = ctx.meta[_AS_JSON]
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            _end_interrupted()
+        except (MCPXError, OSError) as error:
+            _end(error, as_json=as_json)
+        except ExceptionGroup as group:
+            found = next(_leaves(group))
+            if not isinstance(found, MCPXError | OSError):
+                raise
+            _end(found, as_json=as_json)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each task."""
+        known = {name: self.commands[name] for name in self.list_commands(ctx)}
+        placed = {name for names in SECTIONS.values() for name in names}
+        sections = {**SECTIONS, OTHERS: tuple(name for name in known if name not in placed)}
+        limit = formatter.width - 6 - max(map(len, known))
+        for title, names in sections.items():
+            rows = [(name, known[name].get_short_help_str(limit)) for name in names if name in known]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> click.UsageError:
+    """The error for a command that there is not, with the nearest one."""
+    from mcpx.text.nearest import nearest
+
+    near = nearest(name, known)
+    hint = f"; did you mean {near[0]}?" if near else "; mcpx help lists them"
+    return click.UsageError(f"no such command: {name}{hint}", ctx)
+
+
+def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
+    """End with what went wrong.
+
+    Raises:
+        OSError: The reader of standard output has gone; click ends that quietly.
+    """
+    text = str(error)
+    if isinstance(error, OSError):
+        if error.errno == errno.EPIPE:
+            raise error
+        problem = error.strerror or text or type(error).__name__
+        text = f"{error.filename}: {problem}" if error.filename else problem
+    echo(f"mcpx: {text}", err=True, fg="red")
+    if as_json:
+        import json
+
+        echo(json.dumps({"error": text, **_details(error)}, indent=2, ensure_ascii=False))
+    sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
+
+
+def _details(error: Exception) -> dict[str, Any]:
+    """What the daemon, or a call, says of the error besides its text."""
+    from mcpx.daemon.control_client import RefusedError
+    from mcpx.errors import CallError
+
+    if isinstance(error, RefusedError):
+        return error.response
+    return error.to_dict() if isinstance(error, CallError) else {}
+
+
+def _end_interrupted() -> NoReturn:
+    """End without a word: but the shell's prompt is to begin a line, where the terminal has written `^C`."""
+    if sys.stderr.isatty():
+        click.echo(err=True)
+    sys.exit(EXIT_INTERRUPTED)
+
+
+def _flush() -> None:
+    """Write out what was printed; where there is no room for it, say so and exit with 1."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        raise SystemExit(1) from None
+    except OSError as error:
+        _discard_output()
+        echo(f"mcpx: standard output: {error.strerror}", err=True, fg="red")
+        raise SystemExit(1) from None
+
+
+def _discard_output() -> None:
+    """Have Python write nothing more to standard output as it exits."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,150 @@
+"""The group of all commands: help by task, unknown commands, and how errors and interruptions end it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpx import __version__
+from mcpx.cli.group import OTHERS, SECTIONS
+from mcpx.cli.main import cli
+from mcpx.observe.server_log import server_log_path
+from mcpx.paths import configuration_folder
+from tests.mcpx.serving import environment, run_cli
+from tests.mcpx.terminal import CTRL_C, Terminal
+
+FAILING = """
+import sys
+from mcpx.cli import main
+def fail(*_given):
+    raise {}
+import mcpx.config
+mcpx.config.load = fail
+main.cli(sys.argv[1:])
+"""
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")
+
+
+def test_the_help_is_ordered_by_task(tmp_path):
+    text = run_cli(tmp_path, "--help").stdout
+    sections = [line.rstrip(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+    shown = [title for title, names in SECTIONS.items() if {*names} & {*cli.commands}]
+    assert sections == ["Options", *shown, OTHERS]
+    assert text.index("\n  exec ") < text.index("\n  check ") < text.index("\n  serve ")
+
+
+def test_help_and_version_are_commands_too(tmp_path):
+    assert run_cli(tmp_path, "version").stdout == run_cli(tmp_path, "--version").stdout
+    assert __version__ in run_cli(tmp_path, "version").stdout
+    assert run_cli(tmp_path, "help").stdout == run_cli(tmp_path, "--help").stdout
+    for command in (["exec"], ["daemon"], ["daemon", "start"], ["attach"]):
+        asked, given = run_cli(tmp_path, "help", *command), run_cli(tmp_path, *command, "--help")
+        assert asked.returncode == 0
+        assert asked.stdout == given.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["sttaus"], ["help", "sttaus"], ["daemon", "sttaus"], ["help", "daemon", "sttaus"]]
+)
+def test_an_unknown_command_is_told_the_nearest(tmp_path, words):
+    done = run_cli(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no such command: sttaus; did you mean status?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("OSError(28, 'No space left on device', '/x/state')", "/x/state: No space left on device"),
+        ("PermissionError(13, 'Permission denied', '/x')", "/x: Permission denied"),
+        (
+            "ExceptionGroup('g', [ExceptionGroup('h', [OSError(30, 'Read-only file system')])])",
+            "Read-only file system",
+        ),
+    ],
+)
+def test_what_the_system_refuses_is_a_sentence(error, text):
+    command = [sys.executable, "-c", FAILING.format(error), "check", "x.json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"mcpx: {text}\n")
+
+
+def test_an_error_is_json_for_those_who_asked_for_it(tmp_path):
+    done = run_cli(tmp_path, "status", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"] == done.stderr.removeprefix("mcpx: ").rstrip()
+
+
+@needs_full
+def test_a_full_disk_under_standard_output_is_a_sentence(tmp_path):
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "mcpx", "help"]
+        done = subprocess.run(
+            command,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=20,
+            check=False,
+            env=environment(tmp_path),
+        )
+    assert (done.returncode, done.stderr) == (1, "mcpx: No space left on device\n")
+
+
+def test_a_reader_that_leaves_costs_no_words(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-m", "mcpx", "config", "schema"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path),
+    ) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(20) == 1
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log file of the server `s`, and the configuration that names it."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"mcpServers": {"s": {"command": "x"}}}))
+    path = server_log_path("s", configuration_folder(config, tmp_path / "state"))
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.write_text("first words\n")
+    return config
+
+
+def test_ctrl_c_is_silent_and_130(tmp_path, log):
+    command = ("-m", "mcpx", "logs", "s", "-f", "--config", str(log))
+    with Terminal(*command, env=environment(tmp_path)) as terminal:
+        end = terminal.wait_for("first words\n")
+        terminal.type(CTRL_C)
+        assert terminal.end() == 130
+        assert terminal.written[end:] == "^C\n"
+
+
+def test_an_interruption_without_a_terminal_says_nothing_at_all(tmp_path, log):
+    command = [sys.executable, "-m", "mcpx", "logs", "s", "-f", "--config", str(log)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - workers of xdist ignore it
+    with subprocess.Popen(command, env=environment(tmp_path), preexec_fn=heeds, **pipes) as running:  # noqa: PLW1509
+        assert running.stdout.readline() == b"first words\n"
+        running.send_signal(signal.SIGINT)
+        assert running.communicate(timeout=20) == (b"", b"")
+        assert running.returncode == 130
+
+
+def test_no_color_means_no_style_at_all(tmp_path):
+    prints = "console().print(Text('bold', 'bold red')); echo('red', fg='red')"
+    command = "-c", f"from mcpx.cli.printing import console, echo; from rich.text import Text; {prints}"
+    with Terminal(*command, env=environment(tmp_path, NO_COLOR="1")) as terminal:
+        assert terminal.end() == 0
+        assert terminal.written == "bold\nred\n"
+    with Terminal(*command, env=environment(tmp_path)) as terminal:
+        terminal.end()
+        assert terminal.written.count("\x1b[") == 4
