@@ -102,7 +102,7 @@ def read(
     resolve: bool = False,
     anew: bool = False,
 ) -> tuple[Config, ConfigNotices]:
-    """The configuration in `text`, and all that is wrong or odd with it; `resolve` and `anew` as of `parse`.
+    """The configuration in `text`, and all that is wrong or odd with it. Takes what `parse` takes.
 
     The configuration cannot be used if one of the mistakes is not in a server's entry.
 

@@ -26,7 +26,7 @@ def json_schema() -> dict[str, Any]:
         "description": "The servers behind MCPX, and its settings. Unknown keys have no effect.",
         "type": "object",
         "properties": _forms() | _properties(Settings) | per_server,
-        "anyOf": [{"required": [form]} for form in _forms()],
+        "anyOf": [{"required": [form]} for form in FORMS],
         "additionalProperties": True,
         "$defs": {"server": _server(per_server), "servers": _servers()},
     }
@@ -38,12 +38,13 @@ def _forms() -> dict[str, Any]:
         "mcpServers": "The servers by name, as desktop and terminal clients write them.",
         "servers": "The servers by name, as editors write them.",
         "mcp": "An editor's settings, with the servers inside: by name, or under servers.",
-        "context_servers": "The servers by name, as another editor writes them.",
-        "amp.mcpServers": "The same, in the settings of another client.",
         "mcp_servers": "The servers as a list, each with its name.",
     }
     inside = {"type": "object", "properties": {"servers": named}, "additionalProperties": True}
-    return {form: (inside if form == "mcp" else named) | {"description": about[form]} for form in FORMS}
+    return {
+        form: (inside if form == "mcp" else named) | {"description": meaning}
+        for form, meaning in about.items()
+    }
 
 
 def _servers() -> dict[str, Any]:
