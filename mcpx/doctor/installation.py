@@ -17,7 +17,7 @@ from mcpx.environment import Environment, own
 from mcpx.errors import ConfigError, DaemonError, MCPXError
 from mcpx.paths import config_file, home
 
-STATUS_TIMEOUT_S: Final = 5.0  # for a daemon to say how it is; it does so at once
+STATUS_TIMEOUT_S: Final = 3.0  # for a daemon to say how it is; it does so at once
 START_TIMEOUT_S: Final = 30.0  # for a server to start, unless the user says otherwise
 
 

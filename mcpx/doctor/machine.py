@@ -50,10 +50,12 @@ def _home(installation: Installation) -> Iterator[Finding]:
 
 
 def _folders() -> Iterator[Finding]:
-    problems = [*_closed_to_others(), *_writable(state_folder()), *_writable(runtime_folder())]
-    yield from problems
-    if not problems:
-        yield ok("folders", f"{state_folder()} and {runtime_folder()} are yours alone")
+    for problems in (_closed_to_others(), _writable(state_folder()), _writable(runtime_folder())):
+        found = list(problems)
+        yield from found
+        if found:  # the others follow from it
+            return
+    yield ok("folders", f"{state_folder()} and {runtime_folder()} are yours alone")
 
 
 def _closed_to_others() -> Iterator[Finding]:
