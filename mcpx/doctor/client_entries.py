@@ -1,22 +1,16 @@
-"""The servers in a client's file, as far as `doctor` has to understand them: names, commands, secrets."""
+"""The servers in a client's file, as far as `doctor` has to understand them: names and commands."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from mcpx.clients import Client, starts_mcpx
 from mcpx.documents.jsonc import JSONCError, line_and_column, loads
 from mcpx.errors import MCPXError
-
-VALUES: Final = ("env", "envs", "environment", "headers", "http_headers")
-"""Keys of an entry whose values may be secrets."""
-_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|(^|_)pat$", re.IGNORECASE)
-_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\{env:[^}]*\}|\$[A-Z_]+")
 
 
 class UnreadableError(MCPXError):
@@ -58,16 +52,6 @@ class Entry(msgspec.Struct, frozen=True):
             if isinstance(given := self.given.get(key), Mapping):
                 found |= {name: value for name, value in given.items() if isinstance(value, str)}
         return found
-
-    @property
-    def holds_secrets(self) -> bool:
-        """Whether a value that its name calls a secret is written in it, and not a variable for it."""
-        return any(
-            isinstance(value, str) and _SECRET_NAME.search(name) and _VARIABLE.sub("", value).strip()
-            for key in VALUES
-            if isinstance(given := self.given.get(key), Mapping)
-            for name, value in given.items()
-        )
 
 
 def entries_of(client: Client, path: Path) -> list[Entry]:

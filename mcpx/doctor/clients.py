@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from mcpx.clients import CLIENTS, ClientFile, find, find_all
 from mcpx.doctor.client_entries import Entry, UnreadableError, entries_of
 from mcpx.doctor.client_probes import Probe, answers
-from mcpx.doctor.findings import Finding, Fix, note, wrong
+from mcpx.doctor.findings import Finding, note, wrong
 from mcpx.doctor.installation import Installation
+from mcpx.doctor.secret_files import readable_secrets
 from mcpx.paths import STATE_VARIABLE, config_file
-
-READ_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def check_clients(installation: Installation) -> Iterator[Finding]:
@@ -32,7 +29,9 @@ def check_clients(installation: Installation) -> Iterator[Finding]:
             advice = "correct it: the client cannot read it either"
             yield wrong(file.client.name, f"{file.path}: {error}", advice)
             continue
-        yield from _readable_by_others(file, entries)
+        yield from readable_secrets(
+            file.client.name, file.path, [(each.name, each.given) for each in entries]
+        )
         for finding, entry in _looked_at(file, entries, installation):
             if finding is not None:
                 yield finding
@@ -51,16 +50,6 @@ def _files(installation: Installation) -> Iterator[ClientFile]:
 
 def _install(file: ClientFile) -> str:
     return f"mcpx install {file.client.name}"
-
-
-def _readable_by_others(file: ClientFile, entries: list[Entry]) -> Iterator[Finding]:
-    holding = [entry.name for entry in entries if entry.holds_secrets]
-    if holding and (mode := file.path.stat().st_mode) & READ_BY_OTHERS:
-        text = f"{file.path} holds secrets ({', '.join(holding)}), and others may read it"
-        path = Path(os.path.realpath(file.path))
-        closed = stat.S_IMODE(mode) & 0o700
-        fix = Fix(f"chmod {closed:o} {path}", lambda: path.chmod(closed))
-        yield wrong(file.client.name, text, f"chmod {closed:o} {path}", fix=fix)
 
 
 def _looked_at(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from mcpx.doctor.changes import check_changes
 from mcpx.doctor.clients import check_clients
 from mcpx.doctor.configuration import check_configuration
 from mcpx.doctor.daemon import check_daemon
@@ -39,6 +40,7 @@ CHECKS: Sequence[Check] = (
     Check("configuration", check_configuration),
     Check("servers", check_servers),
     Check("clients", check_clients),
+    Check("changes", check_changes),
     Check("daemon", check_daemon),
     Check("service", check_service),
     Check("machine", check_machine),

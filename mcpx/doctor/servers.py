@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mcpx.clients.masking import command_line
 from mcpx.config import ServerConfig, Stdio, redactor_of
 from mcpx.config.servers import DISABLED
 from mcpx.doctor.findings import Finding, note, ok, wrong
@@ -123,8 +124,8 @@ def _failed(server: ServerConfig, problem: str, installation: Installation) -> F
         said = f"works in the daemon, but a second one of it does not start: {text}"
         return note(server.name, said, "keep to one MCPX, if it cannot run twice")
     if isinstance(server.transport, Stdio):
-        line = redactor_of(server)(shlex.join((server.transport.command, *server.transport.args)))
-        advice = f"try it in a terminal: {line}"
+        line = command_line({"command": server.transport.command, "args": server.transport.args})
+        advice = f"try it in a terminal: {redactor_of(server)(line)}"
     else:
         advice = f"is its address right, and does it run? It is in {installation.file}"
     return wrong(server.name, text, advice)

@@ -141,10 +141,14 @@ class Page:
 
     def naming(self, level: str, *words: str) -> list[Finding]:
         """The findings of that level in which all these words are."""
-        return [each for each in self.of(level) if all(word in f"{each.subject}: {each.text}" for word in words)]
+        return [
+            each for each in self.of(level) if all(word in f"{each.subject}: {each.text}" for word in words)
+        ]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{each.level} {each.subject}: {each.text} -> {each.advice}" for each in self.findings)
+        return "\n".join(
+            f"{each.level} {each.subject}: {each.text} -> {each.advice}" for each in self.findings
+        )
 
 
 def server(name: str = "s", state: str = "ready", **more: Any) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +15,7 @@ import pytest
 from mcpx.daemon.service import install
 from mcpx.paths import ensure_folder
 from tests.mcpx.doctor.homes import Home, server
-from tests.mcpx.scripted import SERVER, entry
+from tests.mcpx.scripted import entry
 
 pytestmark = pytest.mark.timeout(60)
 HANG = "import sys; [None for _ in sys.stdin]"
@@ -173,31 +171,46 @@ def _second_daemon(home: Home) -> Iterator[None]:
 
 FAULTS = {
     "no configuration": Fault(_no_configuration, ("no configuration",), "mcpx import"),
-    "a missing comma": Fault(_config('{"mcpServers": {"a": {"command": "ls"}\n"b": {}}}'), (":2:1", "comma"), "check"),
+    "a missing comma": Fault(
+        _config('{"mcpServers": {"a": {"command": "ls"}\n"b": {}}}'), (":1:39", "comma"), "check"
+    ),
     "an entry without command": Fault(_entry(comand="npx"), ("bad", "command", "comand"), "check"),
     "a variable that is not set": Fault(
         _entry(command="ls", env={"X": "${NO_SUCH_TOKEN}"}), ("bad", "NO_SUCH_TOKEN"), "set it"
     ),
     "a command that is not there": Fault(
-        _entry(command="no-such-command"), ("bad", "command not found: no-such-command", "searched: /"), "path"
+        _entry(command="no-such-command"),
+        ("bad", "command not found: no-such-command", "searched: /"),
+        "path",
     ),
-    "a whole command line": Fault(_entry(command="ls -l /tmp"), ("bad", "whole command line"), '"args": ["-l"'),
-    "a working folder that is gone": Fault(_entry(command="ls", cwd="gone"), ("bad", "working folder"), "mkdir"),
+    "a whole command line": Fault(
+        _entry(command="ls -l /tmp"), ("bad", "whole command line"), '"args": ["-l"'
+    ),
+    "a working folder that is gone": Fault(
+        _entry(command="ls", cwd="gone"), ("bad", "working folder"), "mkdir"
+    ),
     "a server that ends at once": Fault(
-        _script(exit=3, stderr="no licence\n"), ("bad", "exited with code 3", "no licence"), "terminal", starts=True
+        _script(exit=3, stderr="no licence\n"),
+        ("bad", "exited with code 3", "no licence"),
+        "terminal",
+        starts=True,
     ),
     "a server that hangs": Fault(_script(silent=True), ("bad", "no answer"), "terminal", starts=True),
     "a server that is not reached": Fault(
         _entry(url="http://127.0.0.1:9/mcp"), ("bad", "cannot be reached"), "address", starts=True
     ),
     "a readable configuration with a secret": Fault(
-        _config_with_secret, ("config.json", "others may read"), "chmod 600"
+        _config_with_secret, ("config.json", "(s)", "others may read"), "chmod 600"
     ),
-    "a client's file that is broken": Fault(_client('{"mcpServers": {,}}'), ("cursor", "column"), "correct it"),
+    "a client's file that is broken": Fault(
+        _client('{"mcpServers": {,}}'), ("cursor", "column"), "correct it"
+    ),
     "a client's readable file with a secret": Fault(
         _client_with_secret, ("cursor", "github", "others may read"), "chmod 600"
     ),
-    "a client that starts what is gone": Fault(_gone_command, ("cursor", "/old/bin/mcpx"), "mcpx install cursor"),
+    "a client that starts what is gone": Fault(
+        _gone_command, ("cursor", "/old/bin/mcpx"), "mcpx install cursor"
+    ),
     "a client with a configuration that is gone": Fault(
         _gone_configuration, ("cursor", "gone.json"), "mcpx install cursor"
     ),
@@ -211,12 +224,16 @@ FAULTS = {
         _long_description, ("claude-code", "2,048", "inspect (5,000)"), "three", starts=True
     ),
     "a daemon that does not answer": Fault(_no_answer, ("daemon", "does not answer"), "daemon restart"),
-    "a daemon of another version": Fault(lambda home: home.daemon(version="0.0.9"), ("0.0.9",), "daemon restart"),
+    "a daemon of another version": Fault(
+        lambda home: home.daemon(version="0.0.9"), ("0.0.9",), "daemon restart"
+    ),
     "a daemon that cannot use the file": Fault(
         lambda home: home.daemon(config_error="x:1:1: not JSON"), ("cannot be used", "x:1:1"), "check"
     ),
     "a daemon without HTTP": Fault(
-        lambda home: home.daemon(http={"error": "cannot listen on 127.0.0.1:1"}), ("HTTP", "127.0.0.1:1"), "status"
+        lambda home: home.daemon(http={"error": "cannot listen on 127.0.0.1:1"}),
+        ("HTTP", "127.0.0.1:1"),
+        "status",
     ),
     "a server that is parked": Fault(
         lambda home: home.daemon(servers=(server("s", "parked", last_error="it died"),)),

@@ -1,0 +1,53 @@
+"""Files that hold secrets as they are, and that others may read."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mcpx.doctor.findings import Finding, Fix, wrong
+
+READ_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
+_VALUES: Final = ("env", "envs", "environment", "headers", "http_headers")
+"""Keys of a server's entry, in any client's form, whose values may be secrets."""
+_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|cookie|(^|_)pat$", re.IGNORECASE)
+_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\{env:[^}]*\}|\$[A-Z_]+|\b(bearer|basic|token)\b", re.IGNORECASE)
+_PASSWORD_IN_URL: Final = re.compile(r"://[^/@\s:]*:[^/@\s${}]+@")
+
+
+def holds_secret(entry: Mapping[str, Any]) -> bool:
+    """Whether a secret is written in an entry: a value that its name calls one, and no variable for it."""
+    values = [
+        (str(name), value)
+        for key in _VALUES
+        if isinstance(given := entry.get(key), Mapping)
+        for name, value in given.items()
+        if isinstance(value, str)
+    ]
+    if any(_SECRET_NAME.search(name) and _VARIABLE.sub("", value).strip() for name, value in values):
+        return True
+    return any(
+        isinstance(value, str) and _PASSWORD_IN_URL.search(value)
+        for value in (*entry.values(), *dict(values).values())
+    )
+
+
+def readable_secrets(subject: str, path: Path, entries: Iterable[tuple[str, Any]]) -> Iterator[Finding]:
+    """Find that others may read a file in whose `entries`, by name, secrets are written."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if not mode & READ_BY_OTHERS:
+        return
+    holding = [name for name, entry in entries if isinstance(entry, Mapping) and holds_secret(entry)]
+    if holding:
+        closed, target = stat.S_IMODE(mode) & 0o700, Path(os.path.realpath(path))
+        text = f"{path} holds secrets ({', '.join(holding)}), and others may read it"
+        chmod = f"chmod {closed:o} {shlex.quote(str(target))}"
+        yield wrong(subject, text, chmod, fix=Fix(chmod, lambda: target.chmod(closed)))
