@@ -31,9 +31,10 @@ def run(config_path: str | None) -> None:
 
     import anyio
 
-    from mcpx.config import load
+    from mcpx.config import read
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
+    from mcpx.environment import begin
     from mcpx.light_imports import import_structlog, light_sdk
 
     import_structlog()
@@ -42,15 +43,18 @@ def run(config_path: str | None) -> None:
 
     configure()
     paths = _paths(config_path)
-    loaded = load(paths.config)
+    text = read(paths.config)
+    loaded = text.parse(resolve=False)
+    if loaded.login_shell:
+        begin()
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     paths.stopped.unlink(missing_ok=True)
     try:
-        with listening(paths) as listener, early_children(loaded):
+        with listening(paths) as listener, early_children(text.parse) as resolved:
             with light_sdk(serves_http=loaded.http_served):
                 from mcpx.app import LOOP, serve_daemon
 
-            code = anyio.run(partial(serve_daemon, loaded, paths, listener), backend_options=LOOP)
+            code = anyio.run(partial(serve_daemon, resolved(), paths, listener), backend_options=LOOP)
     finally:
         os.close(lock)
     sys.exit(code)
@@ -65,7 +69,7 @@ def start(config_path: str | None) -> None:
     from mcpx.daemon.paths import lock_owner_pid
 
     paths = _paths(config_path)
-    load(paths.config)  # a mistake in it is reported here, not in the daemon's log
+    load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
     click.echo(f"socket {paths.socket}\nlog {paths.log}", err=True)
@@ -165,7 +169,7 @@ def restart(config_path: str | None) -> None:
     from mcpx.daemon.paths import lock_owner_pid
 
     paths = _paths(config_path)
-    load(paths.config)
+    load(paths.config, resolve=False)
     with lifecycle.startup_lock(paths) as lock:
         old = lifecycle.stop(paths, marked=False)
         next_paths = _paths(config_path)  # others, if it is a link that leads elsewhere now
@@ -224,7 +228,7 @@ def install(config_path: str | None) -> None:
     from mcpx.daemon import service
 
     paths = _paths(config_path)
-    load(paths.config)
+    load(paths.config, resolve=False)
     for line in service.install(Path(paths.config)):
         click.echo(line)
 

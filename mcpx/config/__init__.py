@@ -4,7 +4,7 @@
 `check` and `config` commands; imports neither anyio nor the SDK, so that it is quick to start.
 """
 
-from mcpx.config.load import load, locate, parse, read_file
+from mcpx.config.load import load, locate, parse, read, read_file
 from mcpx.config.model import (
     Config,
     Era,
@@ -47,6 +47,7 @@ __all__ = [
     "load",
     "locate",
     "parse",
+    "read",
     "read_file",
     "redactor_of",
     "starting_limit",

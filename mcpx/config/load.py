@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,9 +36,33 @@ def load(
     Raises:
         ConfigError: The file is missing or cannot be read, or what `parse` raises.
     """
+    return read(path, environ=environ).parse(environ=environ, resolve=resolve)
+
+
+class ConfigText(NamedTuple):
+    """The content of a configuration file, to be parsed as often as it is wanted: it may be a pipe."""
+
+    file: Path
+    data: bytes
+
+    def parse(self, *, environ: Mapping[str, str] = os.environ, resolve: bool = True) -> Config:
+        """The configuration, as `load` makes it.
+
+        Raises:
+            ConfigError: What `parse` raises.
+        """
+        folder = self.file.absolute().parent
+        return parse(self.data, where=str(self.file), environ=environ, folder=folder, resolve=resolve)
+
+
+def read(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> ConfigText:
+    """The content of the file that `load` would read.
+
+    Raises:
+        ConfigError: The file is missing or cannot be read.
+    """
     file = locate(path, environ=environ)
-    data = read_file(file, missing=_missing(path, environ))
-    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent, resolve=resolve)
+    return ConfigText(file, read_file(file, missing=_missing(path, environ)))
 
 
 def read_file(file: Path, *, missing: str = "no such file") -> bytes:

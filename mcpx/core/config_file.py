@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,17 +53,27 @@ class ConfigFile:
         """Why the file as it is cannot be used; None while what is in force comes from it."""
 
     async def reload(self) -> ReloadPlan:
-        """Read the file and put it in force, changed or not.
+        """Read the file and put it in force, changed or not, with the environment and the secrets of now.
 
         Raises:
             ConfigError: It cannot be used; nothing has changed.
         """
         try:
             data = await self._read()
-            return await self._use(data, self._parse(data))
+            return await self._use(data, await self._parse(data, anew=True))
         finally:
             self._reloaded.set()
             self._watch.interrupt()
+
+    async def reread(self) -> Config | None:
+        """The file with the environment and the secrets of now, for one server; None if it cannot be used."""
+        try:
+            if signature(self._file).is_endless:
+                return None
+            data = await anyio.to_thread.run_sync(read_file, self._file)
+            return await self._resolve(data, anew=True)
+        except ConfigError:  # the watch notes it
+            return None
 
     async def watch(self, incarnation: Incarnation) -> None:
         """Reload whenever the file has changed, while the configuration wants that: a child's `run`."""
@@ -99,7 +110,7 @@ class ConfigFile:
         if data == self._used:
             self._note_in_force(data)
         elif data != self._tried:
-            config = self._parse(data)
+            config = await self._parse(data)
             if self._used is None and config == self._in_force():
                 self._note_in_force(data)  # it is as it was read at the start
             else:
@@ -134,12 +145,16 @@ class ConfigFile:
             self._note(str(error), error)
             raise
 
-    def _parse(self, data: bytes) -> Config:
+    async def _parse(self, data: bytes, *, anew: bool = False) -> Config:
         try:
-            return self.prepare(parse(data, where=self._source, folder=self._file.parent))
+            return await self._resolve(data, anew=anew)
         except ConfigError as error:
             self._note(data, error)
             raise
+
+    async def _resolve(self, data: bytes, *, anew: bool) -> Config:
+        read = partial(parse, data, where=self._source, folder=self._file.parent, resolve=True, anew=anew)
+        return self.prepare(await anyio.to_thread.run_sync(read))  # it may wait for the login shell
 
     def _check_owner(self) -> None:
         """Take nothing by itself that another user may have written: it names commands to run."""

@@ -23,7 +23,10 @@ INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
 
 class Environment:
-    """Variables, and where they came from. Immutable; two are equal if their variables are."""
+    """Variables, and where they came from. Immutable.
+
+    Any two are equal: what the variables mean for a server is in its transport, and in what `find` finds.
+    """
 
     __slots__ = ("problem", "shell", "variables")
 
@@ -66,7 +69,7 @@ class Environment:
         return {name: value for name, value in values if value is not None and not value.startswith("()")}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Environment) and self.variables == other.variables
+        return isinstance(other, Environment)
 
     def __hash__(self) -> int:
         return hash(Environment)
@@ -87,24 +90,20 @@ class _Asked:
         self._answer = answer
         self._done.set()
 
-    def wait(self, timeout_s: float | None = None) -> Answer | None:
-        return self._answer if self._done.wait(timeout_s) else None
+    def wait(self) -> Answer:
+        self._done.wait()  # bounded: the asking is
+        return self._answer
 
 
 _asked: Final[dict[LoginShell, _Asked]] = {}
 _lock: Final = threading.Lock()
+_in_force: Environment | None = None
 
 
 def begin(environ: Mapping[str, str] = os.environ, *, anew: bool = False) -> None:
     """Have the login shell asked, unless it has been, and do not wait for the answer."""
     if (shell := find_login_shell(environ)) is not None:
         _asking(shell, anew=anew)
-
-
-def is_known(within_s: float, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether `person` need not wait; looks for that long."""
-    shell = find_login_shell(environ)
-    return shell is None or _asking(shell, anew=False).wait(within_s) is not None
 
 
 def person(
@@ -118,7 +117,6 @@ def person(
     if shell is None:
         return own(environ)
     answer = _asking(shell, anew=anew).wait()
-    assert answer is not None  # noqa: S101 - there is no limit to that wait, but to the asking
     if answer.problem is not None:
         return Environment(own(environ).variables, shell=shell.path, problem=answer.problem)
     variables = {**own(environ).variables, **answer.variables}
@@ -129,6 +127,17 @@ def person(
 def own(environ: Mapping[str, str] = os.environ) -> Environment:
     """The environment of this process alone."""
     return Environment({name: value for name, value in as_written(environ).items() if name != CHILD_MARK})
+
+
+def put_in_force(environment: Environment | None) -> None:
+    """Have servers started in this environment from now on; None stands for that of this process."""
+    global _in_force  # noqa: PLW0603 - what each start of a process reads, as it would read `os.environ`
+    _in_force = environment
+
+
+def in_force() -> Environment:
+    """The environment that servers are started in."""
+    return own() if _in_force is None else _in_force
 
 
 def _asking(shell: LoginShell, *, anew: bool) -> _Asked:

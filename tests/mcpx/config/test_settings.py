@@ -24,7 +24,7 @@ def read(**settings: Any) -> Config:
 def test_defaults_are_those_of_the_contract() -> None:
     config = read()
     plain = msgspec.structs.asdict(config)
-    for key in ("source", "servers", "notices", "http", "http_served"):
+    for key in ("source", "servers", "notices", "http", "http_served", "environment"):
         del plain[key]
     assert plain == {
         "schema_compression_enabled": True,
@@ -41,6 +41,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "idle_exit": 0.0,
         "max_message_bytes": 67108864,
         "watch_config": True,
+        "login_shell": True,
         "profiles": {},
     }
     server = config.servers["s"]
