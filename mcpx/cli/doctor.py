@@ -80,7 +80,10 @@ def _examined(installation: Any, *, quiet: bool) -> list[Section]:
 def _fixes(sections: list[Section]) -> list[Fix]:
     """The fixes that were found, each once."""
     found = [each.fix for section in sections for each in section.findings if each.fix is not None]
-    return list({fix.description: fix for fix in found}.values())
+    first: dict[str, Fix] = {}
+    for fix in found:
+        first.setdefault(fix.description, fix)
+    return list(first.values())
 
 
 def _mend(fixes: list[Fix], *, yes: bool, dry_run: bool, as_json: bool) -> dict[str, str | None]:

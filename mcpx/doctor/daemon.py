@@ -22,6 +22,7 @@ from mcpx.upstream.transport.process_table import PROC, has_proc, processes
 from mcpx.version import __version__
 
 SUBJECT: Final = "daemon"
+TWO: Final = "two daemons"
 LARGE_BYTES: Final = 80 << 20  # of a server that is worth stopping while nobody uses it
 UNUSED_S: Final = 3600.0
 """Of uptime without a call, after which a large server is worth stopping."""
@@ -125,28 +126,24 @@ def _its_servers(installation: Installation, servers: list[dict[str, Any]]) -> I
 
 
 def _others(installation: Installation, paths: DaemonPaths) -> Iterator[Finding]:
-    own = installation.owner
     try:
         running = running_daemons()
     except DaemonError:  # the folder is what is wrong, and is reported as such
         running = []
-    known = {each.owner.pid for each in running}
     for each in running:
-        if own is None or each.owner.pid != own.pid:
-            same = os.path.realpath(each.paths.config) == os.path.realpath(paths.config)
-            yield _second(each.owner.pid, each.paths.config, same=same)
+        if each.paths.lock != paths.lock:
+            config = each.paths.config
+            text = (
+                f"another one runs, pid {each.owner.pid}, serving {config}: servers of both files run twice"
+            )
+            yield note(TWO, text, f"mcpx daemon stop --config {config}")
+    known = {each.owner.pid for each in running} | {installation.owner.pid if installation.owner else None}
     for pid, config in _elsewhere():
         if pid not in known and os.path.realpath(config) == os.path.realpath(paths.config):
-            yield _second(pid, config, same=True, elsewhere=True)
-
-
-def _second(pid: int, config: str, *, same: bool, elsewhere: bool = False) -> Finding:
-    if not same:
-        text = f"another one runs, pid {pid}, serving {config}: servers that are in both files run twice"
-        return note("two daemons", text, f"mcpx daemon stop --config {config}")
-    where = ", with another MCPX_STATE_DIR or runtime folder" if elsewhere else ""
-    text = f"a second one, pid {pid}, serves this configuration{where}: each of its servers runs twice"
-    return wrong("two daemons", text, f"kill {pid}")
+            text = (
+                f"pid {pid} serves this configuration too, with another state folder: its servers run twice"
+            )
+            yield wrong(TWO, text, f"kill {pid}")
 
 
 def _elsewhere() -> Iterator[tuple[int, str]]:
