@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
 
+def config_of(argument: str | None, config_path: str | None) -> str | None:
+    """The configuration file that a command was given, as its argument or by --config.
+
+    Raises:
+        UsageError: Two different ones.
+    """
+    if argument is not None and config_path is not None and argument != config_path:
+        raise click.UsageError(f"two configurations are given, {argument} and {config_path}; leave one out")
+    return argument if config_path is None else config_path
+
+
 @click.group(cls=Group, short_help="One process for all clients: start, stop, status.")
 def daemon() -> None:
     """One MCPX for all clients of a configuration: mcpx attach joins it, and starts it where none runs."""
@@ -31,7 +42,7 @@ def run(config_path: str | None) -> None:
 
     import anyio
 
-    from mcpx.config import read
+    from mcpx.config import read_text
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
     from mcpx.environment import begin
@@ -43,7 +54,7 @@ def run(config_path: str | None) -> None:
 
     configure()
     paths = _paths(config_path)
-    text = read(paths.config)
+    text = read_text(paths.config)
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
         begin()

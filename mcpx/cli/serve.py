@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.daemon import config_of, with_config
 from mcpx.door import EXPOSURES, Door, Expose, only_of
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Serve a client over stdio, or many over HTTP.")
 @click.argument("config", required=False, type=click.Path())
+@with_config
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option("--host", help="Address to listen on (http).  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (http).  [default: 8765]")
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 def serve(
     *,
     config: str | None,
+    config_path: str | None,
     transport: str,
     host: str | None,
     port: int | None,
@@ -49,7 +52,7 @@ def serve(
     import anyio
     from msgspec.structs import replace
 
-    from mcpx.config import read
+    from mcpx.config import read_text
     from mcpx.config.transport import is_loopback
     from mcpx.core.profiles import select
     from mcpx.daemon.paths import check_state_folder
@@ -61,7 +64,7 @@ def serve(
     from mcpx.upstream.early_start import early_children
 
     configure()
-    text = read(config)
+    text = read_text(config_of(config, config_path))
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
         begin()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mcpx.config.document import Location, as_text, decode
+from mcpx.config.document import LocatedError, Location, as_text, decode
 from mcpx.config.model import Config, PerServer, Settings
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.profiles import check_profiles
@@ -36,7 +36,7 @@ def load(
     Raises:
         ConfigError: The file is missing or cannot be read, or what `parse` raises.
     """
-    return read(path, environ=environ).parse(environ=environ, resolve=resolve)
+    return read_text(path, environ=environ).parse(environ=environ, resolve=resolve)
 
 
 class ConfigText(NamedTuple):
@@ -55,14 +55,14 @@ class ConfigText(NamedTuple):
         return parse(self.data, where=str(self.file), environ=environ, folder=folder, resolve=resolve)
 
 
-def read(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> ConfigText:
+def read_text(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> ConfigText:
     """The content of the file that `load` would read.
 
     Raises:
         ConfigError: The file is missing or cannot be read.
     """
     file = locate(path, environ=environ)
-    return ConfigText(file, read_file(file, missing=_missing(path, environ)))
+    return ConfigText(file, read_file(file, missing=missing_file(path, environ)))
 
 
 def read_file(file: Path, *, missing: str = "no such file") -> bytes:
@@ -106,16 +106,29 @@ def parse(
     Raises:
         ConfigError: Not UTF-8, not JSON, or wrong outside the servers' entries; one line that says where.
     """
-    config, notices = read(
+    reading = read(
         as_text(text, where=where), where=where, environ=environ, folder=folder, resolve=resolve, anew=anew
     )
-    spoiling = [mistake for mistake in notices.mistakes if mistake.server is None]
+    spoiling = reading.spoiling
     if not spoiling:
-        return config
+        return reading.config
     if len(spoiling) > 1:
         more = f"{len(spoiling) - 1} more mistake{'s' if len(spoiling) > 2 else ''}"  # noqa: PLR2004 - plural
         raise ConfigError(spoiling[0].where, f"{spoiling[0].problem}; and {more}, see: mcpx check {where}")
     raise spoiling[0]
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A configuration as far as it could be read; `places` are where the entries of its servers stand."""
+
+    config: Config
+    notices: ConfigNotices
+    places: dict[str, Location]
+
+    @property
+    def spoiling(self) -> list[LocatedError]:
+        """The mistakes outside of entries: with one of them the configuration cannot be used."""
+        return [mistake for mistake in self.notices.mistakes if mistake.server is None]
 
 
 def read(
@@ -126,10 +139,8 @@ def read(
     folder: Path | None,
     resolve: bool = False,
     anew: bool = False,
-) -> tuple[Config, ConfigNotices]:
+) -> Reading:
     """The configuration in `text`, and all that is wrong or odd with it. Takes what `parse` takes.
-
-    The configuration cannot be used if one of the mistakes is not in a server's entry.
 
     Raises:
         ConfigError: Not JSON, or no object at all.
@@ -148,10 +159,8 @@ def read(
     context = ExpansionContext(
         environment.variables, home(environment.variables), str((folder or Path()).absolute())
     )
-    servers = {
-        entry.name: read_server(entry, base, context, notices)
-        for entry in find_entries(document, top, notices)
-    }
+    entries = find_entries(document, top, notices)
+    servers = {entry.name: read_server(entry, base, context, notices) for entry in entries}
     notices.mistakes += check_profiles(settings.profiles, servers, top.key("profiles"))
     config = Config(
         source=where,
@@ -161,10 +170,10 @@ def read(
         environment=environment,
         **msgspec.structs.asdict(settings),
     )
-    return config, notices
+    return Reading(config, notices, {entry.name: entry.at for entry in entries})
 
 
-def _missing(path: str | Path | None, environ: Mapping[str, str]) -> str:
+def missing_file(path: str | Path | None, environ: Mapping[str, str]) -> str:
     """Why this file was looked for, so that the reader knows which of three places to correct."""
     if path is not None:
         return "no such file"

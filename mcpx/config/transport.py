@@ -12,7 +12,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from mcpx.config.document import Location, quote
+from mcpx.config.document import LocatedError, Location, quote
 from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.strings import TYPE_KEYS, TYPES, URL_KEYS, ExpansionContext, Strings, read_key
@@ -45,7 +45,7 @@ def read_transport(
     if "command" in entry and url_key:
         raise at.error(f'both "command" and {quote(url_key)}: a server has one or the other')
     if "command" not in entry and not url_key:
-        raise at.error(_neither(entry))
+        raise _neither(entry, at)
     needed = "command" if declared == "stdio" else "url"
     if declared and (needed == "command") is not ("command" in entry):
         raise at.error(
@@ -90,11 +90,12 @@ def _url_key(entry: JSONObject, at: Location) -> str | None:
     return given[0] if given else None
 
 
-def _neither(entry: JSONObject) -> str:
+def _neither(entry: JSONObject, at: Location) -> LocatedError:
     for key in entry:
         if (meant := similar(key, ("command", "url"))) is not None:
-            return f'neither "command" nor "url"; did you mean {quote(meant)} where it says {quote(key)}?'
-    return 'neither "command" nor "url": MCPX cannot know how to reach this server'
+            hint = f"did you mean {quote(meant)} where it says {quote(key)}?"
+            return at.name(key).error(f'neither "command" nor "url"; {hint}')
+    return at.error('neither "command" nor "url": MCPX cannot know how to reach this server')
 
 
 def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext) -> Stdio:

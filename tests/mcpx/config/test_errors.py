@@ -169,7 +169,7 @@ ENTRIES: list[tuple[dict[str, object], str]] = [
     ({}, 'fs: neither "command" nor "url": MCPX cannot know how to reach this server'),
     (
         {"comand": "npx"},
-        'fs: neither "command" nor "url"; did you mean "command" where it says "comand"?',
+        'fs.comand: neither "command" nor "url"; did you mean "command" where it says "comand"?',
     ),
     ({"command": "a", "url": "http://b"}, 'fs: both "command" and "url": a server has one or the other'),
     (
