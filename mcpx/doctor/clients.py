@@ -12,7 +12,7 @@ from mcpx.doctor.client_entries import Entry, UnreadableError, entries_of
 from mcpx.doctor.client_probes import Probe, answers
 from mcpx.doctor.findings import Finding, note, wrong
 from mcpx.doctor.installation import Installation
-from mcpx.doctor.secret_files import readable_secrets
+from mcpx.doctor.secret_files import holds_secret, readable_by_others
 from mcpx.paths import STATE_VARIABLE, config_file
 
 
@@ -29,9 +29,8 @@ def check_clients(installation: Installation) -> Iterator[Finding]:
             advice = "correct it: the client cannot read it either"
             yield wrong(file.client.name, f"{file.path}: {error}", advice)
             continue
-        yield from readable_secrets(
-            file.client.name, file.path, [(each.name, each.given) for each in entries]
-        )
+        holding = [each.name for each in entries if holds_secret(each.given)]
+        yield from readable_by_others(file.client.name, file.path, holding)
         for finding, entry in _looked_at(file, entries, installation):
             if finding is not None:
                 yield finding

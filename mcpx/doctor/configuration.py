@@ -1,49 +1,59 @@
-"""The configuration file: whether it can be used, and what is odd in it."""
+"""The configuration file: whether it can be used, what is odd in it, and who may read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import Final
 
-from mcpx.config.servers import FORMS
+from mcpx.config import Config
+from mcpx.config.findings import Finding as Place
+from mcpx.config.sanity import literal_secrets
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
-from mcpx.doctor.secret_files import readable_secrets
-from mcpx.documents.jsonc import JSONCError, loads
-from mcpx.errors import ConfigError
+from mcpx.doctor.secret_files import readable_by_others
+
+OF_COMMANDS: Final = (".command", ".cwd")
+"""The ends of the paths of what keeps a server from being started: it is said of the server."""
 
 
 def check_configuration(installation: Installation) -> Iterator[Finding]:
-    """Check the configuration file itself."""
-    loaded = installation.loaded
-    if isinstance(loaded, ConfigError):
-        if not installation.file.exists():
-            text = f"there is no configuration: {loaded.problem}"
-            yield wrong(loaded.where, text, "mcpx import, or: mcpx add NAME -- COMMAND")
-        else:
-            yield wrong(loaded.where, loaded.problem, installation.command("check"))
-        yield from readable_secrets(str(installation.file), installation.file, _entries(installation.file))
+    """Check the configuration file, but for the commands in it."""
+    config, source = installation.config, installation.examined.source
+    if not installation.file.exists():
+        (place,) = installation.examined.findings
+        text = f"there is no configuration: {place.text}"
+        yield wrong(source, text, "mcpx import, or: mcpx add NAME -- COMMAND")
         return
-    count = len(loaded.servers)
-    yield ok(loaded.source, f"{count} server{'' if count == 1 else 's'}")
-    if loaded.environment is not None and (problem := loaded.environment.problem) is not None:
+    if config is not None:
+        count = len(config.servers)
+        yield ok(source, f"{count} server{'' if count == 1 else 's'}", servers=count)
+        holding = [name for name, server in config.servers.items() if literal_secrets(server)]
+        yield from readable_by_others(source, installation.file, holding)
+        yield from _login_shell(config)
+    for place in installation.examined.findings:
+        if (place.path is not None and not concerns_command(place)) or place.level == "error":
+            yield _placed(place, installation)
+
+
+def concerns_command(place: Place) -> bool:
+    """Whether it is that a server's command or working folder is not there."""
+    return place.level == "warning" and bool(place.server) and (place.path or "").endswith(OF_COMMANDS)
+
+
+def _placed(place: Place, installation: Installation) -> Finding:
+    source = installation.examined.source
+    subject = source if place.line is None else f"{source}:{place.line}:{place.column}"
+    is_whole = place.path in {None, "$"}
+    text = place.text if is_whole else f"{place.text} (in {place.path})"
+    if place.level == "note" or (place.level == "warning" and is_whole):  # none of the servers suffers
+        return note(subject, text)
+    details = {"excerpt": place.excerpt} if place.excerpt else {}
+    return wrong(
+        subject, text, f"correct it; {installation.command('check')} tells when all is well", **details
+    )
+
+
+def _login_shell(config: Config) -> Iterator[Finding]:
+    if config.environment is not None and (problem := config.environment.problem) is not None:
         text = f"{problem}; commands are looked for on the PATH of this process alone"
         yield wrong("login shell", text, 'mend its start-up files, or turn it off: "login_shell": false')
-    yield from readable_secrets(loaded.source, installation.file, _entries(installation.file))
-    for notice in loaded.notices:
-        yield note(loaded.source, notice)
-
-
-def _entries(file: Path) -> Iterator[tuple[str, Any]]:
-    """The servers as they are written, in any of the accepted forms."""
-    try:
-        document = loads(file.read_text("utf-8-sig"))
-    except (OSError, ValueError, JSONCError):  # it cannot be read, as the configuration itself says
-        return
-    for form in FORMS:
-        servers = document.get(form) if isinstance(document, dict) else None
-        if isinstance(servers, dict):
-            yield from servers.items()
-        elif isinstance(servers, list):
-            yield from ((str(each.get("name")), each) for each in servers if isinstance(each, dict))

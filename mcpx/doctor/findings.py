@@ -45,6 +45,8 @@ def note(subject: str, text: str, advice: str | None = None, *, fix: Fix | None 
     return Finding(level="note", subject=subject, text=text, advice=advice, fix=fix)
 
 
-def wrong(subject: str, text: str, advice: str | None = None, *, fix: Fix | None = None) -> Finding:
+def wrong(
+    subject: str, text: str, advice: str | None = None, *, fix: Fix | None = None, **details: Any
+) -> Finding:
     """Return a finding that has to be mended."""
-    return Finding(level="wrong", subject=subject, text=text, advice=advice, fix=fix)
+    return Finding(level="wrong", subject=subject, text=text, advice=advice, fix=fix, details=details)

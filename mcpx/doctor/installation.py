@@ -9,12 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from mcpx.config import Config, load
+from mcpx.config import Config
+from mcpx.config.findings import Examination, examine
 from mcpx.daemon.control_client import request
 from mcpx.daemon.locks import LockOwner, lock_owner
 from mcpx.daemon.paths import DaemonPaths, daemon_paths
 from mcpx.environment import Environment, own
-from mcpx.errors import ConfigError, DaemonError, MCPXError
+from mcpx.errors import DaemonError, MCPXError
 from mcpx.paths import config_file, home
 
 STATUS_TIMEOUT_S: Final = 3.0  # for a daemon to say how it is; it does so at once
@@ -55,17 +56,14 @@ class Installation:
     # --- the configuration
 
     @cached_property
-    def loaded(self) -> Config | ConfigError:
-        """The configuration, or why it cannot be used."""
-        try:
-            return load(self._config_path, environ=self.environ)
-        except ConfigError as error:
-            return error
+    def examined(self) -> Examination:
+        """What is wrong or odd with the configuration."""
+        return examine(self._config_path, environ=self.environ)
 
     @property
     def config(self) -> Config | None:
         """The configuration, if it can be used."""
-        return self.loaded if isinstance(self.loaded, Config) else None
+        return self.examined.config
 
     @property
     def environment(self) -> Environment:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,16 +37,13 @@ def holds_secret(entry: Mapping[str, Any]) -> bool:
     )
 
 
-def readable_secrets(subject: str, path: Path, entries: Iterable[tuple[str, Any]]) -> Iterator[Finding]:
-    """Find that others may read a file in whose `entries`, by name, secrets are written."""
+def readable_by_others(subject: str, path: Path, holding: Sequence[str]) -> Iterator[Finding]:
+    """Find that others may read a file in which secrets of servers stand: `holding` are their names."""
     try:
         mode = path.stat().st_mode
     except OSError:
         return
-    if not mode & READ_BY_OTHERS:
-        return
-    holding = [name for name, entry in entries if isinstance(entry, Mapping) and holds_secret(entry)]
-    if holding:
+    if holding and mode & READ_BY_OTHERS:
         closed, target = stat.S_IMODE(mode) & 0o700, Path(os.path.realpath(path))
         text = f"{path} holds secrets ({', '.join(holding)}), and others may read it"
         chmod = f"chmod {closed:o} {shlex.quote(str(target))}"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from mcpx.clients.masking import command_line
 from mcpx.config import ServerConfig, Stdio, redactor_of
 from mcpx.config.servers import DISABLED
+from mcpx.doctor.configuration import concerns_command
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.doctor.starting import Start, start_once
-from mcpx.environment import Environment
 from mcpx.text import one_line
 
 SLOW_START_S: Final = 10.0  # clients give a server 30 to 60 s, and people less
@@ -53,51 +50,33 @@ def _before_start(server: ServerConfig, installation: Installation) -> Finding |
     """Why the server cannot be started, or is not to be; None if it can be tried."""
     if server.disabled == DISABLED:
         return ok(server.name, "disabled in the configuration", state="disabled")
+    places = [each for each in installation.examined.findings if each.server == server.name]
+    if any(each.level == "error" for each in places):
+        return note(server.name, "is not started, because of the mistake in its entry")
     if server.disabled is not None:
-        return wrong(server.name, f"is not started: {server.disabled}", _advice_on_disabled(installation))
-    if not isinstance(server.transport, Stdio):
-        return None
-    cwd = server.transport.cwd
-    if cwd is not None and not Path(cwd).is_dir():
-        return wrong(server.name, f"its working folder is not there: {cwd}", f"mkdir -p {shlex.quote(cwd)}")
-    if _which(server, installation.environment) is None:
-        return _not_found(server, installation)
+        again = installation.command("reload")
+        advice = f"set it in the start-up files of your shell, or in {installation.file}; then: {again}"
+        return wrong(server.name, f"is not started: {server.disabled}", advice)
+    for place in filter(concerns_command, places):
+        return wrong(server.name, place.text, _advice(server, place.path or "", installation))
     return None
 
 
-def _advice_on_disabled(installation: Installation) -> str:
-    again = installation.command("reload")
-    return f"set it in the start-up files of your shell, or in {installation.file}; then: {again}"
-
-
-def _which(server: ServerConfig, environment: Environment) -> str | None:
-    """The file that the server's command is, looked up as the daemon does it."""
-    assert isinstance(server.transport, Stdio)  # noqa: S101 - the callers have looked
-    stdio = server.transport
-    return environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
-
-
-def _not_found(server: ServerConfig, installation: Installation) -> Finding:
-    assert isinstance(server.transport, Stdio)  # noqa: S101 - the caller has looked
-    command = server.transport.command
-    words = command.split()
-    if len(words) > 1 and not Path(command).exists() and installation.environment.find(words[0]):
-        text = f'command not found: {command}; that is a whole command line in "command"'
-        return wrong(server.name, text, f'"command": {json.dumps(words[0])}, "args": {json.dumps(words[1:])}')
-    if os.sep in command:
-        if Path(command).is_file():
-            return wrong(server.name, f"no permission to run {command}", f"chmod +x {shlex.quote(command)}")
-        return wrong(server.name, f"command not found: {command}", f"correct it in {installation.file}")
-    path = server.transport.env.get("PATH") or installation.environment.path
-    text = f"command not found: {command}; searched: {path} (PATH of {installation.environment.source})"
-    advice = SOURCES.get(command, f"is it installed? Then write its whole path in {installation.file}")
-    return wrong(server.name, text, advice)
+def _advice(server: ServerConfig, path: str, installation: Installation) -> str:
+    """What to do about a command or a working folder that is not there."""
+    assert isinstance(server.transport, Stdio)  # noqa: S101 - others have neither
+    if path.endswith(".cwd"):
+        return f"mkdir -p {shlex.quote(server.transport.cwd or '')}, or correct it in {installation.file}"
+    known = SOURCES.get(server.transport.command)
+    return known or f"correct it in {installation.file}, where a whole path will do, or install it"
 
 
 def _found(server: ServerConfig, installation: Installation) -> str:
     if not isinstance(server.transport, Stdio):
         return "was not asked"
-    return f"was not started; command found: {_which(server, installation.environment)}"
+    stdio = server.transport
+    found = installation.environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
+    return f"was not started; command found: {found}"
 
 
 # --- the start

@@ -55,7 +55,7 @@ def test_without_starting_anything_commands_are_looked_for(home):
 
 
 def test_notes_are_worth_knowing_and_nothing_is_wrong(home):
-    home.write({"s": entry(), "odd": {"command": "ls", "argz": [], "disabled": True}})
+    home.write({"s": entry(), "odd": {"command": "ls", "autoApprove": [], "disabled": True}})
     home.write_client(home.cursor, {"mcpx": home.own_entry(), "git": {"command": "uvx"}})
     ensure_folder(home.folder / ".claude")
     home.write_client(home.folder / ".gemini" / "settings.json", {"git": {"command": "uvx"}})
@@ -63,7 +63,7 @@ def test_notes_are_worth_knowing_and_nothing_is_wrong(home):
     with home.daemon(), home.locked(other):
         page = home.examine()
     assert not page.of("wrong"), page
-    assert page.naming("note", "argz", '"args"')
+    assert page.naming("note", "autoApprove", "not used")
     assert page.naming("note", "cursor", "beside MCPX: git")[0].advice == "mcpx install cursor --adopt"
     assert page.naming("note", "claude-code", "is not in it")[0].advice == "mcpx install claude-code"
     assert page.naming("note", "gemini", "MCPX is not in", "git")
@@ -103,7 +103,7 @@ _BIND = "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])"
 
 
 def test_permissions_can_be_mended(home):
-    home.write({"s": {**entry(), "headers": {}, "env": {"API_KEY": "sk-0123456789abcdef"}}})
+    home.write({"s": {**entry(), "env": {"API_KEY": "sk-0123456789abcdef"}}})
     home.config.chmod(0o644)
     ensure_folder(home.paths.socket.parent).chmod(0o755)
     fixes = [each.fix for each in home.examine(starts=False).of("wrong")]

@@ -175,6 +175,7 @@ FAULTS = {
         _config('{"mcpServers": {"a": {"command": "ls"}\n"b": {}}}'), (":1:39", "comma"), "check"
     ),
     "an entry without command": Fault(_entry(comand="npx"), ("bad", "command", "comand"), "check"),
+    "a key that is misspelt": Fault(_entry(command="ls", argz=[]), ("argz", '"args"'), "check"),
     "a variable that is not set": Fault(
         _entry(command="ls", env={"X": "${NO_SUCH_TOKEN}"}), ("bad", "NO_SUCH_TOKEN"), "set it"
     ),
@@ -184,10 +185,10 @@ FAULTS = {
         "path",
     ),
     "a whole command line": Fault(
-        _entry(command="ls -l /tmp"), ("bad", "whole command line"), '"args": ["-l"'
+        _entry(command="ls -l /tmp"), ("bad", "whole command line", '"ls"'), "correct it"
     ),
     "a working folder that is gone": Fault(
-        _entry(command="ls", cwd="gone"), ("bad", "working folder"), "mkdir"
+        _entry(command="ls", cwd="gone"), ("bad", "no such folder"), "mkdir"
     ),
     "a server that ends at once": Fault(
         _script(exit=3, stderr="no licence\n"),
