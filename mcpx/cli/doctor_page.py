@@ -28,7 +28,7 @@ def show(sections: list[Section]) -> None:
 def _show_finding(finding: Finding) -> None:
     line = f"  {SIGNS[finding.level]} {finding.subject}: {one_line(finding.text)}"
     echo(line, fg=None if finding.level == "ok" else COLOURS[finding.level])
-    for each in str(finding.details.get("excerpt", "")).splitlines():
+    for each in str(finding.details.get("excerpt") or "").splitlines():
         echo(f"{INDENT}{each}")
     if finding.advice is not None:
         echo(f"{INDENT}-> {one_line(finding.advice)}")

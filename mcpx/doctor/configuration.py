@@ -47,10 +47,8 @@ def _placed(place: Place, installation: Installation) -> Finding:
     text = place.text if is_whole else f"{place.text} (in {place.path})"
     if place.level == "note" or (place.level == "warning" and is_whole):  # none of the servers suffers
         return note(subject, text)
-    details = {"excerpt": place.excerpt} if place.excerpt else {}
-    return wrong(
-        subject, text, f"correct it; {installation.command('check')} tells when all is well", **details
-    )
+    advice = f"correct it; {installation.command('check')} says when all is well"
+    return wrong(subject, text, advice, excerpt=place.excerpt)
 
 
 def _login_shell(config: Config) -> Iterator[Finding]:
