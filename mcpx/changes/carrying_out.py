@@ -34,6 +34,7 @@ from mcpx.changes.files import (
     stage,
 )
 from mcpx.changes.journal import Change, FileRecord, Journal, State
+from mcpx.documents.editing import Syntax
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Edit:
     path: Path
     before: bytes | None
     after: bytes | None
-    syntax: str | None = None
+    syntax: Syntax | None = None
     """What the file is written in, where that can be edited: to take back our members alone, if need be."""
     mode: int = OWNER_FILE
     """Of a file that is created."""
@@ -76,7 +77,10 @@ def carry_out(
     journal = Journal(state)
     with journal.locked():
         interrupted = _recover(journal)
-        _check_unchanged(edits)
+        try:
+            _check_unchanged(edits)
+        except FileChanged as error:
+            raise FileChanged("; ".join([*interrupted, str(error)])) from None
         records = [_record(edit) for edit in edits]
         copies = [(edit.before, edit.after) for edit in edits]
         change = journal.begin(command, records, copies, about=about or {}, undoes=undoes)

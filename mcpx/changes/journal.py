@@ -28,6 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.changes.files import ChangeError, read_file, reason, sync_folder
+from mcpx.documents.editing import Syntax
 from mcpx.paths import ensure_folder, replace_file, state_folder
 
 FOLDER: Final = "changes"  # in the state folder
@@ -58,7 +59,7 @@ class FileRecord(msgspec.Struct, frozen=True):
     """Of the file: what it had, or what it was created with."""
     created_folders: tuple[str, ...] = ()
     """Which were created for it, the innermost first."""
-    syntax: str | None = None
+    syntax: Syntax | None = None
     performed: bool = False
     """By another program, so that what it leaves is recorded when it has ended."""
 

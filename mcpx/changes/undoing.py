@@ -1,4 +1,4 @@
-"""Taking back the last change: byte for byte, where its files are as it left them."""
+"""Taking back the last change: byte for byte where its files are as it left them, else its own members alone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import msgspec
 from mcpx.changes.carrying_out import Edit, carry_out, history, recover
 from mcpx.changes.files import FileChanged, read_file
 from mcpx.changes.journal import Change, State
+from mcpx.changes.merging import take_back
 
 
 @dataclass(frozen=True)
 class Undo:
-    """How a change would be taken back: the edits, and a sentence for each file where that cannot be done."""
+    """How a change would be taken back; `refused` is a sentence for each file where that cannot be done."""
 
     change: Change
     edits: tuple[Edit, ...]
     refused: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """A sentence for each file that was changed since, from which the change alone is taken out."""
 
 
 def plan_undo(*, force: bool = False, state: Path | None = None) -> Undo | None:
@@ -42,33 +45,36 @@ def plan_undo(*, force: bool = False, state: Path | None = None) -> Undo | None:
     )
     if last is None:
         return None
-    edits, refused = [], []
+    undo = Undo(last, (), ())
     for index in reversed(range(len(last.files))):
-        edit = _inverse(last, index, force=force)
-        if isinstance(edit, str):
-            refused.append(edit)
-        elif edit is not None:
-            edits.append(edit)
-    return Undo(last, tuple(edits), tuple(refused))
+        undo = _with_inverse(undo, index, force=force)
+    return undo
 
 
-def _inverse(change: Change, index: int, *, force: bool) -> Edit | str | None:
-    """The edit that takes back one file of a change; None if it is as before, a sentence if it is neither."""
+def _with_inverse(undo: Undo, index: int, *, force: bool) -> Undo:
+    """Add what takes back one file of the change."""
+    change = undo.change
     file = change.files[index]
     path = Path(file.path)
-    found, before = read_file(path), change.before(index)
+    found, before, after = read_file(path), change.before(index), change.after(index)
     if found == before:
-        return None
+        return undo
     back = Edit(path, found, before, file.syntax, file.mode, file.created_folders if before is None else ())
-    if found == change.after(index):
-        return back
+    if found == after:
+        return replace(undo, edits=(*undo.edits, back))
     if force:
-        return replace(back, remove_folders=())
-    return f"{path} was changed since; what it was before is in {change.copy_before(index)}"
+        return replace(undo, edits=(*undo.edits, replace(back, remove_folders=())))
+    merged = take_back(before, after, found, file.syntax) if file.syntax and found is not None else None
+    if merged is None:
+        refused = f"{path} was changed since; what it was before is in {change.copy_before(index)}"
+        return replace(undo, refused=(*undo.refused, refused))
+    note = f"{path} was changed since, and the rest of it stays as it is"
+    notes = (*undo.notes, "; ".join((note, *merged.notes)))
+    return replace(undo, edits=(*undo.edits, replace(back, after=merged.contents)), notes=notes)
 
 
 def undo_last(*, force: bool = False, state: Path | None = None) -> Change | None:
-    """Take back the last change that has not been taken back, byte for byte; None if there is none.
+    """Take back the last change that has not been taken back; None if there is none.
 
     Raises:
         FileChanged: A file was changed since, so nothing was taken back; the text names each with its copy.

@@ -17,9 +17,12 @@ from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.doctor import doctor
 from mcpx.cli.group import Cli
+from mcpx.cli.importing import import_servers
+from mcpx.cli.install import install, uninstall
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats
+from mcpx.cli.undo import undo
 from mcpx.version import __version__
 
 
@@ -57,7 +60,9 @@ for command in (
     doctor,
     exec_tool,
     show_help,
+    import_servers,
     inspect,
+    install,
     logs,
     reload_config,
     resources,
@@ -65,6 +70,8 @@ for command in (
     serve,
     stats,
     status,
+    undo,
+    uninstall,
     version,
 ):
     cli.add_command(command)

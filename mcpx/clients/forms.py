@@ -7,12 +7,13 @@ That form has `command`, `args`, `env`, `envFile` and `cwd`, or `url` and `heade
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mcpx.clients.rows import Form
 from mcpx.clients.variables import Variables
 
 Given = dict[str, Any]
+_Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
 
 class NotImportedError(Exception):
@@ -61,13 +62,13 @@ def _goose(given: Given, variables: Variables) -> Given:
     for key in ("name", "description", "display_name", "bundled"):
         given.pop(key, None)
     _rename(given, cmd="command", envs="env", uri="url")
-    env = _members(given.pop("env", None))
-    for name in _texts(given.pop("env_keys", None)):
+    env = _take(given, "env", dict)
+    for name in map(str, _take(given, "env_keys", list)):
         env.setdefault(name, variables.reference(name, f"Goose keeps {name} in its keychain"))
     if "url" not in given:
-        return given | {"env": env}
-    headers = _members(given.pop("headers", None))
-    return given | {"headers": {key: _with_values(value, env) for key, value in headers.items()}}
+        return {**given, **({"env": env} if env else {})}
+    headers = {key: _with_values(value, env) for key, value in _take(given, "headers", dict).items()}
+    return {**given, **({"headers": headers} if headers else {})}
 
 
 def _with_values(text: object, env: Mapping[str, Any]) -> object:
@@ -85,7 +86,7 @@ def _continue(given: Given, _: Variables) -> Given:
     for key in ("name", "serverName", "faviconUrl", "sourceFile"):
         given.pop(key, None)
     _seconds(given, "connectionTimeout", "connect_timeout", 0.001)
-    for key, value in _members(given.pop("requestOptions", None)).items():
+    for key, value in _take(given, "requestOptions", dict).items():
         given["headers" if key == "headers" else f"requestOptions.{key}"] = value
     return given
 
@@ -95,25 +96,21 @@ def _codex(given: Given, _: Variables) -> Given:
     _seconds(given, "startup_timeout_ms", "connect_timeout", 0.001)
     _seconds(given, "startup_timeout_sec", "connect_timeout", 1)
     _seconds(given, "tool_timeout_sec", "call_timeout", 1)
-    env = _members(given.pop("env", None))
-    forwarded = given.pop("env_vars", None)
-    for each in forwarded if isinstance(forwarded, list) else ():
+    env = _take(given, "env", dict)
+    for each in _take(given, "env_vars", list):
         name = each.get("name") if isinstance(each, Mapping) else each
         env.setdefault(str(name), f"${{{name}:-}}")
-    headers = _members(given.pop("http_headers", None))
-    for header, variable in _members(given.pop("env_http_headers", None)).items():
+    headers = _take(given, "http_headers", dict)
+    for header, variable in _take(given, "env_http_headers", dict).items():
         headers[header] = f"${{{variable}}}"
     if token := given.pop("bearer_token_env_var", None):
         headers["Authorization"] = f"Bearer ${{{token}}}"
     return {**given, **({"env": env} if env else {}), **({"headers": headers} if headers else {})}
 
 
-def _members(value: object) -> Given:
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def _texts(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
+def _take(given: Given, key: str, kind: type[_Kind]) -> _Kind:
+    """Take the value at a key out of the entry; one of another kind stays, to be named."""
+    return kind(given.pop(key)) if isinstance(given.get(key), kind) else kind()
 
 
 def _rename(given: Given, **names: str) -> None:

@@ -8,7 +8,9 @@ and its order too.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +27,7 @@ from mcpx.documents.editing import read, set_member
 
 _MCPX: Final = Client(name="mcpx", title="MCPX", files={})
 _FORMS: Final = ("mcpServers", "servers")
+_REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 _NOT_COMPARED: Final = frozenset({"disabled", "call_timeout", "connect_timeout"})
 
 
@@ -101,13 +104,15 @@ class _Plan:
         self._ports = _own_ports(document)
         self._names: set[str] = set()
         self._kept: dict[str, str] = {}
+        self._entries: dict[str, dict[str, Any]] = {}
         for name, given in _configured(document):
             self._names.add(name)
-            try:
-                self._kept.setdefault(_identity(translate(name, given, _MCPX).entry), name)
-            except NotImportedError:
-                continue
+            with suppress(NotImportedError):
+                entry = translate(name, given, _MCPX).entry
+                self._entries[name] = entry
+                self._kept.setdefault(_identity(entry), name)
         self._found: dict[str, int] = {}
+        self._taken: set[str] = set()
 
     def take(self, server: Server, origin: Origin) -> None:
         """Add a server, or merge it with an equal one."""
@@ -117,9 +122,11 @@ class _Plan:
         if (index := self._found.get(identity)) is not None:
             self.servers[index] = _merged(self.servers[index], server, origin)
             return
-        kept = self._kept.get(identity)
+        completed = None if identity in self._kept else self._completed(server, origin.client)
+        kept = completed or self._kept.get(identity)
         name = kept or self._free(server.name, origin.client)
         self._names.add(name)
+        self._taken.add(name)
         self._found[identity] = len(self.servers)
         self.servers.append(
             Planned(
@@ -128,9 +135,17 @@ class _Plan:
                 origins=(origin,),
                 present=kept is not None,
                 notes=server.notes,
-                needs=() if kept else server.needs,
+                needs=() if completed else server.needs,
             )
         )
+
+    def _completed(self, server: Server, client: str) -> str | None:
+        """The name of this server in the configuration, if only references and their values differ there."""
+        for name, entry in self._entries.items():
+            own_name = name == server.name or name.startswith(f"{server.name}-{client}")
+            if own_name and name not in self._taken and _completes(_compared(entry), _compared(server.entry)):
+                return name
+        return None
 
     def _free(self, name: str, client: str) -> str:
         """The name, or one with the client's name behind it, which no other server has."""
@@ -168,14 +183,35 @@ def _merged(planned: Planned, server: Server, origin: Origin) -> Planned:
     )
 
 
-def _identity(entry: Mapping[str, Any]) -> str:
-    """What makes two entries the same server: how it is reached, with which values."""
+def _compared(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a server the same: how it is reached, with which values."""
     compared = {key: value for key, value in entry.items() if key not in _NOT_COMPARED}
     if headers := compared.get("headers"):
         compared["headers"] = {name.lower(): value for name, value in headers.items()}
     if isinstance(files := compared.get("env_file"), str):
         compared["env_file"] = [files]
-    return json.dumps(compared, sort_keys=True)
+    return compared
+
+
+def _identity(entry: Mapping[str, Any]) -> str:
+    return json.dumps(_compared(entry), sort_keys=True)
+
+
+def _completes(one: Any, other: Any) -> bool:
+    """Whether two entries differ only where either of them has a reference to a value."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_completes(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_completes, one, other))
+    if isinstance(one, str) and isinstance(other, str):
+        return _fits(one, other) or _fits(other, one)
+    return bool(one == other)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    """Whether a text is what a pattern with references may stand for."""
+    literals = [re.escape(literal) for literal in _REFERENCE.split(pattern)]
+    return re.fullmatch(".*".join(literals), text, re.DOTALL) is not None
 
 
 def _configured(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

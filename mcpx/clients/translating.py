@@ -188,9 +188,9 @@ class _Translation:
         """Name the keys that are left, those of one meaning together."""
         meanings: dict[str, list[str]] = {}
         for key, value in self._given.items():
-            if value not in (None, [], {}, "", False):
+            if value not in (None, [], {}, "") and (value is not False or key not in _MEANINGS):
                 meanings.setdefault(_MEANINGS.get(key, ""), []).append(key)
-            if key in ("oauth", "auth", "authProviderType") and value not in (None, False, {}, []):
+            if key in ("oauth", "auth", "authProviderType") and value:
                 self._variables.needs.append("the client signs in to it; MCPX does not: give it a header")
         for meaning, keys in meanings.items():
             why = f" ({meaning})" if meaning else ""
