@@ -11,7 +11,7 @@ import sys
 import click
 
 from mcpx.cli.about import show_help, version
-from mcpx.cli.calls import exec_tool, inspect, resources
+from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
@@ -19,6 +19,7 @@ from mcpx.cli.doctor import doctor
 from mcpx.cli.group import Cli
 from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
+from mcpx.cli.offers import inspect, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats

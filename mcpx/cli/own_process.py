@@ -15,13 +15,17 @@ from mcpx.config import Config, load
 from mcpx.core.hub import Hub, open_hub
 from mcpx.core.profiles import check_door, serving_only
 from mcpx.daemon.paths import check_state_folder
-from mcpx.gateway.frontends.control import ControlRequest, perform
+from mcpx.gateway.frontends.control import ControlRequest, ReportStep, perform
 from mcpx.observe.log import configure
 from mcpx.text import one_line
 
 
-def perform_alone(config_path: str | None, control_request: dict[str, Any]) -> dict[str, Any]:
+def perform_alone(
+    config_path: str | None, control_request: dict[str, Any], report: ReportStep = lambda _step: None
+) -> dict[str, Any]:
     """Start the servers of a configuration (or the one that is needed), perform a request, and end them.
+
+    `report` takes the progress of a call.
 
     Raises:
         ConfigError: The configuration cannot be used.
@@ -32,7 +36,7 @@ def perform_alone(config_path: str | None, control_request: dict[str, Any]) -> d
     configure("error")  # the command itself prints what fails
     check_state_folder()
     request = msgspec.convert(control_request, ControlRequest)
-    return anyio.run(_perform, _only(load(config_path), request), request)
+    return anyio.run(_perform, _only(load(config_path), request), request, report)
 
 
 def _only(config: Config, request: ControlRequest) -> Config:
@@ -57,10 +61,10 @@ def _only(config: Config, request: ControlRequest) -> Config:
     return replace(config, servers=servers)
 
 
-async def _perform(config: Config, request: ControlRequest) -> dict[str, Any]:
+async def _perform(config: Config, request: ControlRequest, report: ReportStep) -> dict[str, Any]:
     async with open_hub(config) as hub:
         await _wait(hub)
-        return await perform(hub, request)
+        return await perform(hub, request, report)
 
 
 async def _wait(hub: Hub) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from mcpx.cli.daemon import with_config
 from mcpx.cli.printing import echo
+from mcpx.cli.results import print_json
 from mcpx.cli.tail import LINES
 
 RELOAD_TIMEOUT_S = 60.0  # servers that stop get their grace time
@@ -25,11 +25,11 @@ def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa
         return _ask(config_path, {"mcpx": "status"})
 
     if as_json and not watch:
-        _print_json(ask())
+        print_json(ask())
     elif as_json:
         from mcpx.cli.watching import watch_plainly
 
-        watch_plainly(ask, _print_json)
+        watch_plainly(ask, print_json)
     elif watch:
         from mcpx.cli.status_table import render_json
         from mcpx.cli.watching import watch as show_watched
@@ -90,7 +90,3 @@ def _ask(config_path: str | None, control_request: dict[str, Any], within: float
     from mcpx.daemon.paths import daemon_paths
 
     return request_or_fail(daemon_paths(config_path), control_request, within=within)
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    echo(json.dumps(value, indent=2, ensure_ascii=False))

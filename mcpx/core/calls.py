@@ -261,6 +261,11 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.shaped.is_error
 
     @property
+    def as_it_came(self) -> ToolResult:
+        """The result with the texts that the server gave."""
+        return replace(self.shaped, content=self.raw.get("content") or self.shaped.content)
+
+    @property
     def raw_data(self) -> Any:
         """The data for programs: the structured content as plain JSON, or else the text."""
         if self.shaped.structured_content is not None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
+from collections.abc import Callable
 from typing import Any, Final
 
 from mcpx.daemon.paths import DaemonPaths, connect
+from mcpx.daemon.protocol import PROGRESS_PREFIX
 from mcpx.errors import ConfigError, MCPXError
 
 REQUEST_TIMEOUT_S: Final = 10.0  # for what the daemon can answer at once
+PROGRESS_INTERVAL_S: Final = 1.0  # between calls of `on_progress`
 
 
 class RefusedError(MCPXError):
@@ -21,9 +25,16 @@ class RefusedError(MCPXError):
 
 
 def request(
-    paths: DaemonPaths, message: dict[str, Any], *, within: float | None = REQUEST_TIMEOUT_S
+    paths: DaemonPaths,
+    message: dict[str, Any],
+    *,
+    within: float | None = REQUEST_TIMEOUT_S,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any] | None:
     """Send a control request; the response, or None if no daemon runs. `within` None: no timeout.
+
+    `on_progress` is called with what comes before the response, and at least every second with an empty
+    object; what it raises ends the request.
 
     Raises:
         ConfigError: The daemon cannot use its configuration.
@@ -37,7 +48,7 @@ def request(
         connection.settimeout(within)
         try:
             connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-            line = _line(connection)
+            line = _response(connection, on_progress)
         except TimeoutError:
             raise MCPXError(f"the daemon does not answer within {within:g} s; see {paths.log}") from None
         except OSError as error:
@@ -67,10 +78,19 @@ def request_or_fail(
     return response
 
 
-def _line(connection: socket.socket) -> bytes:
-    parts: list[bytes] = []
-    while chunk := connection.recv(1 << 16):
-        parts.append(chunk)
-        if chunk.endswith(b"\n"):
+def _response(
+    connection: socket.socket, on_progress: Callable[[dict[str, Any]], None] | None = None
+) -> bytes:
+    """The response line, behind those that report progress."""
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        while on_progress and not select.select([connection], [], [], PROGRESS_INTERVAL_S)[0]:
+            on_progress({})
+        if not (chunk := connection.recv(1 << 16)):
             break
-    return b"".join(parts)
+        received += chunk
+        while received.startswith(PROGRESS_PREFIX) and (end := received.find(b"\n") + 1):
+            if on_progress:
+                on_progress(json.loads(received[:end]))
+            del received[:end]
+    return bytes(received)

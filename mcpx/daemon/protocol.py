@@ -14,6 +14,8 @@ from mcpx.door import Door
 
 CONTROL_PREFIX: Final = b'{"mcpx"'
 """How a connection begins that makes a control request."""
+PROGRESS_PREFIX: Final = b'{"progress"'
+"""How a line begins that comes before the response to a control request."""
 LIMIT_KEY: Final = "max_message_bytes"
 """In the answer to the greeting: the longest line that the daemon takes."""
 SETTLED_KEY: Final = "mcpx/settled"

@@ -7,7 +7,7 @@ to check, and only if it does may it be sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,14 @@ def respelled(schema: Any, arguments: Any) -> Any:
         return _Speller(schema).value(arguments, schema, 0)
     except Exception:  # noqa: BLE001 - a malformed schema: what it wants is not known
         return arguments
+
+
+def kinds_at(schema: Any, path: Sequence[str]) -> set[str]:
+    """The JSON types that the schema names for the value at a path of members; empty where it names none."""
+    try:
+        return _Speller(schema).kinds(path)
+    except Exception:  # noqa: BLE001 - as above
+        return set()
 
 
 class _Speller:
@@ -48,6 +56,16 @@ class _Speller:
             items = next((part["items"] for part in parts if isinstance(part.get("items"), dict)), None)
             return value if items is None else [self.value(each, items, depth + 1) for each in value]
         return value
+
+    def kinds(self, path: Sequence[str]) -> set[str]:
+        """The types at a path of members."""
+        parts = list(self._parts(self._root))
+        for name in path:
+            inner = [part["properties"][name] for part in parts if name in part.get("properties", {})]
+            parts = [each for schema in inner for each in self._parts(schema)]
+        values = [value for part in parts for value in (*part.get("enum", ()), *_const(part))]
+        types = {kind for part in parts for kind in _named(part.get("type")) if kind is not None}
+        return types | {written_type_of(value) for value in values}
 
     def _member(self, name: str, value: Any, parts: list[dict[str, Any]], depth: int) -> Any:
         for part in parts:

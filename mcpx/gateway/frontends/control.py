@@ -8,7 +8,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "restart", "server": NAME}                    end a server and start it again
     {"mcpx": "stop"}                                       end the daemon; answered before it does
     {"mcpx": "inspect", "server"?, "tool"?, "query"?}      {"servers": [...]} without any of them
-    {"mcpx": "exec", "server", "tool", "arguments"?, "words"?}
+    {"mcpx": "exec", "server", "tool", "arguments"?, "pairs"?, "progress"?, "unshaped"?}
     {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}} without a URI
     {"mcpx": "environment"}                                what it was started with: PATH, for its servers
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
@@ -18,8 +18,10 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
 
 With "profile" or "only", inspect, exec and resources see what is shown at such a door, and nothing else.
 
-The "tool" of inspect is a name or several. "words" are the arguments of a command line as text: they are
-tried where "arguments", in which each of them is JSON if it can be, does not fit.
+The "tool" of inspect is a name or several. "pairs" are the `key=value` words of a command line as text: the
+schema says what they are (`mcpx.validation.words`), and what "arguments" has of these keys does not count.
+With "progress" the response may follow on lines `{"progress", "total", "message"}`; "unshaped" is for the
+result as the server gave it.
 
 The three tools answer `{"shaped": {content, structuredContent, isError}}`. Where no daemon runs, the command
 line has a hub of its own perform them, with the same response (`perform`).
@@ -38,7 +40,6 @@ import anyio
 import msgspec
 
 from mcpx.catalog.model import JSON
-from mcpx.core.calls import ExecutionResult
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.core.profiles import check_door
@@ -46,12 +47,13 @@ from mcpx.core.stats import report
 from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.door import Door, Expose
-from mcpx.errors import CallError, Code, ConfigError, MCPXError
+from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.observe.contained import contain
 from mcpx.rendering.results import ToolResult
 from mcpx.upstream.context import ClientId
 from mcpx.validation.arguments import unreadable
-from mcpx.validation.errors import unreadable_arguments
+from mcpx.validation.errors import invalid_arguments, unreadable_arguments
+from mcpx.validation.words import arguments_of, misspelt, top_level
 from mcpx.version import __version__
 from mcpx.wire.mending import shallow
 
@@ -59,6 +61,12 @@ STARTUP_TIMEOUT_S: Final = 60.0  # that an inspect, exec or read waits for serve
 OPERATIONS: Final = ("inspect", "exec", "resources")
 LOOKS: Final = frozenset({"status", "stats", "environment"})
 """Requests that look at the daemon, and use nothing of it."""
+
+
+WriteLine = Callable[[bytes], None]
+"""Takes a line that the caller may be sent; one that it does not read may be dropped. Must not raise."""
+ReportStep = Callable[[JSON], None]
+"""Takes what a call has done so far: `{"progress", "total", "message"}`. Must not raise."""
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
@@ -70,7 +78,9 @@ class ControlRequest(msgspec.Struct, frozen=True):
     query: str = ""
     uri: str | None = None
     arguments: Any = None
-    words: dict[str, str] | None = None
+    pairs: list[tuple[str, str]] | None = None
+    progress: bool = False
+    unshaped: bool = False
     expose: Expose | None = None
     only: tuple[str, ...] | None = None
     profile: str | None = None
@@ -90,21 +100,24 @@ class Control:
         self._clients = clients
         self._started = anyio.current_time()
 
-    async def answer(self, line: bytes) -> tuple[bytes, ControlRequest | None]:
+    async def answer(
+        self, line: bytes, write: WriteLine = lambda _line: None
+    ) -> tuple[bytes, ControlRequest | None]:
         """The response line to a request line, and the request; None where it is unreadable, or has failed.
 
-        Never raises, unless cancelled. `stop` and `attach` are for the frontend to carry out.
+        `write` takes the lines before the response, if the request wants some. Never raises, unless
+        cancelled. `stop` and `attach` are for the frontend to carry out.
         """
         try:
             request = msgspec.json.decode(line, type=ControlRequest)
         except (msgspec.DecodeError, RecursionError) as error:
             return _line(_unreadable(line, error)), None
-        response = await self._response(request)
+        response = await self._response(request, write)
         return _line(response), None if "error" in response else request
 
-    async def _response(self, request: ControlRequest) -> JSON:
+    async def _response(self, request: ControlRequest, write: WriteLine) -> JSON:
         try:
-            return await self._handle(request)
+            return await self._handle(request, write)
         except CallError as error:
             return error.to_dict()
         except MCPXError as error:
@@ -113,7 +126,7 @@ class Control:
             contain(error, "control")
             return {"error": f"MCPX failed ({type(error).__name__}); its log says more"}
 
-    async def _handle(self, request: ControlRequest) -> JSON:
+    async def _handle(self, request: ControlRequest, write: WriteLine) -> JSON:
         match request.mcpx:
             case "status":
                 status = snapshot(self._hub, clients=self._clients(), started=self._started)
@@ -139,7 +152,7 @@ class Control:
                 return {"attached": os.getpid(), "version": __version__, LIMIT_KEY: limit}
             case method if method in OPERATIONS:
                 await self._hub.listed(STARTUP_TIMEOUT_S)
-                return await perform(self._hub, request)
+                return await perform(self._hub, request, lambda step: write(_line(step)))
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
 
 
@@ -169,7 +182,7 @@ def _line(response: JSON) -> bytes:
 # --- the three tools
 
 
-async def perform(hub: Hub, request: ControlRequest) -> JSON:
+async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda _step: None) -> JSON:
     """The response to `inspect`, `exec` or `resources`. The command line is a client for as long as it waits.
 
     Raises:
@@ -179,12 +192,12 @@ async def perform(hub: Hub, request: ControlRequest) -> JSON:
     check_door(request.door, hub.config)
     client = ClientId()
     try:
-        return await _perform(HubView(hub, request.door), request, client)
+        return await _perform(HubView(hub, request.door), request, client, report)
     finally:
         hub.client_left(client)
 
 
-async def _perform(hub: HubView, request: ControlRequest, client: ClientId) -> JSON:
+async def _perform(hub: HubView, request: ControlRequest, client: ClientId, report: ReportStep) -> JSON:
     match request:
         case ControlRequest(mcpx="inspect", server=None, tool=None, query=""):
             # "described" is the state as a person reads it
@@ -192,25 +205,44 @@ async def _perform(hub: HubView, request: ControlRequest, client: ClientId) -> J
         case ControlRequest(mcpx="inspect"):
             return _shaped(await hub.calls.inspect(request.server or "", request.tool, query=request.query))
         case ControlRequest(mcpx="exec"):
-            return _shaped((await _exec(hub, request, client)).shaped)
+            return await _exec(hub, request, client, report)
         case ControlRequest(mcpx="resources", server=str(server), uri=str(uri)):
             return _shaped(await hub.calls.read(server, uri, client=client))
         case _:
             return {"resources": _resources(hub, request.server)}
 
 
-async def _exec(hub: HubView, request: ControlRequest, client: ClientId) -> ExecutionResult:
-    """Run a tool; with the words as they are, where they do not fit as JSON."""
+async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report: ReportStep) -> JSON:
+    """The result of a call."""
+
+    def progressed(progress: float, total: float | None, message: str | None) -> None:
+        report({"progress": progress, "total": total, "message": message})
+
     names = request.server or "", request.tool if isinstance(request.tool, str) else ""
-    try:
-        return await hub.calls.exec(*names, request.arguments, client=client)
-    except CallError as error:
-        if error.code is not Code.INVALID_ARGUMENTS or not request.words:
-            raise
-        try:
-            return await hub.calls.exec(*names, request.words, client=client)
-        except CallError as second:
-            raise (error if second.code is Code.INVALID_ARGUMENTS else second) from None
+    arguments = request.arguments
+    if request.pairs:
+        names = await hub.calls.resolve(*names)
+        arguments = _typed(hub, names, request.pairs, arguments)
+    on_progress = progressed if request.progress else None
+    result = await hub.calls.exec(*names, arguments, on_progress, client=client)
+    return _shaped(result.as_it_came if request.unshaped else result.shaped)
+
+
+def _typed(hub: HubView, names: tuple[str, str], pairs: list[tuple[str, str]], arguments: Any) -> Any:
+    """The arguments with what the pairs spell.
+
+    Raises:
+        CallError: `invalid_arguments`: a key is misspelt.
+    """
+    tool = hub.registry.get_tool(*names)
+    schema = {} if tool is None else tool.input_schema
+    keys = [key for key, _ in pairs]
+    if tool is not None and (problems := misspelt(keys, schema)):
+        raise invalid_arguments(tool, problems)
+    given = arguments if isinstance(arguments, dict) else {}
+    set_by_pairs = {*keys, *top_level(keys, schema)}
+    base = {name: value for name, value in given.items() if name not in set_by_pairs}
+    return base | arguments_of(pairs, schema)
 
 
 def _server(hub: HubView, name: str) -> JSON:

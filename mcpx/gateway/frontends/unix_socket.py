@@ -194,19 +194,36 @@ class SocketFrontend:
 
     async def _handle_control(self, peer: socket.socket, line: bytes) -> Door | None:
         """Answer one control request, unless its sender leaves. Returns the door of a client that follows."""
-        response, request = b"", None
+        response, request, reports = b"", None, _Reports(peer)
         async with anyio.create_task_group() as tasks:  # unbounded: a call has its own deadlines
             tasks.start_soon(_cancel_when_gone, peer, tasks.cancel_scope)
-            response, request = await self._control.answer(line)
+            response, request = await self._control.answer(line, reports.send)
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(CONTROL_TIMEOUT_S):
-            await _send(peer, response)
+            await _send(peer, reports.unsent + response)
         if request is not None:
             self._used += request.mcpx not in LOOKS
             if request.mcpx == "stop":
                 self.end("control")
         attaches = request is not None and request.mcpx == "attach"
         return request.door if request is not None and attaches else None
+
+
+class _Reports:
+    """Sends lines before a response: whole, or not at all where the caller does not read."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self.unsent = b""
+        """The rest of the last line."""
+
+    def send(self, line: bytes) -> None:
+        """Send a line if all before it have been taken."""
+        if self.unsent:
+            line = b""
+        with suppress(OSError):  # it is full, or nobody is there, which is noticed elsewhere
+            waiting = self.unsent + line
+            self.unsent = waiting[self._peer.send(waiting) :]
 
 
 async def _send(peer: socket.socket, response: bytes) -> None:

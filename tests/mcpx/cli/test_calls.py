@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import json
 
-import click
 import pytest
 
-from mcpx.cli.calls import read_arguments
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import alive_in_group, run_cli, write_config
 
@@ -137,32 +135,3 @@ def test_resources_reads_text_and_binary(run):
 def test_resources_of_unknown_names_tells_what_there_is(run):
     refused(run("resources", "s", "doc:///c"), "doc:///c")
     refused(run("resources", "z"), "Servers: s, plain, broken")
-
-
-@pytest.mark.parametrize(
-    ("words", "given"),
-    [
-        ((), {}),
-        (("a=1", "b=x y", "c=[1, 2]", "d=null"), {"a": 1, "b": "x y", "c": [1, 2], "d": None}),
-        (("e=", "f=a=b"), {"e": "", "f": "a=b"}),
-        (('{"a": {"b": 1}}',), {"a": {"b": 1}}),
-        (("a={b",), {"a": "{b"}),
-    ],
-)
-def test_arguments_from_words(words, given):
-    assert read_arguments(words) == given
-
-
-@pytest.mark.parametrize("words", [("a",), ("=1",), ("{a}",), ("a=1", "{}")])
-def test_words_that_are_no_arguments(words):
-    with pytest.raises(click.BadParameter):
-        read_arguments(words)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [('{"a": 1e400}',), ("a=1e400",), ("a=[NaN]",), ('{"a": ' + "9" * 5000 + "}",), ("{" + '"a":{' * 5000,)],
-)
-def test_numbers_and_depths_that_json_cannot_carry_are_refused(words):
-    with pytest.raises(click.BadParameter):
-        read_arguments(words)

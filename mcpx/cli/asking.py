@@ -1,0 +1,105 @@
+"""Requests for servers: to the daemon, if one runs for the configuration, else to servers started for one.
+
+In the second case only the servers that are needed are started, and ended again before the command returns.
+Both answer the same (`mcpx.gateway.frontends.control`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcpx.text import one_line
+
+if TYPE_CHECKING:
+    from mcpx.catalog.model import JSON
+
+config_option = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
+profile_option = click.option("--profile", metavar="NAME", help="As the clients of this profile see it.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+QUIET_S: Final = 2.0  # that a call runs before a terminal is told so
+
+
+def ask(config_path: str | None, control_request: JSON, progress: ProgressLine | None = None) -> JSON:
+    """The response of the daemon, or of servers started for this alone.
+
+    Raises:
+        MCPXError: The request failed.
+    """
+    from mcpx.daemon.control_client import request
+    from mcpx.daemon.paths import daemon_paths
+    from mcpx.errors import DaemonError
+
+    report = progress.show if progress is not None else None
+    with suppress(DaemonError):  # then no daemon can be there
+        # a call has deadlines of its own
+        answer = request(daemon_paths(config_path), control_request, within=None, on_progress=report)
+        if answer is not None:
+            return answer
+    from mcpx.light_imports import light_sdk
+
+    with light_sdk():
+        from mcpx.cli.own_process import perform_alone
+
+    return perform_alone(config_path, control_request, report or (lambda _step: None))
+
+
+class ProgressLine:
+    """A line on a terminal that says how far a call is; gone when the call has ended."""
+
+    def __init__(self, what: str) -> None:
+        self._what = one_line(what)
+        self._began = time.monotonic()
+        self._last = ""
+        self.shown = False
+
+    def show(self, step: JSON) -> None:
+        """Draw the line anew: with what the server reports, or only with the time if that is empty."""
+        seconds = time.monotonic() - self._began
+        self._last = _described(step) or self._last
+        if not self._last and seconds < QUIET_S:
+            return
+        parts = [self._what, self._last, f"{seconds:.0f} s"]
+        line = "  ".join(part for part in parts if part)
+        room = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r{line[:room]}\x1b[K")
+        sys.stderr.flush()
+        self.shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+@contextmanager
+def progress_of(what: str) -> Iterator[ProgressLine | None]:
+    """A line for the progress of a call; None where standard error is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    line = ProgressLine(what)
+    try:
+        yield line
+    finally:
+        line.clear()
+
+
+def _described(step: JSON) -> str:
+    """`3/7 (43 %) message`: what a server reports of its progress."""
+    done, total, message = step.get("progress"), step.get("total"), step.get("message")
+    parts: list[Any] = []
+    if isinstance(done, int | float):
+        parts.append(f"{done:g}")
+        if isinstance(total, int | float) and total > 0:
+            parts[0] += f"/{total:g} ({100 * done / total:.0f} %)"
+    if message:
+        parts.append(one_line(str(message)))
+    return " ".join(parts)
