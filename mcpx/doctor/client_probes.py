@@ -12,10 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mcpx.clients import ClientFile
+from mcpx.clients import ClientFile, Server
 from mcpx.daemon import lifecycle
 from mcpx.daemon.paths import DaemonPaths, daemon_paths
-from mcpx.doctor.client_entries import Entry
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.doctor.probe import Answer, ask
@@ -32,8 +31,19 @@ class Probe(NamedTuple):
     """An entry of MCPX in a client's file, with the configuration that it serves."""
 
     file: ClientFile
-    entry: Entry
+    entry: Server
     config: Path
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What the client starts."""
+        return (str(self.entry.entry["command"]), *self.entry.entry.get("args", ()))
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables that the client sets for it, beside its own."""
+        given: dict[str, str] = self.entry.entry.get("env", {})
+        return given
 
 
 def answers(probes: list[Probe], installation: Installation) -> Iterator[Finding]:
@@ -76,9 +86,8 @@ def _daemon(paths: DaemonPaths) -> Iterator[None]:
 
 
 def _asked(probe: Probe, installation: Installation) -> Answer:
-    environ = {**installation.environ, **probe.entry.environ}
-    name = _name(probe.file)
-    return ask(probe.entry.command, environ, client=name, within_s=ANSWER_TIMEOUT_S)
+    environ = {**installation.environ, **probe.environ}
+    return ask(probe.command, environ, client=_name(probe.file), within_s=ANSWER_TIMEOUT_S)
 
 
 def _name(file: ClientFile) -> str:

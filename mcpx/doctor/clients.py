@@ -7,36 +7,51 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcpx.clients import CLIENTS, ClientFile, find, find_all
-from mcpx.doctor.client_entries import Entry, UnreadableError, entries_of
+from mcpx.changes import carry_out, read_file
+from mcpx.clients import (
+    CLIENTS,
+    ClientFile,
+    ClientServers,
+    Server,
+    find,
+    find_all,
+    read_client_file,
+    servers_key,
+)
+from mcpx.clients.install_plan import plan_installs
+from mcpx.clients.installing import configuration_of, places
+from mcpx.clients.translating import translate
 from mcpx.doctor.client_probes import Probe, answers
-from mcpx.doctor.findings import Finding, note, wrong
+from mcpx.doctor.findings import Finding, Fix, note, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.doctor.secret_files import holds_secret, readable_by_others
-from mcpx.paths import STATE_VARIABLE, config_file
+from mcpx.documents.editing import read
+from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file
 
 
 def check_clients(installation: Installation) -> Iterator[Finding]:
     """Check each client's file, then what MCPX's entries in them start."""
-    sound: list[Probe] = []
+    probes: list[Probe] = []
     for file in _files(installation):
         if not file.exists:
             yield note(file.client.name, "is installed, and MCPX is not in it", _install(file))
             continue
-        try:
-            entries = entries_of(file.client, file.path)
-        except UnreadableError as error:
+        found = read_client_file(file)
+        if found.problem is not None:
             advice = "correct it: the client cannot read it either"
-            yield wrong(file.client.name, f"{file.path}: {error}", advice)
+            yield wrong(file.client.name, f"{file.path}: {found.problem}", advice)
             continue
-        holding = [each.name for each in entries if holds_secret(each.given)]
+        own = _own_entries(found)
+        holding = [each.name for each in (*own, *found.servers) if holds_secret(each.entry)]
         yield from readable_by_others(file.client.name, file.path, holding)
-        for finding, entry in _looked_at(file, entries, installation):
-            if finding is not None:
-                yield finding
-            elif entry is not None:
-                sound.append(Probe(file, entry, configuration_of(entry, installation)))
-    yield from answers(sound, installation)
+        for entry in own:
+            probe = Probe(file, entry, _configuration(entry, installation))
+            if (problem := _problem(probe, installation)) is not None:
+                yield problem
+            else:
+                probes.append(probe)
+        yield from _beside(found)
+    yield from answers(probes, installation)
 
 
 def _files(installation: Installation) -> Iterator[ClientFile]:
@@ -47,60 +62,67 @@ def _files(installation: Installation) -> Iterator[ClientFile]:
             yield file
 
 
+def _own_entries(found: ClientServers) -> list[Server]:
+    """MCPX's own entries in a file, in MCPX's form."""
+    data = read_file(found.file.path) if found.own else None
+    if data is None:
+        return []
+    client = found.file.client
+    document = read(data, client.syntax)
+    given = places(document, servers_key(client, document))
+    return [translate(name, given[name][1], client) for name in found.own if name in given]
+
+
 def _install(file: ClientFile) -> str:
     return f"mcpx install {file.client.name}"
 
 
-def _looked_at(
-    file: ClientFile, entries: list[Entry], installation: Installation
-) -> Iterator[tuple[Finding | None, Entry | None]]:
-    """What is found in a file, and the entries of MCPX with which nothing is wrong so far."""
-    name = file.client.name
-    own = [entry for entry in entries if entry.is_mcpx]
-    others = [entry.name for entry in entries if not entry.is_mcpx and not entry.is_disabled]
-    if not own:
-        beside = f"; it starts servers of its own: {', '.join(others)}" if others else ""
-        yield note(name, f"MCPX is not in {file.path}{beside}", _install(file)), None
-        return
-    for entry in own:
-        problem = _problem(file, entry, installation)
-        yield (None, entry) if problem is None else (problem, None)
-    if others:
-        text = f"starts servers of its own beside MCPX: {', '.join(others)}"
-        yield note(name, text, f"{_install(file)} --adopt"), None
+def _beside(found: ClientServers) -> Iterator[Finding]:
+    """What a client has in place of MCPX, or beside it."""
+    name, install = found.file.client.name, _install(found.file)
+    others = ", ".join(each.name for each in found.servers if not each.entry.get("disabled"))
+    if not found.own:
+        beside = f"; it starts servers of its own: {others}" if others else ""
+        yield note(name, f"MCPX is not in {found.file.path}{beside}", install)
+    elif others:
+        yield note(name, f"starts servers of its own beside MCPX: {others}", f"{install} --adopt")
 
 
-def _problem(file: ClientFile, entry: Entry, installation: Installation) -> Finding | None:
+def _problem(probe: Probe, installation: Installation) -> Finding | None:
     """What is wrong with an entry of MCPX, as far as it can be seen without starting it."""
-    name, command = file.client.name, entry.command
-    if entry.is_disabled:
-        return note(name, f'"{entry.name}" is MCPX, and is disabled there', f"enable it in {file.path}")
+    file, name, install = probe.file, probe.file.client.name, _install(probe.file)
+    entry, command = f'"{probe.entry.name}"', probe.command
+    if probe.entry.entry.get("disabled"):
+        return note(name, f"{entry} is MCPX, and is disabled there", f"enable it in {file.path}")
     if shutil.which(command[0], path=installation.environ.get("PATH")) is None:
-        text = f'"{entry.name}" starts {command[0]}, which is not there any more'
-        return wrong(name, text, _install(file))
+        text = f"{entry} starts {command[0]}, which is not there any more"
+        return wrong(name, text, install, fix=_reinstalling(file, installation))
     if not os.path.isabs(command[0]):  # noqa: PTH117 - text
-        text = f'"{entry.name}" starts {command[0]} without its folder, which a desktop program may not find'
-        return note(name, text, _install(file))
-    if "serve" in command and "attach" not in command:
-        text = f'"{entry.name}" runs MCPX for this client alone (serve), with all servers once more'
-        return note(name, text, f"{_install(file)}, which has it join the daemon")
-    config = configuration_of(entry, installation)
-    if not config.exists():
-        return wrong(name, f'"{entry.name}" serves {config}, which is not there', _install(file))
-    state = entry.environ.get(STATE_VARIABLE, installation.environ.get(STATE_VARIABLE, ""))
+        text = f"{entry} starts {command[0]} without its folder, which a desktop program may not find"
+        return note(name, text, install, fix=_reinstalling(file, installation))
+    if "attach" not in command:
+        text = f"{entry} runs MCPX for this client alone (serve), with all servers once more"
+        return note(name, text, f"{install}, which has it join the daemon")
+    if not probe.config.exists():
+        return wrong(name, f"{entry} serves {probe.config}, which is not there", install)
+    state = probe.environ.get(STATE_VARIABLE, installation.environ.get(STATE_VARIABLE, ""))
     if state != installation.environ.get(STATE_VARIABLE, ""):
-        text = f'"{entry.name}" is started with another {STATE_VARIABLE}: it has a daemon of its own'
-        return note(name, text, f"{_install(file)}, or: export {STATE_VARIABLE}={state}")
+        text = f"{entry} is started with another {STATE_VARIABLE}: it has a daemon of its own"
+        return note(name, text, f"{install}, or: export {STATE_VARIABLE}={state}")
     return None
 
 
-def configuration_of(entry: Entry, installation: Installation) -> Path:
+def _configuration(entry: Server, installation: Installation) -> Path:
     """The configuration that an entry of MCPX serves."""
-    words = iter(entry.command[entry.command.index("attach") + 1 :] if "attach" in entry.command else ())
-    for word in words:
-        option, equals, value = word.partition("=")
-        if option.startswith("-"):
-            value = value if equals else next(words, "")
-        if option == "--config" or not option.startswith("-"):
-            return config_file(value or word, environ=installation.environ)
-    return config_file(environ={**installation.environ, **entry.environ})
+    environ = {**installation.environ, **entry.entry.get("env", {})}
+    return config_file(configuration_of(entry.entry) or environ.get(CONFIG_VARIABLE), environ=environ)
+
+
+def _reinstalling(file: ClientFile, installation: Installation) -> Fix:
+    """Bring MCPX's entry in a file up to date, as `mcpx install` does; `mcpx undo` takes it back."""
+
+    def install() -> None:
+        plan = plan_installs([file], installation.named, environ=installation.environ)
+        carry_out(_install(file), plan.edits(), about={"clients": [file.client.name]})
+
+    return Fix(_install(file), install)

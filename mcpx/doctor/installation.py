@@ -40,7 +40,7 @@ class Installation:
         self.environ = environ
         self.starts = starts
         self.timeout_s = timeout_s
-        self._config_path = config_path
+        self.named = config_path
         self.file = config_file(config_path, environ=environ)
 
     @property
@@ -50,7 +50,7 @@ class Installation:
 
     def command(self, *words: str) -> str:
         """Return what to type for an MCPX command on this configuration."""
-        named = () if self._config_path is None else ("--config", self._config_path)
+        named = () if self.named is None else ("--config", self.named)
         return shlex.join(("mcpx", *words, *named))
 
     # --- the configuration
@@ -58,7 +58,7 @@ class Installation:
     @cached_property
     def examined(self) -> Examination:
         """What is wrong or odd with the configuration."""
-        return examine(self._config_path, environ=self.environ)
+        return examine(self.named, environ=self.environ)
 
     @property
     def config(self) -> Config | None:
@@ -77,7 +77,7 @@ class Installation:
     def found_paths(self) -> DaemonPaths | DaemonError:
         """The files of the daemon, or why it can have none."""
         try:
-            return daemon_paths(self._config_path)
+            return daemon_paths(self.named)
         except DaemonError as error:
             return error
 

@@ -10,31 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mcpx.clients.masking import masked_arguments
 from mcpx.doctor.findings import Finding, Fix, wrong
 
 READ_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
-_VALUES: Final = ("env", "envs", "environment", "headers", "http_headers")
-"""Keys of a server's entry, in any client's form, whose values may be secrets."""
 _SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|cookie|(^|_)pat$", re.IGNORECASE)
-_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\{env:[^}]*\}|\$[A-Z_]+|\b(bearer|basic|token)\b", re.IGNORECASE)
-_PASSWORD_IN_URL: Final = re.compile(r"://[^/@\s:]*:[^/@\s${}]+@")
+_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\b(bearer|basic|token)\b", re.IGNORECASE)
 
 
 def holds_secret(entry: Mapping[str, Any]) -> bool:
-    """Whether a secret is written in an entry: a value that its name calls one, and no variable for it."""
-    values = [
-        (str(name), value)
-        for key in _VALUES
-        if isinstance(given := entry.get(key), Mapping)
-        for name, value in given.items()
-        if isinstance(value, str)
-    ]
-    if any(_SECRET_NAME.search(name) and _VARIABLE.sub("", value).strip() for name, value in values):
+    """Whether a secret is written in an entry of MCPX's form: its name or its looks call it one."""
+    values = {**entry.get("env", {}), **entry.get("headers", {})}
+    if any(
+        _SECRET_NAME.search(name) and _VARIABLE.sub("", value or "").strip() for name, value in values.items()
+    ):
         return True
-    return any(
-        isinstance(value, str) and _PASSWORD_IN_URL.search(value)
-        for value in (*entry.values(), *dict(values).values())
-    )
+    words = [entry.get("url", ""), *entry.get("args", ())]
+    return masked_arguments(words) != words
 
 
 def readable_by_others(subject: str, path: Path, holding: Sequence[str]) -> Iterator[Finding]:

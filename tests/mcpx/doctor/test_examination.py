@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from mcpx.changes import Edit, State, carry_out, history
 from mcpx.doctor.examination import Check, examine
 from mcpx.doctor.findings import ok
 from mcpx.doctor.installation import Installation
@@ -111,6 +113,31 @@ def test_permissions_can_be_mended(home):
     for fix in fixes:
         assert fix is not None
         fix.apply()
+    assert not home.examine(starts=False).of("wrong")
+
+
+def test_a_client_that_starts_what_is_gone_can_be_mended(home):
+    old = home.own_entry(command=f"{home.folder}/old/bin/mcpx")
+    home.cursor.write_text(json.dumps({"theme": "dark", "mcpServers": {"gateway": old}}))
+    (finding,) = home.examine(starts=False).of("wrong")
+    assert finding.fix is not None
+    finding.fix.apply()
+    page = home.examine(starts=False)
+    assert not page.of("wrong"), page
+    written = json.loads(home.cursor.read_text())
+    assert written["theme"] == "dark"
+    assert written["mcpServers"]["gateway"]["args"][-1] == str(home.config)
+    assert history()[-1].command == "mcpx install cursor"  # so that `mcpx undo` takes it back
+
+
+def test_what_was_cut_short_can_be_taken_back(home):
+    file = home.folder / "a.json"
+    change = carry_out("install cursor", [Edit(file, None, b"{}")])
+    (change.folder / State.DONE).rename(change.folder / State.BEGUN)
+    (finding,) = home.examine(starts=False).of("wrong")
+    assert finding.fix is not None
+    finding.fix.apply()
+    assert not file.exists()
     assert not home.examine(starts=False).of("wrong")
 
 

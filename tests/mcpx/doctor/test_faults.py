@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from mcpx.changes import Edit, State, carry_out
 from mcpx.daemon.service import install
 from mcpx.paths import ensure_folder
 from tests.mcpx.doctor.homes import Home, server
@@ -66,6 +67,14 @@ def _client_with_secret(home: Home) -> None:
 def _config_with_secret(home: Home) -> None:
     home.write({"s": {**entry(), "env": {"API_KEY": "sk-0123456789abcdef"}}})
     home.config.chmod(0o644)
+
+
+@contextmanager
+def _interrupted_change(home: Home) -> Iterator[None]:
+    """A change that was killed before its end: its state in the journal is as it was begun."""
+    change = carry_out("install cursor", [Edit(home.folder / "a.json", None, b"{}")])
+    (change.folder / State.DONE).rename(change.folder / State.BEGUN)
+    yield
 
 
 def _long_description(home: Home) -> None:
@@ -223,6 +232,9 @@ FAULTS = {
     ),
     "a description that the client cuts": Fault(
         _long_description, ("claude-code", "2,048", "inspect (5,000)"), "three", starts=True
+    ),
+    "a change that was cut short": Fault(
+        _interrupted_change, ("install cursor", "cut short", "a.json"), "mcpx undo"
     ),
     "a daemon that does not answer": Fault(_no_answer, ("daemon", "does not answer"), "daemon restart"),
     "a daemon of another version": Fault(
