@@ -7,7 +7,7 @@ moment leaves every file old or new, whole, and the next command takes its chang
 
 from mcpx.changes.carrying_out import Edit, carry_out, history, recover, unfinished
 from mcpx.changes.files import ChangeError, FileChanged, read_file, real_path
-from mcpx.changes.journal import Change, FileRecord, State
+from mcpx.changes.record import Change, FileRecord, State
 from mcpx.changes.undoing import Undo, plan_undo, undo_last, undone
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""MCPX put into several clients in one change, with their servers moved into its configuration if so wanted.
+"""MCPX put into several clients in one change, their servers moved into its configuration if so wanted.
 
-`plan_installs` reads the files and says what each becomes; `InstallPlan.edits` are the edits to carry out, the
-configuration first, so that a server is always in one place at least. Used by `mcpx install` and `mcpx doctor`.
+`plan_installs` reads the files and says what each becomes; `InstallPlan.edits` are to be carried out, that of
+the configuration first, so that a server is always in one place at least. For `mcpx install` and `doctor`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,12 @@ def plan_installs(
     files = list(files)
     path = Path(os.path.abspath(config_file(config, environ=environ)))  # noqa: PTH100 - a link stays one
     plan = InstallPlan(
-        installations=(), launch=own_launch(config, environ), config=path, staying={}, commands={}, fallbacks=[]
+        installations=(),
+        launch=own_launch(config, environ),
+        config=path,
+        staying={},
+        commands={},
+        fallbacks=[],
     )
     plan = _with_installations(plan, files, {})
     if not adopt:

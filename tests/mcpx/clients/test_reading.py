@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given as given_values
+from hypothesis import strategies as st
 
 from mcpx.clients import ClientServers, LeftOut, client_named, find, read_client_file
 from tests.mcpx.clients.homes import given, placed, read_at
@@ -167,6 +169,37 @@ def test_toml_and_yaml_are_read() -> None:
 
 def test_amp_has_its_servers_under_a_key_with_a_dot() -> None:
     assert entries(given("amp", json.dumps({"amp.mcpServers": {"git": GIT}}))) == {"git": GIT}
+
+
+def test_servers_that_gemini_excludes_are_turned_off() -> None:
+    servers = {"git": GIT, "off": GIT, "other": GIT}
+    lists = {"allowed": ["git", "off"], "excluded": ["off"]}
+    found = given("gemini", json.dumps({"mcpServers": servers, "mcp": lists}))
+    assert [server.name for server in found.servers if "disabled" not in server.entry] == ["git"]
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False),
+        st.sampled_from(["a", "\ud800", ""]),
+    ),
+    lambda inside: (
+        st.lists(inside, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["mcpServers", "mcp", "servers", "a", "command", "projects", "inputs"]), inside
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given_values(JSON, st.sampled_from(["cursor", "claude-code", "vscode", "opencode", "gemini"]))
+def test_no_document_is_a_fault(document: object, client: str) -> None:
+    found = given(client, json.dumps(document))
+    assert found.problem is None or found.servers == ()
 
 
 def test_a_file_behind_a_link_is_read(tmp_path: Path) -> None:
