@@ -42,7 +42,7 @@ def run(config_path: str | None) -> None:
 
     import anyio
 
-    from mcpx.config import read_text
+    from mcpx.config import read_config
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
     from mcpx.environment import begin
@@ -54,7 +54,7 @@ def run(config_path: str | None) -> None:
 
     configure()
     paths = _paths(config_path)
-    text = read_text(paths.config)
+    text = read_config(paths.config)
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
         begin()

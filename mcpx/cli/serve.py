@@ -52,7 +52,7 @@ def serve(
     import anyio
     from msgspec.structs import replace
 
-    from mcpx.config import read_text
+    from mcpx.config import read_config
     from mcpx.config.transport import is_loopback
     from mcpx.core.profiles import select
     from mcpx.daemon.paths import check_state_folder
@@ -64,7 +64,7 @@ def serve(
     from mcpx.upstream.early_start import early_children
 
     configure()
-    text = read_text(config_of(config, config_path))
+    text = read_config(config_of(config, config_path))
     loaded = text.parse(resolve=False)
     if loaded.login_shell:
         begin()

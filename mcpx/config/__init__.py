@@ -5,7 +5,7 @@ commands about the configuration, for which `mcpx.config.findings` names all tha
 Imports neither anyio nor the SDK, so that it is quick to start.
 """
 
-from mcpx.config.load import load, locate, parse, read_file, read_text
+from mcpx.config.load import load, locate, parse, read_config, read_file
 from mcpx.config.model import (
     Config,
     Era,
@@ -48,8 +48,8 @@ __all__ = [
     "load",
     "locate",
     "parse",
+    "read_config",
     "read_file",
-    "read_text",
     "redactor_of",
     "starting_limit",
 ]

@@ -308,6 +308,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: Annotated[
         int, Meta(ge=1024, le=GIB), doc("Bytes of the largest message accepted from a server.")
     ] = 64 << 20
+    env_file: Annotated[
+        str | tuple[NonEmpty, ...],
+        doc(
+            "A file, or a list of files, in the form of .env: a source for ${VAR} in all entries, before the"
+            " environment. Nothing of it is handed to a server that does not name it. A relative path starts"
+            " at this file's folder."
+        ),
+    ] = ()
     login_shell: Annotated[
         bool,
         doc(

@@ -21,7 +21,6 @@ _HINTS: Final = {
     "initTimeout": 'use "connect_timeout", in seconds',
     "startup_timeout_sec": 'use "connect_timeout"',
     "tool_timeout_sec": 'use "call_timeout"',
-    "envFile": 'the variables in that file are not set; put them under "env"',
     "inputs": "nobody can be asked; use environment variables",
     "projects": "the servers of single projects are not read",
 }
@@ -120,6 +119,10 @@ class ConfigNotices:
     def add(self, at: Location, remark: str) -> None:
         """Add a remark on one place: something that was hardly meant so."""
         self._remarks.append(Remark(at, remark, is_warning=True, line=f"{at.path}: {remark}"))
+
+    def note(self, at: Location, remark: str) -> None:
+        """Add a remark on one place: something that is good to know."""
+        self._remarks.append(Remark(at, remark, is_warning=False, line=f"{at.path}: {remark}"))
 
     def unused(
         self, given: Iterable[str], at: Location, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()

@@ -15,12 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.config.document import Location, as_object, quote
+from mcpx.config.expand import secrets_in
 from mcpx.config.model import Http, PerServer, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.settings import convert, keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
 from mcpx.documents.jsonc import JSONObject
+from mcpx.environment.secrets import Reference
 from mcpx.text import holds_controls
 
 DISABLED: Final = "disabled in the configuration"
@@ -95,6 +97,8 @@ def _read(
     if any(key in given for key in URL_KEYS):
         server = replace(server, transport=Http(url=""))
     with notices.gathering():
+        if _is_off(given, entry.at, ConfigNotices()):
+            context = replace(context, values=replace(context.values, secret=None))
         transport, reasons, variables = read_transport(given, entry.at, context, notices)
         off = "; ".join(reasons) or None
         server = replace(server, transport=transport, variables=variables, disabled=off)
@@ -103,6 +107,19 @@ def _read(
         pinned = tuple(_own_pattern(entry.name, pattern) for pattern in server.pinned)
         server = replace(server, pinned=pinned)
     return replace(server, disabled=DISABLED) if _is_off(given, entry.at, notices) else server
+
+
+def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
+    """The secrets that an entry names; none if its server is switched off."""
+    if not isinstance(entry.given, JSONObject) or _is_off(entry.given, entry.at, ConfigNotices()):
+        return
+    left: list[Any] = [entry.given]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield from secrets_in(value)
+        else:
+            left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:

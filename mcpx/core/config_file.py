@@ -65,13 +65,13 @@ class ConfigFile:
             self._reloaded.set()
             self._watch.interrupt()
 
-    async def reread(self) -> Config | None:
-        """The file with the environment and the secrets of now, for one server; None if it cannot be used."""
+    async def reread(self, server: str) -> Config | None:
+        """The file with the environment and that server's secrets of now; None if it cannot be used."""
         try:
             if signature(self._file).is_endless:
                 return None
             data = await anyio.to_thread.run_sync(read_file, self._file)
-            return await self._resolve(data, anew=True)
+            return await self._resolve(data, anew=server)
         except ConfigError:  # the watch notes it
             return None
 
@@ -152,7 +152,7 @@ class ConfigFile:
             self._note(data, error)
             raise
 
-    async def _resolve(self, data: bytes, *, anew: bool) -> Config:
+    async def _resolve(self, data: bytes, *, anew: bool | str) -> Config:
         read = partial(parse, data, where=self._source, folder=self._file.parent, resolve=True, anew=anew)
         return self.prepare(await anyio.to_thread.run_sync(read))  # it may wait for the login shell
 

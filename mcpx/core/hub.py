@@ -237,7 +237,7 @@ class Hub:
 
     async def _take_in(self, name: str) -> bool:
         """Take in the entry of a server as it is now; whether the server was replaced for it."""
-        found = await self.file.reread()
+        found = await self.file.reread(name)
         if found is None or name not in found.servers or name not in self.config.servers:
             return False
         put_in_force(found.environment)

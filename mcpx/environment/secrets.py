@@ -26,6 +26,7 @@ TIMEOUT_S: Final = 25.0  # a password manager waits for a finger; less than a st
 MAX_AT_ONCE: Final = 8
 MAX_SECRET_BYTES: Final = 64 << 10
 MAX_COMMAND_CHARS: Final = 80  # of a command in an error
+_KEYCHAIN: Final = (sys.executable, "-P", "-m", "mcpx.environment.keychain")
 AFTERWARDS: Final = "then run: mcpx reload"
 
 
@@ -86,13 +87,12 @@ def _run(reference: Reference, environment: Environment) -> None:
     """Run a command, and note what it prints."""
     try:
         value = _output(["/bin/sh", "-c", reference.what], environment.variables).rstrip("\r\n")
-        if not value or "\0" in value:
-            raise SecretProblem("printed nothing that can be used")
-        _known[reference] = value
-    except SecretProblem as problem:
-        shown = quoted(_cut(reference.what))
-        text = f"the command {shown} {problem}; try it in a terminal, {AFTERWARDS}"
-        _known[reference] = SecretProblem(text)
+        problem = "" if value and "\0" not in value else "printed nothing that can be used"
+    except SecretProblem as failure:
+        value, problem = "", str(failure)
+    shown = quoted(_cut(reference.what))
+    text = f"the command {shown} {problem}; try it in a terminal, {AFTERWARDS}"
+    _known[reference] = SecretProblem(text) if problem else value
 
 
 def _cut(command: str) -> str:
@@ -133,9 +133,7 @@ def _look_up(names: list[str], environment: Environment) -> None:
     }
     problem, found = "", {}
     try:
-        answer = json.loads(
-            _output([sys.executable, "-P", "-m", "mcpx.environment.keychain", *names], environ)
-        )
+        answer = json.loads(_output([*_KEYCHAIN, *names], environ))
         problem, found = answer["problem"], answer["found"]
     except SecretProblem as failure:
         problem = f"the keychain {failure}"
