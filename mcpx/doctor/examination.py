@@ -39,10 +39,10 @@ CHECKS: Sequence[Check] = (
     Check("versions", check_versions),
     Check("configuration", check_configuration),
     Check("servers", check_servers),
+    Check("daemon", check_daemon),  # before the clients, for which one may be started
+    Check("service", check_service),
     Check("clients", check_clients),
     Check("changes", check_changes),
-    Check("daemon", check_daemon),
-    Check("service", check_service),
     Check("machine", check_machine),
 )
 
