@@ -60,6 +60,18 @@ def config_file(path: str | Path | None = None, *, environ: Mapping[str, str] = 
     return platformdirs.user_config_path("mcpx") / CONFIG_NAME
 
 
+def config_hint(config: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> str:
+    """What a command in a message needs to mean this configuration: ` --config FILE`, or nothing.
+
+    Nothing for the file that every command takes by itself in that environment.
+    """
+    if os.path.realpath(config) == os.path.realpath(config_file(environ=environ)):
+        return ""
+    import shlex  # noqa: PLC0415 - only a message needs it
+
+    return f" --config {shlex.quote(os.fspath(config))}"
+
+
 def configuration_key(path: str | os.PathLike[str]) -> str:
     """The name of a configuration's files: a digest of its real path, the same for each link to it."""
     return digest(os.path.realpath(path))

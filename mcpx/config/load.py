@@ -27,7 +27,7 @@ from mcpx.documents.jsonc import JSONObject
 from mcpx.environment import Environment, own, person
 from mcpx.environment.secrets import fetch, forget, secret
 from mcpx.errors import ConfigError
-from mcpx.paths import CONFIG_VARIABLE, config_file, home
+from mcpx.paths import CONFIG_VARIABLE, config_file, config_hint, home
 
 
 def load(
@@ -119,7 +119,9 @@ def parse(
         return reading.config
     if len(spoiling) > 1:
         more = f"{len(spoiling) - 1} more mistake{'s' if len(spoiling) > 2 else ''}"  # noqa: PLR2004 - plural
-        raise ConfigError(spoiling[0].where, f"{spoiling[0].problem}; and {more}, see: mcpx check {where}")
+        raise ConfigError(
+            spoiling[0].where, f"{spoiling[0].problem}; and {more}, see: mcpx check{config_hint(where)}"
+        )
     raise spoiling[0]
 
 

@@ -23,13 +23,13 @@ from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
 from mcpx.documents.jsonc import JSONObject
 from mcpx.environment.secrets import Reference
+from mcpx.paths import config_hint
 from mcpx.text import holds_controls
 
 DISABLED: Final = "disabled in the configuration"
 
 FORMS: Final = ("mcpServers", "servers", "mcp", "context_servers", "amp.mcpServers", "mcp_servers")
 """Keys of the top level that hold servers, by name or as a list."""
-_NO_SERVERS: Final = "there are no servers yet; add one with: mcpx add NAME -- COMMAND"
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -65,7 +65,8 @@ def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> 
     if not any(form in document for form in FORMS):
         notices.mistakes.append(at.error(_no_servers(document)))
     elif not found and not notices.mistakes:
-        notices.add(at, _NO_SERVERS)
+        option = config_hint(at.source)
+        notices.add(at, f"there are no servers yet; add one with: mcpx add{option} NAME -- COMMAND")
     return tuple(found.values())
 
 

@@ -23,6 +23,7 @@ from mcpx.core.config_watch import POLL_INTERVAL_S, ConfigWatch, signature
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.errors import ConfigError
 from mcpx.observe.contained import contain
+from mcpx.paths import config_hint
 from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()
@@ -161,6 +162,7 @@ class ConfigFile:
         found = self._watch.seen
         if found.owner not in {os.getuid(), 0} or found.mode & stat.S_IWOTH:
             why = "others may write to it, so it is not put in force by itself; read it and run mcpx reload"
+            why += config_hint(self._file, {})  # who reads it has another environment
             error = ConfigError(str(self._file), why)
             self._note(str(error), error)
             raise error

@@ -18,7 +18,7 @@ from mcpx.daemon.environment import for_daemon
 from mcpx.daemon.locks import take_lock
 from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, claim_folder, connect
 from mcpx.errors import DaemonError
-from mcpx.paths import STATE_VARIABLE, ensure_folder, home
+from mcpx.paths import STATE_VARIABLE, config_hint, ensure_folder, home
 
 if TYPE_CHECKING:
     import subprocess
@@ -135,4 +135,4 @@ class DaemonLauncher:
                     return said.rpartition("\n")[2].removeprefix("mcpx: ") or f"see {self._paths.log}"
         except OSError:
             pass
-        return f"it has no log; run: mcpx daemon run --config {self._paths.config}"
+        return f"it has no log; run: mcpx daemon run{config_hint(self._paths.config)}"

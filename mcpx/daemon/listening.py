@@ -12,6 +12,7 @@ from typing import Final
 
 from mcpx.daemon.paths import DaemonPaths, address, claim_folder, connect
 from mcpx.errors import DaemonError
+from mcpx.paths import config_hint
 
 BACKLOG: Final = 512  # connections that are not accepted yet
 
@@ -76,7 +77,8 @@ def _clear(paths: DaemonPaths) -> None:
         raise DaemonError(f"{paths.socket}: in the way, and no socket; remove it")
     if (other := connect(paths)) is not None:
         other.close()
-        raise DaemonError(f"{paths.socket}: somebody listens here already; see mcpx daemon status")
+        option = config_hint(paths.config)
+        raise DaemonError(f"{paths.socket}: somebody listens here already; see mcpx daemon status{option}")
     import structlog  # noqa: PLC0415 - heavy, unless `mcpx.observe` has been imported before
 
     structlog.get_logger().info("socket.reclaimed", path=str(paths.socket))

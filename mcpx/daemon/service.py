@@ -21,7 +21,7 @@ import msgspec
 from mcpx.daemon.paths import daemon_paths
 from mcpx.daemon.service_files import LABEL, MARK, launchd_agent, systemd_unit
 from mcpx.errors import MCPXError
-from mcpx.paths import ensure_folder
+from mcpx.paths import config_hint, ensure_folder
 
 UNIT: Final = "mcpx.service"
 COMMAND_TIMEOUT_S: Final = 60.0  # a service manager answers at once; stopping MCPX may take its grace time
@@ -50,6 +50,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     text: Callable[[Command, Command, Mapping[str, str], Path], str]
     """Writes the file: takes the command that runs MCPX, the one that reloads it, the variables, the log."""
     hints: tuple[str, ...] = ()
+    """What to say after an installation; `{config}` stands for the option that names the configuration."""
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Service:
@@ -97,7 +98,7 @@ def _launchd(home: Path) -> Service:
         restart=(load,),
         stop=(unload,),
         text=lambda command, _again, environment, log: launchd_agent(command, environment, log=log),
-        hints=("its log: mcpx daemon logs",),
+        hints=("its log: mcpx daemon logs{config}",),
     )
 
 
@@ -127,7 +128,8 @@ def install(
         _run(each, environ)
     commands = target.start if before in {None, text} else target.restart
     lines += _run_all(commands, environ)
-    return [*lines, *target.hints]
+    option = config_hint(config.absolute())
+    return [*lines, *(hint.replace("{config}", option) for hint in target.hints)]
 
 
 def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> list[str]:

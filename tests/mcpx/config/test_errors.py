@@ -162,7 +162,9 @@ def test_no_servers_yet_is_a_configuration() -> None:
     for text in ('{"mcpServers": {}}', '{"mcpServers": []}', '{"mcp": {"servers": {}}}'):
         config = parse(text, where="c.json", environ={})
         assert config.servers == {}
-        assert config.notices == ("$: there are no servers yet; add one with: mcpx add NAME -- COMMAND",)
+        assert config.notices == (
+            "$: there are no servers yet; add one with: mcpx add --config c.json NAME -- COMMAND",
+        )
 
 
 ENTRIES: list[tuple[dict[str, object], str]] = [
@@ -312,5 +314,5 @@ def test_all_mistakes_outside_of_entries_are_counted() -> None:
     told = message(setting(http=3, queue_size="1", profiles={"a": {"server": []}, "servers": {}}))
     assert told == (
         "c.json: $.queue_size: expected a whole number from 1 to 1000000, got a string;"
-        " and 3 more mistakes, see: mcpx check c.json"
+        " and 3 more mistakes, see: mcpx check --config c.json"
     )
