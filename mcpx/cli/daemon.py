@@ -194,7 +194,8 @@ def restart(config_path: str | None) -> None:
 def status(config_path: str | None) -> None:
     """Say whether the daemon runs (exit code 0) or not (1), and where its files are.
 
-    PATH is where its servers' commands are found: that of whichever client started it.
+    PATH is where its servers' commands are found: that of your login shell, and what the program that started
+    the daemon had beyond it.
     """
     from contextlib import suppress
 
@@ -214,7 +215,10 @@ def status(config_path: str | None) -> None:
     click.echo(f"socket {paths.socket}\nlog {paths.log}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know
-            click.echo(f"PATH {(request(paths, {'mcpx': 'environment'}) or {}).get('path', '')}")
+            environment = request(paths, {"mcpx": "environment"}) or {}
+            if source := environment.get("source"):
+                echo(f"environment of {source}")
+            echo(f"PATH {environment.get('path', '')}")
     sys.exit(1 if answer is None else 0)
 
 

@@ -21,6 +21,7 @@ from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
 from mcpx.cli.offers import inspect, resources
 from mcpx.cli.running import logs, reload_config, restart, status
+from mcpx.cli.secret import secret
 from mcpx.cli.serve import serve
 from mcpx.cli.stats import stats
 from mcpx.cli.undo import undo
@@ -68,6 +69,7 @@ for command in (
     reload_config,
     resources,
     restart,
+    secret,
     serve,
     stats,
     status,

@@ -161,8 +161,9 @@ def read(
     notices.unused(document, top, known=top_level_keys())
     base = read_settings(document, PerServer(), top, notices)
     settings = read_settings(document, Settings(), top, notices)
-    asks = resolve and settings.login_shell
-    environment = person(environ, anew=bool(anew)) if asks else own(environ)
+    environment = own(environ)
+    if resolve:
+        environment = person(environ, login_shell=settings.login_shell, anew=bool(anew))
     place = str((folder or Path()).absolute())
     values = Values(environment.variables, home(environment.variables))
     values = replace(values, environ=_with_files(settings.env_file, values, place, top, notices))
