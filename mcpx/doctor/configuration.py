@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,6 +15,8 @@ from mcpx.doctor.secret_files import readable_by_others
 
 OF_COMMANDS: Final = (".command", ".cwd")
 """The ends of the paths of what keeps a server from being started: it is said of the server."""
+ENV_FILE: Final = re.compile(r"\benv_?file(\[\d+\])?$", re.IGNORECASE)
+"""The end of the path of a file of variables, of which only is noted that others can read it."""
 
 
 def check_configuration(installation: Installation) -> Iterator[Finding]:
@@ -45,6 +48,8 @@ def _placed(place: Place, installation: Installation) -> Finding:
     subject = source if place.line is None else f"{source}:{place.line}:{place.column}"
     is_whole = place.path in {None, "$"}
     text = place.text if is_whole else f"{place.text} (in {place.path})"
+    if place.level == "note" and ENV_FILE.search(place.path or ""):  # others can read it
+        return wrong(subject, text)
     if place.level == "note" or (place.level == "warning" and is_whole):  # none of the servers suffers
         return note(subject, text)
     advice = f"correct it; {installation.command('check')} says when all is well"

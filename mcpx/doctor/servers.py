@@ -55,7 +55,9 @@ def _before_start(server: ServerConfig, installation: Installation) -> Finding |
         return note(server.name, "is not started, because of the mistake in its entry")
     if server.disabled is not None:
         again = installation.command("reload")
-        advice = f"set it in the start-up files of your shell, or in {installation.file}; then: {again}"
+        advice = (
+            f"set what is missing in your shell's start-up files or in {installation.file}; then: {again}"
+        )
         return wrong(server.name, f"is not started: {server.disabled}", advice)
     for place in filter(concerns_command, places):
         return wrong(server.name, place.text, _advice(server, place.path or "", installation))

@@ -69,6 +69,13 @@ def _config_with_secret(home: Home) -> None:
     home.config.chmod(0o644)
 
 
+def _readable_env_file(home: Home) -> None:
+    home.write({"s": {**entry(), "env_file": "tokens.env"}})
+    file = home.config.with_name("tokens.env")
+    file.write_text("API_KEY=sk-0123456789abcdef\n")
+    file.chmod(0o644)
+
+
 @contextmanager
 def _interrupted_change(home: Home) -> Iterator[None]:
     """A change that was killed before its end: its state in the journal is as it was begun."""
@@ -186,7 +193,7 @@ FAULTS = {
     "an entry without command": Fault(_entry(comand="npx"), ("bad", "command", "comand"), "check"),
     "a key that is misspelt": Fault(_entry(command="ls", argz=[]), ("argz", '"args"'), "check"),
     "a variable that is not set": Fault(
-        _entry(command="ls", env={"X": "${NO_SUCH_TOKEN}"}), ("bad", "NO_SUCH_TOKEN"), "set it"
+        _entry(command="ls", env={"X": "${NO_SUCH_TOKEN}"}), ("bad", "NO_SUCH_TOKEN"), "mcpx reload"
     ),
     "a command that is not there": Fault(
         _entry(command="no-such-command"),
@@ -211,6 +218,12 @@ FAULTS = {
     ),
     "a readable configuration with a secret": Fault(
         _config_with_secret, ("config.json", "(s)", "others may read"), "chmod 600"
+    ),
+    "a readable file of variables": Fault(_readable_env_file, ("tokens.env", "can read"), ""),
+    "a file of variables that is gone": Fault(
+        lambda home: home.write({"bad": {**entry(), "env_file": "gone.env"}}),
+        ("bad", "gone.env"),
+        "mcpx reload",
     ),
     "a client's file that is broken": Fault(
         _client('{"mcpServers": {,}}'), ("cursor", "column"), "correct it"
