@@ -103,7 +103,7 @@ def _problem(probe: Probe, installation: Installation) -> Finding | None:
     if "attach" not in command:
         text = f"{entry} runs MCPX for this client alone (serve), with all servers once more"
         return note(name, text, f"{install}, which has it join the daemon")
-    if not probe.config.exists():
+    if not os.path.exists(probe.config):  # noqa: PTH110 - False where it cannot be seen
         return wrong(name, f"{entry} serves {probe.config}, which is not there", install)
     state = probe.environ.get(STATE_VARIABLE, installation.environ.get(STATE_VARIABLE, ""))
     if state != installation.environ.get(STATE_VARIABLE, ""):

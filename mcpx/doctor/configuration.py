@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from mcpx.config import Config
 from mcpx.config.findings import Finding as Place
 from mcpx.config.sanity import literal_secrets
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.doctor.secret_files import readable_by_others
+from mcpx.environment import Environment
 
 OF_COMMANDS: Final = (".command", ".cwd")
 """The ends of the paths of what keeps a server from being started: it is said of the server."""
@@ -22,7 +23,7 @@ ENV_FILE: Final = re.compile(r"\benv_?file(\[\d+\])?$", re.IGNORECASE)
 def check_configuration(installation: Installation) -> Iterator[Finding]:
     """Check the configuration file, but for the commands in it."""
     config, source = installation.config, installation.examined.source
-    if not installation.file.exists():
+    if not os.path.exists(installation.file):  # noqa: PTH110 - False where it cannot be seen
         (place,) = installation.examined.findings
         text = f"there is no configuration: {place.text}"
         yield wrong(source, text, "mcpx import, or: mcpx add NAME -- COMMAND")
@@ -32,7 +33,7 @@ def check_configuration(installation: Installation) -> Iterator[Finding]:
         yield ok(source, f"{count} server{'' if count == 1 else 's'}", servers=count)
         holding = [name for name, server in config.servers.items() if literal_secrets(server)]
         yield from readable_by_others(source, installation.file, holding)
-        yield from _login_shell(config)
+        yield from _environment(installation.environment)
     for place in installation.examined.findings:
         if (place.path is not None and not concerns_command(place)) or place.level == "error":
             yield _placed(place, installation)
@@ -56,7 +57,12 @@ def _placed(place: Place, installation: Installation) -> Finding:
     return wrong(subject, text, advice, excerpt=place.excerpt)
 
 
-def _login_shell(config: Config) -> Iterator[Finding]:
-    if config.environment is not None and (problem := config.environment.problem) is not None:
-        text = f"{problem}; commands are looked for on the PATH of this process alone"
+def _environment(environment: Environment) -> Iterator[Finding]:
+    """Where commands are looked for, and who says so."""
+    if environment.problem is None:
+        yield ok("PATH", f"{environment.path} (from {environment.source})", path=environment.path)
+    else:
+        text = (
+            f"{environment.problem}; commands are looked for on the PATH of this process: {environment.path}"
+        )
         yield wrong("login shell", text, 'mend its start-up files, or turn it off: "login_shell": false')

@@ -97,6 +97,10 @@ def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
     else:
         up = f"up {about['uptime_s']:.0f} s, clients: {about['clients']}"
         yield ok(SUBJECT, f"pid {pid} answers; {up}", pid=pid)
+    path = (about.get("environment") or {}).get("path", installation.environment.path)
+    if path != installation.environment.path:
+        text = f"looks for commands on another PATH than you have now: {path}"
+        yield note(SUBJECT, text, installation.command("reload"))
     if problem := about.get("config_error"):
         text = f"goes on with what it read before, because the file was changed and cannot be used: {problem}"
         yield wrong(SUBJECT, text, installation.command("check"))

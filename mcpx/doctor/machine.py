@@ -45,7 +45,7 @@ def check_machine(installation: Installation) -> Iterator[Finding]:
 def _home(installation: Installation) -> Iterator[Finding]:
     if not installation.environ.get("HOME"):
         yield note("home", f"HOME is not set; {installation.home} is taken", 'export HOME="$(echo ~)"')
-    if not installation.home.is_dir():
+    if not os.path.isdir(installation.home):  # noqa: PTH112 - False where it cannot be seen
         yield wrong("home", f"{installation.home} is no folder", "set HOME to your home folder")
 
 
@@ -64,7 +64,7 @@ def _closed_to_others() -> Iterator[Finding]:
         check_state_folder()
     except DaemonError as error:
         yield wrong("state folder", str(error), f"chmod go-w {state}", fix=_closing(state, 0o022))
-    if not runtime.exists():
+    if not os.path.exists(runtime):  # noqa: PTH110 - False where it cannot be seen
         return
     try:
         check_runtime_folder(runtime)
@@ -83,8 +83,8 @@ def _closing(folder: Path, bits: int) -> Fix | None:
 
 def _writable(folder: Path) -> Iterator[Finding]:
     """Write a file where MCPX does, or look whether the folder can be made."""
-    if not folder.exists():
-        above = next((each for each in folder.parents if each.exists()), folder)
+    if not os.path.exists(folder):  # noqa: PTH110 - False where it cannot be seen
+        above = _existing(folder)
         if not os.access(above, os.W_OK | os.X_OK):
             text = f"{folder} cannot be made: {above} cannot be written to"
             yield wrong("folders", text, "name a folder of yours with MCPX_STATE_DIR")
@@ -98,11 +98,16 @@ def _writable(folder: Path) -> Iterator[Finding]:
         yield wrong("folders", text, "free some space, or name another folder with MCPX_STATE_DIR")
 
 
+def _existing(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that is there."""
+    return next((each for each in (folder, *folder.parents) if os.path.exists(each)), Path("/"))  # noqa: PTH110
+
+
 # --- space and descriptors
 
 
 def _space(folder: Path) -> Iterator[Finding]:
-    above = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
+    above = _existing(folder)
     found = os.statvfs(above)
     free = found.f_bavail * found.f_frsize
     text = f"{free / MIB:,.0f} MB are free under {above}"

@@ -43,13 +43,15 @@ def check_servers(installation: Installation) -> Iterator[Finding]:
         elif name in starts:
             yield from _started(server, starts[name], installation)
         else:
-            yield ok(name, _found(server, installation))
+            command = _command(server, installation)
+            found = f"; command found: {command}" if command else ""
+            yield ok(name, f"was not started{found}", command=command)
 
 
 def _before_start(server: ServerConfig, installation: Installation) -> Finding | None:
     """Why the server cannot be started, or is not to be; None if it can be tried."""
     if server.disabled == DISABLED:
-        return ok(server.name, "disabled in the configuration", state="disabled")
+        return ok(server.name, "disabled in the configuration")
     places = [each for each in installation.examined.findings if each.server == server.name]
     if any(each.level == "error" for each in places):
         return note(server.name, "is not started, because of the mistake in its entry")
@@ -73,12 +75,12 @@ def _advice(server: ServerConfig, path: str, installation: Installation) -> str:
     return known or f"correct it in {installation.file}, where a whole path will do, or install it"
 
 
-def _found(server: ServerConfig, installation: Installation) -> str:
+def _command(server: ServerConfig, installation: Installation) -> str | None:
+    """The file that the server's command is found to be; None for one that is reached by a URL."""
     if not isinstance(server.transport, Stdio):
-        return "was not asked"
+        return None
     stdio = server.transport
-    found = installation.environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
-    return f"was not started; command found: {found}"
+    return installation.environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
 
 
 # --- the start
@@ -93,7 +95,9 @@ def _started(server: ServerConfig, start: Start, installation: Installation) -> 
     tools = f"{start.tools} tool{'' if start.tools == 1 else 's'}"
     memory_mb = None if start.memory is None else round(start.memory / MIB, 1)
     numbers = {"seconds": round(seconds, 3), "tools": start.tools, "memory_mb": memory_mb}
-    yield ok(server.name, f"ready in {seconds:.1f} s, {tools}{size}", state="ready", **numbers)
+    command = _command(server, installation)
+    by = f"; {command}" if command else ""
+    yield ok(server.name, f"ready in {seconds:.1f} s, {tools}{size}{by}", command=command, **numbers)
     if seconds > SLOW_START_S:
         advice = "if it was a download, it is quicker next time; else install it, in place of npx or uvx"
         yield note(server.name, f"takes {seconds:.0f} s to start", advice)

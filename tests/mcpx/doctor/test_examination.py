@@ -53,6 +53,7 @@ def test_without_starting_anything_commands_are_looked_for(home):
     page = home.examine(starts=False)
     assert not page.of("wrong")
     assert page.naming("ok", "s: was not started", sys.executable)
+    assert page.naming("ok", "PATH", os.environ["PATH"])
     assert not page.naming("ok", "cursor")
 
 
@@ -79,6 +80,12 @@ def test_a_server_that_cannot_run_twice_is_not_broken(home):
         page = home.examine()
     assert not page.of("wrong"), page
     assert page.naming("note", "s: works in the daemon", "exited with code 1")
+
+
+def test_a_daemon_of_another_path_is_to_reload(home):
+    with home.daemon(environment={"path": "/usr/bin:/bin", "source": "the program that started MCPX"}):
+        (finding,) = home.examine(starts=False).naming("note", "daemon", "another PATH", "/usr/bin:/bin")
+    assert finding.advice == "mcpx reload"
 
 
 def test_a_large_server_that_nobody_uses_could_be_stopped(home, monkeypatch):

@@ -77,6 +77,16 @@ def _readable_env_file(home: Home) -> None:
 
 
 @contextmanager
+def _mute_login_shell(home: Home) -> Iterator[None]:
+    shell = home.folder / "shell"
+    shell.write_text("#!/bin/sh\nexit 3\n")
+    shell.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHELL", str(shell))
+        yield
+
+
+@contextmanager
 def _interrupted_change(home: Home) -> Iterator[None]:
     """A change that was killed before its end: its state in the journal is as it was begun."""
     change = carry_out("install cursor", [Edit(home.folder / "a.json", None, b"{}")])
@@ -194,6 +204,9 @@ FAULTS = {
     "a key that is misspelt": Fault(_entry(command="ls", argz=[]), ("argz", '"args"'), "check"),
     "a variable that is not set": Fault(
         _entry(command="ls", env={"X": "${NO_SUCH_TOKEN}"}), ("bad", "NO_SUCH_TOKEN"), "mcpx reload"
+    ),
+    "a login shell that says nothing": Fault(
+        _mute_login_shell, ("login shell", "/shell"), '"login_shell": false'
     ),
     "a command that is not there": Fault(
         _entry(command="no-such-command"),
