@@ -53,10 +53,10 @@ def answers(probes: list[Probe], installation: Installation) -> Iterator[Finding
 
 
 def _answers_on(config: Path, probes: list[Probe], installation: Installation) -> Iterator[Finding]:
-    is_examined = os.path.realpath(config) == os.path.realpath(installation.file)
-    if is_examined and (installation.config is None or isinstance(installation.answer, MCPXError)):
-        return  # that is reported; no client gets further
-    if not (installation.starts or (is_examined and installation.owner)):
+    if (reason := _not_asked(config, installation)) is not None:
+        yield from (
+            ok(each.file.client.name, f"MCPX is in it; it was not asked: {reason}") for each in probes
+        )
         return
     try:
         with _daemon(daemon_paths(config)), ThreadPoolExecutor(AT_ONCE) as threads:
@@ -66,6 +66,18 @@ def _answers_on(config: Path, probes: list[Probe], installation: Installation) -
         return
     for probe, answer in zip(probes, found, strict=True):
         yield from _judged(probe, answer, installation)
+
+
+def _not_asked(config: Path, installation: Installation) -> str | None:
+    """Why no answer can be expected of MCPX with that configuration, or is not asked for."""
+    is_examined = os.path.realpath(config) == os.path.realpath(installation.file)
+    if is_examined and installation.config is None:
+        return "the configuration cannot be used"
+    if is_examined and isinstance(installation.answer, MCPXError):
+        return "the daemon does not answer"
+    if installation.starts or (is_examined and installation.owner):
+        return None
+    return "no daemon runs"
 
 
 @contextmanager

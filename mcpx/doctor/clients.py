@@ -22,9 +22,9 @@ from mcpx.clients.install_plan import plan_installs
 from mcpx.clients.installing import configuration_of, places
 from mcpx.clients.translating import translate
 from mcpx.doctor.client_probes import Probe, answers
+from mcpx.doctor.files import holds_secret, readable_by_others
 from mcpx.doctor.findings import Finding, Fix, note, wrong
 from mcpx.doctor.installation import Installation
-from mcpx.doctor.secret_files import holds_secret, readable_by_others
 from mcpx.documents.editing import read
 from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file
 

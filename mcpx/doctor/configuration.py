@@ -9,9 +9,9 @@ from typing import Final
 
 from mcpx.config.findings import Finding as Place
 from mcpx.config.sanity import literal_secrets
+from mcpx.doctor.files import readable_by_others
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
-from mcpx.doctor.secret_files import readable_by_others
 from mcpx.environment import Environment
 
 OF_COMMANDS: Final = (".command", ".cwd")

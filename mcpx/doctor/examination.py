@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from mcpx.doctor.changes import check_changes
 from mcpx.doctor.clients import check_clients
 from mcpx.doctor.configuration import check_configuration
 from mcpx.doctor.daemon import check_daemon
+from mcpx.doctor.files import check_changes
 from mcpx.doctor.findings import Finding, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.doctor.machine import check_machine

@@ -20,7 +20,7 @@ from mcpx.doctor.installation import Installation
 from mcpx.errors import DaemonError
 from mcpx.paths import CONFIGURATIONS, OWNER_ONLY, runtime_folder, state_folder
 
-FULL_BYTES: Final = 20 << 20  # of free space, under which files can soon not be written
+FULL_BYTES: Final = 5 << 20  # of free space, under which files can soon not be written
 LITTLE_BYTES: Final = 200 << 20
 LARGE_STATE_BYTES: Final = 1 << 30  # of logs and the like
 FEW_DESCRIPTORS: Final = 256  # each server takes three, each client one

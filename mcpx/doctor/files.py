@@ -1,4 +1,4 @@
-"""Files that hold secrets as they are, and that others may read."""
+"""The user's files: those with secrets in them that others may read, and changes that were cut short."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mcpx.changes import recover, unfinished
 from mcpx.clients.masking import masked_arguments
 from mcpx.doctor.findings import Finding, Fix, wrong
+from mcpx.doctor.installation import Installation
 
 READ_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 _SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|cookie|(^|_)pat$", re.IGNORECASE)
@@ -40,3 +42,16 @@ def readable_by_others(subject: str, path: Path, holding: Sequence[str]) -> Iter
         text = f"{path} holds secrets ({', '.join(holding)}), and others may read it"
         chmod = f"chmod {closed:o} {shlex.quote(str(target))}"
         yield wrong(subject, text, chmod, fix=Fix(chmod, lambda: target.chmod(closed)))
+
+
+def check_changes(_installation: Installation) -> Iterator[Finding]:
+    """Check that every change that a command has begun has come to an end. That all have is no finding."""
+    for change in unfinished():
+        files = ", ".join(file.path for file in change.files)
+        text = f"`{change.command}` was cut short at {change.at}; it was changing {files}"
+        fix = Fix("put back what a change that was cut short had changed", _recover)
+        yield wrong(change.id, text, "mcpx undo", fix=fix)
+
+
+def _recover() -> None:
+    recover()
