@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +13,7 @@ from mcpx.cli.printing import echo
 
 if TYPE_CHECKING:
     from mcpx.doctor.examination import Section
-    from mcpx.doctor.findings import Finding, Fix
+    from mcpx.doctor.findings import Fix
 
 START_TIMEOUT_S = 30.0
 
@@ -45,30 +45,39 @@ def doctor(
     run is started for that and ended again. Exit code 1 if anything is wrong; notes do not count.
     """
     from mcpx.cli.doctor_page import as_object, show
-    from mcpx.doctor.installation import Installation
 
-    sections = _examined(Installation(config_path, starts=not no_start, timeout_s=timeout), quiet=as_json)
+    sections = _examined(config_path, starts=not no_start, timeout_s=timeout, quiet=as_json)
     if not as_json:
         show(sections)
     mended: dict[str, str | None] = {}
-    if mends and (fixes := _fixes(sections)):
+    fixes = _fixes(sections) if mends else []
+    if fixes:
         mended = _mend(fixes, yes=yes, dry_run=dry_run, as_json=as_json)
+    elif mends and not as_json:
+        click.echo("nothing here can be mended by --fix")
+    if None in mended.values():  # what was wrong because of it may be well now
+        sections = _examined(config_path, starts=not no_start, timeout_s=timeout, quiet=as_json)
+        if not as_json:
+            click.echo()
+            show(sections)
     if as_json:
         echo(json.dumps(as_object(sections, mended), indent=2, ensure_ascii=False))
-    elif mends and not _fixes(sections):
-        click.echo("nothing here can be mended by --fix")
-    sys.exit(1 if any(_is_wrong(each, mended) for section in sections for each in section.findings) else 0)
+    is_wrong = any(each.level == "wrong" for section in sections for each in section.findings)
+    is_declined = bool(fixes) and not mended and not dry_run
+    sys.exit(1 if is_wrong or is_declined else 0)
 
 
-def _examined(installation: Any, *, quiet: bool) -> list[Section]:
+def _examined(config_path: str | None, *, starts: bool, timeout_s: float, quiet: bool) -> list[Section]:
     """Run the checks, and say on a terminal which one runs."""
     from mcpx.doctor.examination import examine
+    from mcpx.doctor.installation import Installation
     from mcpx.light_imports import import_structlog
 
     import_structlog()
     from mcpx.observe.log import configure
 
     configure("error")  # what fails is on the page
+    installation = Installation(config_path, starts=starts, timeout_s=timeout_s)
     if quiet or not sys.stderr.isatty():
         return examine(installation)
     from rich.console import Console
@@ -108,9 +117,3 @@ def _mend(fixes: list[Fix], *, yes: bool, dry_run: bool, as_json: bool) -> dict[
             if not as_json:
                 echo(f"done: {fix.description}")
     return mended
-
-
-def _is_wrong(finding: Finding, mended: dict[str, str | None]) -> bool:
-    if finding.level != "wrong":
-        return False
-    return finding.fix is None or mended.get(finding.fix.description, "not mended") is not None

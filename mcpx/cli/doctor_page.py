@@ -23,6 +23,8 @@ def show(sections: list[Section]) -> None:
         for finding in section.findings:
             _show_finding(finding)
     echo(f"\n{_summary(sections)}", bold=True)
+    if any(each.fix is not None for section in sections for each in section.findings):
+        echo("mcpx doctor --fix mends what can be mended safely")
 
 
 def _show_finding(finding: Finding) -> None:
@@ -32,7 +34,7 @@ def _show_finding(finding: Finding) -> None:
         echo(f"{INDENT}{each}")
     if finding.advice is not None:
         echo(f"{INDENT}-> {one_line(finding.advice)}")
-    if finding.fix is not None:
+    if finding.fix is not None and finding.fix.description != finding.advice:
         echo(f"{INDENT}-> mcpx doctor --fix: {finding.fix.description}")
 
 
@@ -49,22 +51,18 @@ def _and_notes(number: int) -> str:
 
 
 def as_object(sections: list[Section], mended: dict[str, str | None]) -> dict[str, Any]:
-    """Return the page as plain JSON; `mended` are the fixes that were tried, with what went wrong or None.
-
-    `ok` is whether nothing is wrong, or nothing any more.
-    """
-    findings = [_finding(section.title, each, mended) for section in sections for each in section.findings]
+    """Return the page as plain JSON; `mended` are the fixes that were tried, with what went wrong or None."""
+    findings = [_finding(section.title, each) for section in sections for each in section.findings]
     counts = Counter(each["level"] for each in findings)
-    return {
-        "ok": not any(each["level"] == "wrong" and not each.get("mended") for each in findings),
-        "version": __version__,
-        "wrong": counts["wrong"],
-        "notes": counts["note"],
-        "findings": findings,
-    }
+    page: dict[str, Any] = {"ok": not counts["wrong"], "version": __version__}
+    page |= {"wrong": counts["wrong"], "notes": counts["note"]}
+    if mended:
+        page["mended"] = [what for what, problem in mended.items() if problem is None]
+        page["not_mended"] = {what: problem for what, problem in mended.items() if problem is not None}
+    return page | {"findings": findings}
 
 
-def _finding(title: str, finding: Finding, mended: dict[str, str | None]) -> dict[str, Any]:
+def _finding(title: str, finding: Finding) -> dict[str, Any]:
     found: dict[str, Any] = {
         "section": title,
         "level": finding.level,
@@ -75,5 +73,4 @@ def _finding(title: str, finding: Finding, mended: dict[str, str | None]) -> dic
         found["advice"] = finding.advice
     if finding.fix is not None:
         found["fix"] = finding.fix.description
-        found["mended"] = mended.get(finding.fix.description, "not tried") is None
     return found | ({"details": finding.details} if finding.details else {})

@@ -58,18 +58,21 @@ def test_json_is_one_object(monkeypatch):
 
 @pytest.fixture
 def mended(monkeypatch):
-    """What was mended, of two things that can be."""
+    """What was mended, of two things that can be: a third follows from one of them."""
     done: list[str] = []
 
     def refuse():
         raise MCPXError("it was changed meanwhile")
 
-    examined(
-        monkeypatch,
-        wrong("a", "is open", fix=Fix("chmod 600 a", lambda: done.append("a"))),
-        wrong("a", "is open too", fix=Fix("chmod 600 a", lambda: done.append("again"))),
-        note("b", "is stale", fix=Fix("rm b", refuse)),
-    )
+    def look(*_args, **_options):
+        stale = note("b", "is stale", "rm b", fix=Fix("rm b", refuse))
+        if done:
+            return [Section("files", (ok("a", "is closed"), stale))]
+        is_open = wrong("a", "is open", fix=Fix("chmod 600 a", lambda: done.append("a")))
+        too = wrong("a", "is open too", fix=Fix("chmod 600 a", lambda: done.append("again")))
+        return [Section("files", (is_open, too, wrong("daemon", "does not like that"), stale))]
+
+    monkeypatch.setattr(command, "_examined", look)
     return done
 
 
@@ -77,6 +80,7 @@ def test_nothing_is_mended_unasked(mended):
     done = run()
     assert done.exit_code == 1
     assert "-> mcpx doctor --fix: chmod 600 a" in done.stdout
+    assert done.stdout.endswith("\nmcpx doctor --fix mends what can be mended safely\n")
     done = run("--fix")
     assert (done.exit_code, mended) == (1, [])
     assert "nothing was changed: say --yes" in done.stderr
@@ -88,16 +92,26 @@ def test_a_dry_run_only_says_what_would_be_mended(mended):
     assert "this can be mended:\n  chmod 600 a\n  rm b\n" in done.stdout
 
 
-def test_mending_goes_on_behind_what_fails(mended):
+def test_mending_goes_on_behind_what_fails_and_what_is_left_is_shown(mended):
     done = run("--fix", "--yes")
     assert mended == ["a"]
+    assert "3 things are wrong, 1 note\n" in done.stdout
     assert "done: chmod 600 a" in done.stdout
     assert "not done: rm b: it was changed meanwhile" in done.stderr
-    assert done.exit_code == 0  # what is left is a note
+    assert "\nall is well, 1 note\n" in done.stdout
+    assert done.exit_code == 0
 
 
 def test_json_says_what_was_mended(mended):
-    page = json.loads(run("--fix", "--yes", "--json").stdout)
-    assert [each["mended"] for each in page["findings"]] == [True, True, False]
-    assert page["ok"]
-    assert mended == ["a"]
+    done = run("--fix", "--yes", "--json")
+    page = json.loads(done.stdout)
+    assert page["mended"] == ["chmod 600 a"]
+    assert page["not_mended"] == {"rm b": "it was changed meanwhile"}
+    assert (done.exit_code, page["ok"], page["notes"]) == (0, True, 1)
+
+
+def test_where_nothing_can_be_mended_it_says_so(monkeypatch):
+    examined(monkeypatch, wrong("git", "is gone"))
+    done = run("--fix", "--yes")
+    assert done.exit_code == 1
+    assert done.stdout.endswith("nothing here can be mended by --fix\n")
