@@ -13,6 +13,7 @@ from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
     from mcpx.daemon.paths import DaemonPaths
+    from mcpx.daemon.service import Report
 
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
@@ -236,7 +237,10 @@ def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FB
 @daemon.command(short_help="Have systemd or launchd run it.")
 @with_config
 def install(config_path: str | None) -> None:
-    """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login."""
+    """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login.
+
+    Exit code 1 if it was written, but the service manager could not be reached.
+    """
     from pathlib import Path
 
     from mcpx.config import load
@@ -244,8 +248,7 @@ def install(config_path: str | None) -> None:
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)
-    for line in service.install(Path(paths.config)):
-        click.echo(line)
+    _show(service.install(Path(paths.config)))
 
 
 @daemon.command(short_help="Take it from systemd or launchd.")
@@ -253,8 +256,14 @@ def uninstall() -> None:
     """Remove what install has written, and end what it started."""
     from mcpx.daemon import service
 
-    for line in service.uninstall():
-        click.echo(line)
+    _show(service.uninstall())
+
+
+def _show(report: Report) -> None:
+    for line in report.lines:
+        echo(line)
+    if not report.is_complete:
+        sys.exit(1)
 
 
 def _paths(config_path: str | None) -> DaemonPaths:

@@ -19,7 +19,7 @@ from mcpx.cli.doctor import doctor
 from mcpx.cli.group import Cli
 from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
-from mcpx.cli.offers import inspect, resources
+from mcpx.cli.offers import inspect, prompts, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.secret import secret
 from mcpx.cli.serve import serve
@@ -66,6 +66,7 @@ for command in (
     inspect,
     install,
     logs,
+    prompts,
     reload_config,
     resources,
     restart,

@@ -112,7 +112,7 @@ def _masks(node: Node, key: str) -> Iterator[tuple[Node, object]]:
         )
         return
     for member in node.members:
-        if key in _VALUES:
+        if key in _VALUES or (isinstance(member.node.value, str) and _SECRET_NAME.search(member.key)):
             if (shown := masked_value(member.node.value)) != member.node.value:
                 yield member.node, shown
         else:

@@ -8,7 +8,7 @@ of a URL. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -76,7 +76,7 @@ def translate(name: str, given: object, client: Client, inputs: Inputs | None = 
     entry = translation.entry()
     if not all(map(is_text, _texts_in(entry))):
         raise NotImportedError("a text in it holds a character that is no text")
-    return Server(name, entry, tuple(translation.notes), tuple(variables.needs))
+    return Server(name, entry, tuple(translation.notes), tuple(dict.fromkeys(variables.needs)))
 
 
 class _Translation:
@@ -128,16 +128,35 @@ class _Translation:
             entry["args"] = texts[1:]
         if env := self._named("env", lambda name: "=" not in name and "\0" not in name):
             entry["env"] = env
-        if isinstance(file := self._given.get("envFile"), str) and file:
-            del self._given["envFile"]
-            entry["env_file"] = self._variables(file)
+        if files := self._env_files():
+            entry["env_file"] = files[0] if len(files) == 1 else files
         if isinstance(cwd := self._given.get("cwd"), str):
             del self._given["cwd"]
             entry |= {"cwd": self._variables(cwd)} if cwd else {}
-        for key in ("cwd", "env_file"):
-            if not entry.get(key, "/").startswith(("/", "~", "$")) and ":" not in entry[key]:
-                self.notes.append(f"{key} is relative: MCPX starts it at the folder of its own configuration")
+        self._name_relative_paths(entry, files)
         return entry
+
+    def _env_files(self) -> list[str]:
+        """The files of variables, under the clients' key for them or MCPX's own."""
+        for key in ("envFile", "env_file"):
+            given = self._given.get(key)
+            files = [given] if isinstance(given, str) else given
+            if isinstance(files, list) and all(isinstance(file, str) for file in files):
+                del self._given[key]
+                return [self._variables(file) for file in files if file]
+        return []
+
+    def _name_relative_paths(self, entry: Mapping[str, Any], files: Sequence[str]) -> None:
+        """Say which paths start at the folder where the client is started, which MCPX does not know."""
+        paths = [("cwd", entry.get("cwd", "")), *(("env_file", file) for file in files)]
+        if "cwd" not in entry:
+            words = [("command", entry["command"]), *(("an argument", arg) for arg in entry.get("args", ()))]
+            paths += [(what, word) for what, word in words if re.match(r"\.\.?(?:[/\\]|$)", word)]
+        self._variables.needs += [
+            f"{what} is a path from where the client is started: write the whole path"
+            for what, path in paths
+            if path and not re.match(r"[/~\\]|\$\{|[A-Za-z]:", path)
+        ]
 
     def _remote(self, key: str, kind: str | None) -> dict[str, Any]:
         url = self._given.pop(key)

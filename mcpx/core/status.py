@@ -68,8 +68,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     `config_error` says why the configuration file as it is cannot be used, if it cannot: then what was read
     before is in force. `dropped` counts the log and progress messages that were dropped because clients did
     not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
-    `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers and
-    what MCPX answered by itself; a daemon of an older version says nothing of either.
+    `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
+    and what MCPX answered by itself; a daemon of an older version says nothing of either.
     """
 
     pid: int

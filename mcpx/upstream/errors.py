@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
@@ -35,6 +36,7 @@ from supervisors import Cause
 
 CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
 _NO_SECRETS: Final = Redactor()
+_MAX_CAUSES: Final = 10  # of an error, one behind the other
 MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
 MAX_PATH_CHARS: Final = 600  # of a PATH that was searched
 
@@ -149,10 +151,32 @@ def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
             f"the server answers HTTP {status}", retryable=status not in PERMISSION_STATUSES, error=leaf
         )
     if isinstance(leaf, httpx2.TimeoutException):
-        return Cause("the server does not answer the connection", error=leaf)
+        return Cause(
+            f"the server does not answer the connection to {_shown(config.transport.url)}", error=leaf
+        )
     if isinstance(leaf, httpx2.HTTPError):
-        return Cause(f"the server cannot be reached: {leaf or type(leaf).__name__}", error=leaf)
+        where, why = _shown(config.transport.url), _reason(leaf)
+        return Cause(f"the server cannot be reached: {where}: {why}", error=leaf)
     return None
+
+
+def _shown(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
+    found: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if found is None:
+            break
+        leaf = next(leaves(found))
+        if isinstance(leaf, OSError) and isinstance(leaf.errno, int) and leaf.errno > 0:
+            return os.strerror(leaf.errno)
+        found = leaf.__cause__ or leaf.__context__
+    return str(error) or type(error).__name__
 
 
 def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:

@@ -193,8 +193,6 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
     ("cursor", {"env": ["K=V"]}, "env is left out: it is not an object"),
     ("cursor", {"env": {"A=B": "v"}}, "a name or value in env is left out"),
     ("cursor", {"env": {"A": {"b": 1}}}, "a name or value in env is left out"),
-    ("cursor", {"cwd": "relative"}, "cwd is relative"),
-    ("cursor", {"envFile": ".env"}, "env_file is relative"),
     ("cursor", {"disabled": "yes"}, "left out: disabled"),
     ("cursor", {"something": 1}, "left out: something"),
 ]
@@ -266,6 +264,12 @@ def test_what_must_be_done_before_a_server_works_is_said(
     assert found.entry == {"command": "a", **entry}
     assert len(found.needs) == 1
     assert found.needs[0].startswith(need)
+
+
+def test_a_command_may_stand_beside_its_folder() -> None:
+    assert server("cursor", {"command": "./run"}).needs[0].startswith("command is a path from where")
+    for given in ({"command": "./run", "cwd": "/srv"}, {"command": "C:\\a\\b"}, {"command": "~/run"}):
+        assert server("cursor", given).needs == ()
 
 
 def test_an_input_with_a_default_that_is_no_secret_keeps_it() -> None:
