@@ -15,6 +15,7 @@ from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
+from mcpx.cli.doctor import doctor
 from mcpx.cli.group import Cli
 from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
@@ -62,6 +63,7 @@ for command in (
     daemon,
     demo,
     disable,
+    doctor,
     enable,
     exec_tool,
     show_help,
