@@ -30,6 +30,11 @@ Options:
   --server NAME  This server alone, exactly as it is, under supervision.
   -h, --help     Show this message and exit.
 """
+WAITS_FOR_CLIENT: Final = (
+    "mcpx {} waits for an MCP client on standard input: desktop clients start it. Ctrl-C ends it;"
+    " for people there are mcpx status and mcpx inspect."
+)
+"""Said where standard input is a terminal."""
 _OPTIONS: Final = {
     "--config": "a file",
     "--expose": "three, all or both",
@@ -87,6 +92,8 @@ def _attach(config: str | None, door: Door) -> int:
         sys.stderr.write(f"mcpx: {error}\n")
         _serve(NoDaemon(str(error)), door)
         return 1
+    if os.isatty(0):
+        sys.stderr.write(WAITS_FOR_CLIENT.format("attach") + "\n")
     answers = None if door.server is not None else RememberedAnswers(paths, greeting(door))
     _serve(Connecting(paths), door, answers)
     return 0

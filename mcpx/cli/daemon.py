@@ -13,6 +13,7 @@ from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
     from mcpx.daemon.paths import DaemonPaths
+    from mcpx.daemon.service import Report
 
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
@@ -145,9 +146,10 @@ def _stop_all() -> None:
 
 
 @daemon.command("list", short_help="Those of all configurations.")
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """List your daemons, a row each, and clean up after those that were killed.
+def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """List your daemons, a row each, and clean up after those that were killed. --config: that one alone.
 
     Those with another MCPX_STATE_DIR are not seen.
     """
@@ -156,7 +158,7 @@ def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by na
     from mcpx.daemon.running import report
     from mcpx.daemon.stale import clean_up
 
-    rows = report()
+    rows = report(config_path)
     clean_up()
     if as_json:
         echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -236,7 +238,10 @@ def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FB
 @daemon.command(short_help="Have systemd or launchd run it.")
 @with_config
 def install(config_path: str | None) -> None:
-    """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login."""
+    """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login.
+
+    Exit code 1 if it was written, but the service manager could not be reached.
+    """
     from pathlib import Path
 
     from mcpx.config import load
@@ -244,17 +249,25 @@ def install(config_path: str | None) -> None:
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)
-    for line in service.install(Path(paths.config)):
-        click.echo(line)
+    _show(service.install(Path(paths.config)))
 
 
 @daemon.command(short_help="Take it from systemd or launchd.")
-def uninstall() -> None:
-    """Remove what install has written, and end what it started."""
+@with_config
+def uninstall(config_path: str | None) -> None:
+    """Remove what install has written, and end what it started. --config: if it runs that configuration."""
+    from pathlib import Path
+
     from mcpx.daemon import service
 
-    for line in service.uninstall():
-        click.echo(line)
+    _show(service.uninstall(None if config_path is None else Path(_paths(config_path).config)))
+
+
+def _show(report: Report) -> None:
+    for line in report.lines:
+        echo(line)
+    if not report.is_complete:
+        sys.exit(1)
 
 
 def _paths(config_path: str | None) -> DaemonPaths:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcpx.cli.daemon import config_of, with_config
+from mcpx.cli.printing import echo
 from mcpx.door import EXPOSURES, Door, Expose, only_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def serve(
         raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
     door = _door(loaded, expose, profile, only, server)
     check_state_folder()
+    if transport == "stdio" and sys.stdin.isatty():
+        from mcpx.attach.command import WAITS_FOR_CLIENT
+
+        echo(WAITS_FOR_CLIENT.format("serve"), err=True)
     # over HTTP a port or a token that cannot be had must end it before anything is started, or swept up
     early = server is None and transport == "stdio"
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mcpx.cli.asking import ask
 from mcpx.cli.printing import console, echo
 from mcpx.errors import MCPXError
 from mcpx.text import one_line
@@ -18,6 +17,9 @@ from mcpx.text import one_line
 if TYPE_CHECKING:
     from mcpx.catalog.model import JSON
 
+START_TIMEOUT_S: Final = 60.0
+MARGIN_S: Final = 3.0  # beyond the time of one start, for the machine
+POLL_INTERVAL_S: Final = 0.2
 STARTED: Final = ("ready", "asleep")
 MIN_SUMMARY: Final = 20  # characters; with less room behind a signature a summary is left out
 PIPE_WIDTH: Final = 120  # characters of a line where there is no terminal
@@ -41,13 +43,59 @@ def check_server(config: str, name: str) -> Check:
     began = time.monotonic()
     try:
         with _waiting(name):
-            answer = ask(config, {"mcpx": "inspect", "server": name})["shaped"]["structuredContent"]
+            answer = _through_daemon(config, name) or _alone(config, name)
     except MCPXError as error:
         return Check(state=str(error), started=False, seconds=_since(began))
     state = str(answer.get("state", ""))
     started = state.startswith(STARTED)
     tools = tuple(answer.get("tools", ())) if started else ()
     return Check(state=state, started=started, seconds=_since(began), tools=tools)
+
+
+def _through_daemon(config: str, name: str) -> JSON | None:
+    """What the daemon says of a server that it has started; None if no daemon runs."""
+    from mcpx.daemon.control_client import request
+    from mcpx.daemon.paths import daemon_paths
+
+    paths, began, woken = daemon_paths(config), time.monotonic(), False
+    while (answer := request(paths, {"mcpx": "inspect", "server": name}, within=None)) is not None:
+        shown: JSON = answer["shaped"]["structuredContent"]
+        state = shown.get("state")
+        if state == "asleep" and not woken:  # what it offers is known from last time
+            request(paths, {"mcpx": "restart", "server": name}, within=None)
+            woken = True
+        elif state != "starting" or _since(began) > START_TIMEOUT_S:
+            return shown
+        time.sleep(POLL_INTERVAL_S)
+    return None
+
+
+def _alone(config: str, name: str) -> JSON:
+    """What a server says that is started for this, and ended again."""
+    from mcpx.config import load
+    from mcpx.daemon.paths import check_state_folder
+    from mcpx.light_imports import light_sdk
+    from mcpx.observe.log import configure
+
+    configure("error")
+    check_state_folder()
+    loaded = load(config)
+    server = msgspec.structs.replace(loaded.servers[name], start="eager")
+    alone = msgspec.structs.replace(loaded, servers={name: server})
+    with light_sdk():
+        import anyio
+
+        from mcpx.core.hub import open_hub
+        from mcpx.gateway.frontends.control import ControlRequest, perform
+
+    async def start() -> JSON:
+        async with open_hub(alone) as hub:
+            await hub.settled(server.limits.connect_timeout + MARGIN_S)
+            response = await perform(hub, ControlRequest(mcpx="inspect", server=name))
+            shown: JSON = response["shaped"]["structuredContent"]
+            return shown
+
+    return anyio.run(start)
 
 
 def _waiting(name: str) -> AbstractContextManager[object]:
@@ -64,8 +112,9 @@ def _since(began: float) -> float:
 def show_check(name: str, check: Check) -> None:
     """Print what a server offers, a line each, or why it did not start and what to do."""
     if not check.started:
-        state, _, cause = check.state.partition(": ")
-        echo(f"{name} does not work: {one_line(cause or state)}", fg="red")
+        _, _, cause = check.state.partition(": ")
+        still = f"it is {check.state} after {check.seconds:.0f} s"
+        echo(f"{name} does not work: {one_line(cause or still)}", fg="red")
         echo(f"  it stays in the configuration; what it said: mcpx logs {name}, what to change: mcpx check")
         return
     number = len(check.tools)

@@ -75,7 +75,10 @@ def read_server(
 ) -> ServerConfig:
     """The entry as a struct; a mistake in it, or a variable that is not set, disables it."""
     before = len(notices.mistakes)
-    server = ServerConfig(name=entry.name, transport=Stdio(command=""), **msgspec.structs.asdict(base))
+    unread = Stdio(command="")
+    server = ServerConfig(
+        name=entry.name, transport=unread, source=entry.at.source, **msgspec.structs.asdict(base)
+    )
     with notices.gathering():
         if entry.problem:
             raise entry.at.error(entry.problem)

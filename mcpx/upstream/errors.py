@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
@@ -21,6 +22,7 @@ from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.environment import in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
+from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
 from mcpx.upstream.transport.exchange import (
     CLIENT_ERRORS,
@@ -35,6 +37,7 @@ from supervisors import Cause
 
 CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
 _NO_SECRETS: Final = Redactor()
+_MAX_CAUSES: Final = 10  # of an error, one behind the other
 MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
 MAX_PATH_CHARS: Final = 600  # of a PATH that was searched
 
@@ -114,7 +117,7 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if cwd is not None and leaf.filename == cwd:
         return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", retryable=False, error=leaf)
     if isinstance(leaf, FileNotFoundError):
-        text = f"command not found: {command}{_where_it_was_sought(config.transport, config.name)}"
+        text = f"command not found: {command}{_where_it_was_sought(config.transport, config)}"
         return Cause(text, retryable=False, error=leaf)
     if isinstance(leaf, PermissionError):
         return Cause(f"no permission to run {command}", retryable=False, error=leaf)
@@ -123,18 +126,22 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return None
 
 
-def _where_it_was_sought(stdio: Stdio, server: str) -> str:
+def _where_it_was_sought(stdio: Stdio, config: ServerConfig) -> str:
     """The PATH that was searched for a command, and what to do; of a path, whether it is there."""
     environment = in_force()
+    if " " in stdio.command.strip():
+        return '; if it is a whole command line, the words behind the first belong into "args"'
     if os.sep in stdio.command:
         is_there = environment.find(stdio.command, folder=stdio.cwd) is not None
         return "; it is there, but the interpreter in its first line is not" if is_there else ""
     given = stdio.env.get("PATH")
     path = environment.path if given is None else given
-    whose = "" if given is None else 'the "env" of its entry; '
+    option = config_hint(config.source, {}) if config.source else ""  # who reads it has another environment
+    restart = f"mcpx restart {config.name}{option}"
+    whose = environment.source if given is None else "its own env"
     return (
-        f". Searched: {cut(path, MAX_PATH_CHARS)} ({whose or environment.source}). Give the whole path of the"
-        f" command, or add its folder to the PATH that your login shell sets; then run: mcpx restart {server}"
+        f". Searched: {cut(path, MAX_PATH_CHARS)} (PATH of {whose}). Give the whole path of the"
+        f" command, or add its folder to the PATH that your login shell sets; then run: {restart}"
     )
 
 
@@ -149,10 +156,32 @@ def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
             f"the server answers HTTP {status}", retryable=status not in PERMISSION_STATUSES, error=leaf
         )
     if isinstance(leaf, httpx2.TimeoutException):
-        return Cause("the server does not answer the connection", error=leaf)
+        return Cause(
+            f"the server does not answer the connection to {_shown(config.transport.url)}", error=leaf
+        )
     if isinstance(leaf, httpx2.HTTPError):
-        return Cause(f"the server cannot be reached: {leaf or type(leaf).__name__}", error=leaf)
+        where, why = _shown(config.transport.url), _reason(leaf)
+        return Cause(f"the server cannot be reached: {where}: {why}", error=leaf)
     return None
+
+
+def _shown(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
+    found: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if found is None:
+            break
+        leaf = next(leaves(found))
+        if isinstance(leaf, OSError) and isinstance(leaf.errno, int) and leaf.errno > 0:
+            return os.strerror(leaf.errno)
+        found = leaf.__cause__ or leaf.__context__
+    return str(error) or type(error).__name__
 
 
 def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
