@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from mcpx.clients.rows import CLIENTS, Client, System
-from mcpx.errors import MCPXError
+from mcpx.errors import ConfigError
 from mcpx.paths import home
 from mcpx.text.nearest import nearest
 
@@ -28,7 +28,7 @@ class ClientFile(msgspec.Struct, frozen=True):
     installed: bool
 
 
-class UnknownClientError(MCPXError):
+class UnknownClientError(ConfigError):
     """No client of that name is in the table."""
 
 
@@ -44,7 +44,7 @@ def client_named(name: str) -> Client:
     names = [client.name for client in CLIENTS]
     near = nearest(name, names)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
-    raise UnknownClientError(f"no client {name!r} is known; {hint}")
+    raise UnknownClientError(name, f"no client of this name is known; {hint}")
 
 
 def this_system() -> System:

@@ -293,7 +293,7 @@ def test_two_clients_may_share_a_file(home: Path) -> None:
 
 def test_a_client_that_is_not_known_is_named(home: Path) -> None:
     result = mcpx(home, "install", "cursr", "--yes")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "did you mean cursor?" in result.stderr
 
 
