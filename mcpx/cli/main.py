@@ -13,6 +13,7 @@ import click
 from mcpx.cli.about import show_help, version
 from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
+from mcpx.cli.completion import completion
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.group import Cli
@@ -51,6 +52,7 @@ def attach(arguments: tuple[str, ...]) -> None:
 for command in (
     attach,
     check,
+    completion,
     config,
     daemon,
     demo,
