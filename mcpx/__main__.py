@@ -30,7 +30,7 @@ def main() -> None:
         sys.exit(130)
     if not arguments and not sys.stdin.isatty():
         arguments = ["serve"]
-    elif arguments and arguments[0].endswith(".json"):
+    elif arguments and arguments[0].endswith((".json", ".jsonc")):
         arguments = ["serve", *arguments]
     cli.main(arguments, prog_name="mcpx")
 

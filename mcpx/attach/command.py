@@ -7,8 +7,11 @@ import signal
 import sys
 from typing import Final
 
+from mcpx.attach.connecting import Connecting, NoDaemon
+from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.shim import Shim
 from mcpx.daemon.paths import daemon_paths
+from mcpx.daemon.protocol import greeting
 from mcpx.door import EXPOSURES, Door, only_of
 from mcpx.errors import MCPXError
 
@@ -73,7 +76,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _usage(problem: str) -> int:
+    """Serve a client that starts this with wrong options, so that it can say what is wrong."""
     sys.stderr.write(f"mcpx attach: {problem}\n\n{USAGE}")
+    if not os.isatty(0):
+        reason = f"mcpx attach, as this client starts it: {problem}. Correct the client's configuration"
+        _serve(NoDaemon(reason), Door())
     return 2
 
 
@@ -83,16 +90,23 @@ def _attach(config: str | None, door: Door) -> int:
         paths = daemon_paths(config)
     except MCPXError as error:
         sys.stderr.write(f"mcpx: {error}\n")
+        _serve(NoDaemon(str(error)), door)
         return 1
     if os.isatty(0):
         sys.stderr.write(WAITS_FOR_CLIENT.format("attach") + "\n")
+    answers = None if door.server is not None else RememberedAnswers(paths, greeting(door))
+    _serve(Connecting(paths), door, answers)
+    return 0
+
+
+def _serve(connecting: Connecting, door: Door, answers: RememberedAnswers | None = None) -> None:
+    """Serve the client on standard input and output until it is done."""
     diverted = [fd for fd in (0, 1) if not os.isatty(fd)]  # a terminal is shared with the shell
     before = {fd: os.get_blocking(fd) for fd in diverted}
     try:
         for fd in diverted:
             os.set_blocking(fd, False)
-        Shim(paths, door, 0, 1).run()
+        Shim(connecting, door, 0, 1, answers).run()
     finally:
         for fd, blocking in before.items():
             os.set_blocking(fd, blocking)
-    return 0

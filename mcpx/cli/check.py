@@ -3,51 +3,112 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcpx.cli.daemon import config_of, with_config
 from mcpx.cli.printing import echo
 
 if TYPE_CHECKING:
-    from mcpx.config import Config
+    from mcpx.config import Config, ServerConfig
+    from mcpx.config.findings import Examination, Finding
+
+_EXIT_WRONG: Final = 2
+_COLOURS: Final = {"error": "red", "warning": "yellow", "note": "yellow"}
 
 
 @click.command(short_help="Check a configuration.")
 @click.argument("config", required=False, type=click.Path())
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def check(config: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """Check CONFIG: say what is wrong with it and where, or which servers it has.
+def check(config: str | None, config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """Check CONFIG: name all that is wrong or odd with it, and where, and the servers that it has.
 
-    Starts no server. Exit code 2 if the configuration cannot be used.
+    Starts no server. Exit code 2 if there is a mistake: in a server's entry it disables that server alone,
+    elsewhere the configuration cannot be used.
     """
-    from mcpx.config import load
+    from mcpx.config.findings import examine
 
-    loaded = load(config)
+    found = examine(config_of(config, config_path))
     if as_json:
-        servers = [
-            {"name": server.name, "transport": server.transport.kind, "disabled": server.disabled}
-            for server in loaded.servers.values()
-        ]
-        profiles = {name: _shown(loaded, name) for name in loaded.profiles}
-        report: dict[str, object] = {"source": loaded.source, "servers": servers, "profiles": profiles}
-        report |= {"notices": loaded.notices}
-        echo(json.dumps(report, indent=2, ensure_ascii=False))
-        return
-    echo(f"{loaded.source}: {len(loaded.servers)} server{'s' if len(loaded.servers) != 1 else ''}")
-    for server in loaded.servers.values():
-        state = f"disabled: {server.disabled}" if server.disabled else "ok"
-        if not server.disabled and server.expose != "three":
-            state += f", expose: {server.expose}"
-        if not server.disabled and server.pinned:
-            state += f", pinned: {', '.join(server.pinned)}"
-        echo(f"  {server.name} ({server.transport.kind}): {state}", fg="yellow" if server.disabled else None)
-    for name, profile in loaded.profiles.items():
-        echo(f"  profile {name}: {', '.join(_shown(loaded, name)) or 'no servers'}")
+        echo(json.dumps(_report(found), indent=2, ensure_ascii=False))
+    else:
+        _show(found)
+    sys.exit(_EXIT_WRONG if found.errors else 0)
+
+
+def _report(found: Examination) -> dict[str, Any]:
+    """The result for programs; `error` is there if something is wrong."""
+    import msgspec
+
+    findings: list[dict[str, Any]] = [msgspec.to_builtins(each) for each in found.findings]
+    config = found.config
+    servers = [
+        {"name": server.name, "transport": server.transport.kind, "disabled": server.disabled}
+        for server in (config.servers.values() if config else ())
+    ]
+    report: dict[str, Any] = {"source": found.source, "usable": config is not None}
+    report |= {"error": f"{found.source}: {_verdict(found)}"} if found.errors else {}
+    report |= {"servers": servers}
+    report |= {"profiles": {name: _shown(config, name) for name in config.profiles} if config else {}}
+    report |= {"notices": config.notices if config else ()}
+    report |= {"problems": [each for each in findings if each["level"] == "error"]}
+    return report | {"warnings": [each for each in findings if each["level"] != "error"]}
+
+
+def _verdict(found: Examination) -> str:
+    """How much is wrong, and what that means."""
+    number = len(found.errors)
+    mistakes = f"{number} mistake{'s' if number != 1 else ''}"
+    if found.config is None:
+        return f"{mistakes}; this configuration cannot be used"
+    servers = {each.server for each in found.errors} - {None}
+    return f"{mistakes}" + (f"; disabled: {', '.join(sorted(map(str, servers)))}" if servers else "")
+
+
+def _show(found: Examination) -> None:
+    if config := found.config:
+        echo(f"{found.source}: {len(config.servers)} server{'s' if len(config.servers) != 1 else ''}")
+        _show_servers(found, config)
+    for finding in found.findings:
+        _show_finding(finding, found.source)
+    if found.errors:
+        echo(f"mcpx: {found.source}: {_verdict(found)}", err=True, fg="red")
+
+
+def _show_servers(found: Examination, config: Config) -> None:
+    levels = {(finding.server, finding.level) for finding in found.findings}
+    for server in config.servers.values():
+        state = _state(server, is_mistaken=(server.name, "error") in levels)
+        if state.startswith("ok") and (server.name, "warning") in levels:
+            state = f"warning, see below{state[2:]}"
+        is_good = state.startswith("ok")
+        echo(f"  {server.name} ({server.transport.kind}): {state}", fg=None if is_good else "yellow")
+    for name, profile in config.profiles.items():
+        echo(f"  profile {name}: {', '.join(_shown(config, name)) or 'no servers'}")
         for shown, patterns in profile.tools.items():
             echo(f"    of {shown}: {', '.join(patterns) or 'no tools'}")
-    for notice in loaded.notices:
-        echo(f"  note: {notice}", fg="yellow")
+
+
+def _state(server: ServerConfig, *, is_mistaken: bool) -> str:
+    from mcpx.config.servers import DISABLED
+
+    if server.disabled:
+        below = is_mistaken and server.disabled != DISABLED
+        return "disabled: its entry holds a mistake, see below" if below else f"disabled: {server.disabled}"
+    expose = f", expose: {server.expose}" if server.expose != "three" else ""
+    return f"ok{expose}" + (f", pinned: {', '.join(server.pinned)}" if server.pinned else "")
+
+
+def _show_finding(finding: Finding, source: str) -> None:
+    place = source if finding.line is None else f"{source}:{finding.line}:{finding.column}"
+    path = f" (in {finding.path})" if finding.path and finding.path != "$" else ""
+    echo(f"{place}: {finding.level}: {finding.text}{path}", fg=_COLOURS[finding.level])
+    if finding.excerpt and finding.level != "note":
+        for line in finding.excerpt.splitlines():
+            echo(f"    {line}")
 
 
 def _shown(config: Config, profile: str) -> list[str]:
@@ -64,7 +125,8 @@ def config() -> None:
 
 
 @config.command()
-def schema() -> None:
+@with_config
+def schema(config_path: str | None) -> None:  # noqa: ARG001 - every command takes it; the schema is of any file
     """Print the JSON Schema of the configuration: every setting, with its default."""
     from mcpx.config import json_schema
 

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
 
+def config_of(argument: str | None, config_path: str | None) -> str | None:
+    """The configuration file that a command was given, as its argument or by --config.
+
+    Raises:
+        UsageError: Two different ones.
+    """
+    if argument is not None and config_path is not None and argument != config_path:
+        raise click.UsageError(f"two configurations are given, {argument} and {config_path}; leave one out")
+    return argument if config_path is None else config_path
+
+
 @click.group(cls=Group, short_help="One process for all clients: start, stop, status.")
 def daemon() -> None:
     """One MCPX for all clients of a configuration: mcpx attach joins it, and starts it where none runs."""
@@ -32,9 +43,10 @@ def run(config_path: str | None) -> None:
 
     import anyio
 
-    from mcpx.config import load
+    from mcpx.config import read_config
     from mcpx.daemon.listening import listening
     from mcpx.daemon.paths import acquire_lock
+    from mcpx.environment import begin
     from mcpx.light_imports import import_structlog, light_sdk
 
     import_structlog()
@@ -43,15 +55,18 @@ def run(config_path: str | None) -> None:
 
     configure()
     paths = _paths(config_path)
-    loaded = load(paths.config)
+    text = read_config(paths.config)
+    loaded = text.parse(resolve=False)
+    if loaded.login_shell:
+        begin()
     lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     paths.stopped.unlink(missing_ok=True)
     try:
-        with listening(paths) as listener, early_children(loaded):
+        with listening(paths) as listener, early_children(text.parse) as resolved:
             with light_sdk(serves_http=loaded.http_served):
                 from mcpx.app import LOOP, serve_daemon
 
-            code = anyio.run(partial(serve_daemon, loaded, paths, listener), backend_options=LOOP)
+            code = anyio.run(partial(serve_daemon, resolved(), paths, listener), backend_options=LOOP)
     finally:
         os.close(lock)
     sys.exit(code)
@@ -66,7 +81,7 @@ def start(config_path: str | None) -> None:
     from mcpx.daemon.paths import lock_owner_pid
 
     paths = _paths(config_path)
-    load(paths.config)  # a mistake in it is reported here, not in the daemon's log
+    load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
     click.echo(f"socket {paths.socket}\nlog {paths.log}", err=True)
@@ -131,9 +146,10 @@ def _stop_all() -> None:
 
 
 @daemon.command("list", short_help="Those of all configurations.")
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """List your daemons, a row each, and clean up after those that were killed.
+def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """List your daemons, a row each, and clean up after those that were killed. --config: that one alone.
 
     Those with another MCPX_STATE_DIR are not seen.
     """
@@ -142,7 +158,7 @@ def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by na
     from mcpx.daemon.running import report
     from mcpx.daemon.stale import clean_up
 
-    rows = report()
+    rows = report(config_path)
     clean_up()
     if as_json:
         echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -166,7 +182,7 @@ def restart(config_path: str | None) -> None:
     from mcpx.daemon.paths import lock_owner_pid
 
     paths = _paths(config_path)
-    load(paths.config)
+    load(paths.config, resolve=False)
     with lifecycle.startup_lock(paths) as lock:
         old = lifecycle.stop(paths, marked=False)
         next_paths = _paths(config_path)  # others, if it is a link that leads elsewhere now
@@ -180,7 +196,8 @@ def restart(config_path: str | None) -> None:
 def status(config_path: str | None) -> None:
     """Say whether the daemon runs (exit code 0) or not (1), and where its files are.
 
-    PATH is where its servers' commands are found: that of whichever client started it.
+    PATH is where its servers' commands are found: that of your login shell, and what the program that started
+    the daemon had beyond it.
     """
     from contextlib import suppress
 
@@ -200,7 +217,10 @@ def status(config_path: str | None) -> None:
     click.echo(f"socket {paths.socket}\nlog {paths.log}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know
-            click.echo(f"PATH {(request(paths, {'mcpx': 'environment'}) or {}).get('path', '')}")
+            environment = request(paths, {"mcpx": "environment"}) or {}
+            if source := environment.get("source"):
+                echo(f"environment of {source}")
+            echo(f"PATH {environment.get('path', '')}")
     sys.exit(1 if answer is None else 0)
 
 
@@ -228,16 +248,19 @@ def install(config_path: str | None) -> None:
     from mcpx.daemon import service
 
     paths = _paths(config_path)
-    load(paths.config)
+    load(paths.config, resolve=False)
     _show(service.install(Path(paths.config)))
 
 
 @daemon.command(short_help="Take it from systemd or launchd.")
-def uninstall() -> None:
-    """Remove what install has written, and end what it started."""
+@with_config
+def uninstall(config_path: str | None) -> None:
+    """Remove what install has written, and end what it started. --config: if it runs that configuration."""
+    from pathlib import Path
+
     from mcpx.daemon import service
 
-    _show(service.uninstall())
+    _show(service.uninstall(None if config_path is None else Path(_paths(config_path).config)))
 
 
 def _show(report: Report) -> None:

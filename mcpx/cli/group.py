@@ -8,13 +8,16 @@ line on standard error, never a traceback; with `--json` it is also `{"error": T
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
 from mcpx.cli.printing import echo
+from mcpx.daemon.startup_report import report, take_reporter
 from mcpx.errors import ConfigError, MCPXError
 
 EXIT_USAGE: Final = 2
@@ -57,18 +60,18 @@ class Cli(Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        as_json = ctx.meta[_AS_JSON]
+        as_json, starter = ctx.meta[_AS_JSON], take_reporter()
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
             _end_interrupted()
         except (MCPXError, OSError) as error:
-            _end(error, as_json=as_json)
+            _end(error, as_json=as_json, starter=starter)
         except ExceptionGroup as group:
             found = next(_leaves(group))
             if not isinstance(found, MCPXError | OSError):
                 raise
-            _end(found, as_json=as_json)
+            _end(found, as_json=as_json, starter=starter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each task."""
@@ -100,8 +103,8 @@ def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
             yield each
 
 
-def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
-    """End with what went wrong.
+def _end(error: MCPXError | OSError, *, as_json: bool, starter: int | None) -> NoReturn:
+    """End with what went wrong, which `starter` is told too (`mcpx.daemon.startup_report`).
 
     Raises:
         OSError: The reader of standard output has gone; click ends that quietly.
@@ -112,7 +115,11 @@ def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
             raise error
         problem = error.strerror or text or type(error).__name__
         text = f"{error.filename}: {problem}" if error.filename else problem
-    echo(f"mcpx: {text}", err=True, fg="red")
+    report(starter, text)
+    try:
+        echo(f"mcpx: {text}", err=True, fg="red")
+    except OSError:  # a file on a disk that is full; what it still holds must not fail at the end
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the end
     if as_json:
         import json
 
@@ -152,6 +159,4 @@ def _flush() -> None:
 
 def _discard_output() -> None:
     """Have Python write nothing more to standard output as it exits."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

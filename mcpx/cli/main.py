@@ -17,10 +17,15 @@ from mcpx.cli.completion import completion
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.group import Cli
+from mcpx.cli.importing import import_servers
+from mcpx.cli.install import install, uninstall
 from mcpx.cli.offers import inspect, prompts, resources
 from mcpx.cli.running import logs, reload_config, restart, status
+from mcpx.cli.secret import secret
 from mcpx.cli.serve import serve
+from mcpx.cli.servers import add, add_json, disable, enable, list_servers, mcp, remove
 from mcpx.cli.stats import stats
+from mcpx.cli.undo import undo
 from mcpx.version import __version__
 
 
@@ -50,23 +55,35 @@ def attach(arguments: tuple[str, ...]) -> None:
 
 
 for command in (
+    add,
+    add_json,
     attach,
     check,
     completion,
     config,
     daemon,
     demo,
+    disable,
+    enable,
     exec_tool,
     show_help,
+    import_servers,
     inspect,
+    install,
+    list_servers,
     logs,
+    mcp,
     prompts,
     reload_config,
+    remove,
     resources,
     restart,
+    secret,
     serve,
     stats,
     status,
+    undo,
+    uninstall,
     version,
 ):
     cli.add_command(command)

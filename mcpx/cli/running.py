@@ -77,7 +77,7 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
 
     path = server_log_path(server, daemon_paths(config_path).folder)
     if not path.exists():
-        names = list(load(config_path).servers)
+        names = list(load(config_path, resolve=False).servers)
         if server in names:
             raise MCPXError(f"{server} has said nothing on standard error yet ({path})")
         near = nearest(server, names)

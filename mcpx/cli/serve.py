@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpx.cli.daemon import config_of, with_config
 from mcpx.cli.printing import echo
 from mcpx.door import EXPOSURES, Door, Expose, only_of
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Serve a client over stdio, or many over HTTP.")
 @click.argument("config", required=False, type=click.Path())
+@with_config
 @click.option("--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True)
 @click.option("--host", help="Address to listen on (http).  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (http).  [default: 8765]")
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 def serve(
     *,
     config: str | None,
+    config_path: str | None,
     transport: str,
     host: str | None,
     port: int | None,
@@ -45,15 +48,16 @@ def serve(
     http:  Streamable HTTP for any number of clients, on loopback, with a bearer token that is made at the
            first start and kept in the state folder.
     """  # noqa: D301 - click's own mark, not an escape
-    from contextlib import nullcontext
     from functools import partial
 
     import anyio
+    from msgspec.structs import replace
 
-    from mcpx.config import load
+    from mcpx.config import read_config
     from mcpx.config.transport import is_loopback
     from mcpx.core.profiles import select
     from mcpx.daemon.paths import check_state_folder
+    from mcpx.environment import begin
     from mcpx.light_imports import import_structlog, light_sdk
 
     import_structlog()
@@ -61,7 +65,10 @@ def serve(
     from mcpx.upstream.early_start import early_children
 
     configure()
-    loaded = load(config)
+    text = read_config(config_of(config, config_path))
+    loaded = text.parse(resolve=False)
+    if loaded.login_shell:
+        begin()
     address = host or loaded.http.host
     if transport == "http" and no_auth and not yes_everybody and not is_loopback(address):
         raise click.UsageError(
@@ -82,14 +89,18 @@ def serve(
         echo(WAITS_FOR_CLIENT.format("serve"), err=True)
     # over HTTP a port or a token that cannot be had must end it before anything is started, or swept up
     early = server is None and transport == "stdio"
-    with early_children(select(door, loaded).config) if early else nullcontext():
+
+    def needed(config: Config) -> Config:
+        return select(door, config).config if early else replace(config, servers={})
+
+    with early_children(text.parse, needed) as resolved:
         with light_sdk(serves_http=transport == "http"):
             from mcpx import app
 
         if transport == "http":
-            run = partial(app.serve_http, loaded, host=host, port=port, auth=not no_auth)
+            run = partial(app.serve_http, resolved(), host=host, port=port, auth=not no_auth)
         else:
-            run = partial(app.serve_stdio, loaded, door)
+            run = partial(app.serve_stdio, resolved(), door)
         code = anyio.run(run, backend_options=app.LOOP)
     sys.exit(code)
 

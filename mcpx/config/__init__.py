@@ -1,10 +1,11 @@
 """The configuration: one JSON file to frozen structs, with an error that says where it is wrong.
 
 `load` and `parse` make a `Config`; `json_schema` documents the file. Called at start, at reload, and by the
-`check` and `config` commands; imports neither anyio nor the SDK, so that it is quick to start.
+commands about the configuration, for which `mcpx.config.findings` names all that is wrong or odd with a file.
+Imports neither anyio nor the SDK, so that it is quick to start.
 """
 
-from mcpx.config.load import load, locate, parse, read_file
+from mcpx.config.load import load, locate, parse, read_config, read_file
 from mcpx.config.model import (
     Config,
     Era,
@@ -47,6 +48,7 @@ __all__ = [
     "load",
     "locate",
     "parse",
+    "read_config",
     "read_file",
     "redactor_of",
     "starting_limit",

@@ -7,32 +7,66 @@ start and at each reload; `parse` is pure but for the environment it is given.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from mcpx.config.document import Location, as_object, decode
+from mcpx.config.document import LocatedError, Location, as_text, decode
+from mcpx.config.env_files import EnvFileProblem, read_env_file
+from mcpx.config.expand import Values
 from mcpx.config.model import Config, PerServer, Settings
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.profiles import check_profiles
-from mcpx.config.servers import find_entries, read_server, top_level_keys
+from mcpx.config.servers import Entry, find_entries, read_server, secrets_of_entry, top_level_keys
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
-from mcpx.daemon.environment import as_written
+from mcpx.documents.jsonc import JSONObject
+from mcpx.environment import Environment, own, person
+from mcpx.environment.secrets import fetch, forget, secret
 from mcpx.errors import ConfigError
-from mcpx.paths import CONFIG_VARIABLE, config_file, home
+from mcpx.paths import CONFIG_VARIABLE, config_file, config_hint, home
 
 
-def load(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Config:
+def load(
+    path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ, resolve: bool = True
+) -> Config:
     """The configuration in `path`, else the file `MCPX_CONFIG` names, else in the user's config folder.
+
+    `resolve` is that of `parse`; without it nothing is started or waited for.
 
     Raises:
         ConfigError: The file is missing or cannot be read, or what `parse` raises.
     """
+    return read_config(path, environ=environ).parse(environ=environ, resolve=resolve)
+
+
+class ConfigText(NamedTuple):
+    """The content of a configuration file, to be parsed as often as it is wanted: it may be a pipe."""
+
+    file: Path
+    data: bytes
+
+    def parse(self, *, environ: Mapping[str, str] = os.environ, resolve: bool = True) -> Config:
+        """The configuration, as `load` makes it.
+
+        Raises:
+            ConfigError: What `parse` raises.
+        """
+        folder = self.file.absolute().parent
+        return parse(self.data, where=str(self.file), environ=environ, folder=folder, resolve=resolve)
+
+
+def read_config(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> ConfigText:
+    """The content of the file that `load` would read.
+
+    Raises:
+        ConfigError: The file is missing or cannot be read.
+    """
     file = locate(path, environ=environ)
-    data = read_file(file, missing=_missing(path, environ))
-    return parse(data, where=str(file), environ=environ, folder=file.absolute().parent)
+    return ConfigText(file, read_file(file, missing=missing_file(path, environ)))
 
 
 def read_file(file: Path, *, missing: str = "no such file") -> bytes:
@@ -58,38 +92,123 @@ def locate(path: str | Path | None = None, *, environ: Mapping[str, str] = os.en
 
 
 def parse(
-    text: str | bytes, *, where: str, environ: Mapping[str, str] = os.environ, folder: Path | None = None
+    text: str | bytes,
+    *,
+    where: str,
+    environ: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
+    resolve: bool = False,
+    anew: bool | str = False,
 ) -> Config:
-    """The configuration in `text`.
+    """The configuration in `text`. A mistake in a server's entry disables that server alone.
 
     `where` is shown in messages as the file. `folder` is where a relative `cwd` starts: the file's folder, by
-    default the current one.
+    default the current one. To `resolve` is to ask the login shell for the environment of the person, and
+    keychain and commands for secrets, each once for as long as the process lives, or `anew` (the secrets, if
+    it is the name of a server, of that one alone); it may block for some seconds. Otherwise the environment
+    is `environ`, and secrets stay as they are written.
 
     Raises:
-        ConfigError: Not UTF-8, not JSON, or wrong in a way that cannot be meant; one line that says where.
+        ConfigError: Not UTF-8, not JSON, or wrong outside the servers' entries; one line that says where.
+    """
+    reading = read(
+        as_text(text, where=where), where=where, environ=environ, folder=folder, resolve=resolve, anew=anew
+    )
+    spoiling = reading.spoiling
+    if not spoiling:
+        return reading.config
+    if len(spoiling) > 1:
+        more = f"{len(spoiling) - 1} more mistake{'s' if len(spoiling) > 2 else ''}"  # noqa: PLR2004 - plural
+        raise ConfigError(
+            spoiling[0].where, f"{spoiling[0].problem}; and {more}, see: mcpx check{config_hint(where)}"
+        )
+    raise spoiling[0]
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A configuration as far as it could be read; `places` are where the entries of its servers stand."""
+
+    config: Config
+    notices: ConfigNotices
+    places: dict[str, Location]
+
+    @property
+    def spoiling(self) -> list[LocatedError]:
+        """The mistakes outside of entries: with one of them the configuration cannot be used."""
+        return [mistake for mistake in self.notices.mistakes if mistake.server is None]
+
+
+def read(
+    text: str,
+    *,
+    where: str,
+    environ: Mapping[str, str],
+    folder: Path | None,
+    resolve: bool = False,
+    anew: bool | str = False,
+) -> Reading:
+    """The configuration in `text`, and all that is wrong or odd with it. Takes what `parse` takes.
+
+    Raises:
+        ConfigError: Not JSON, or no object at all.
     """
     top = Location(where)
-    document = as_object(decode(text, where=where), top)
     notices = ConfigNotices()
+    document = decode(text, where=where)
+    if not isinstance(document, JSONObject):
+        raise top.expected("an object", document)
+    notices.mistakes += [top.name(key).error("this key is given twice") for key in document.repeated]
     notices.unused(document, top, known=top_level_keys())
-    context = ExpansionContext(as_written(environ), home(environ), str((folder or Path()).absolute()))
     base = read_settings(document, PerServer(), top, notices)
     settings = read_settings(document, Settings(), top, notices)
-    servers = {
-        entry.name: read_server(entry, base, context, notices)
-        for entry in find_entries(document, top, notices)
-    }
-    check_profiles(settings.profiles, servers, top.key("profiles"))
-    return Config(
+    environment = own(environ)
+    if resolve:
+        environment = person(environ, login_shell=settings.login_shell, anew=bool(anew))
+    place = str((folder or Path()).absolute())
+    values = Values(environment.variables, home(environment.variables))
+    values = replace(values, environ=_with_files(settings.env_file, values, place, top, notices))
+    entries = find_entries(document, top, notices)
+    if resolve:
+        values = replace(values, secret=secret)
+        _fetch_secrets(entries, environment, anew)
+    context = ExpansionContext(values, place)
+    servers = {entry.name: read_server(entry, base, context, notices) for entry in entries}
+    notices.mistakes += check_profiles(settings.profiles, servers, top.key("profiles"))
+    config = Config(
         source=where,
         servers=servers,
         notices=notices.lines(),
         http_served="http" in document,
+        digest=hash(text),
+        environment=environment,
         **msgspec.structs.asdict(settings),
     )
+    return Reading(config, notices, {entry.name: entry.at for entry in entries})
 
 
-def _missing(path: str | Path | None, environ: Mapping[str, str]) -> str:
+def _with_files(
+    named: str | tuple[str, ...], values: Values, folder: str, top: Location, notices: ConfigNotices
+) -> Mapping[str, str]:
+    """The variables of the environment, and of files that count before it, or are noted as unreadable."""
+    variables, at = dict(values.environ), top.key("env_file")
+    for each in (named,) if isinstance(named, str) else named:
+        try:
+            variables |= read_env_file(each, at, replace(values, environ=variables), folder, notices)
+        except EnvFileProblem as problem:
+            notices.add(at, str(problem))
+    return variables
+
+
+def _fetch_secrets(entries: Iterable[Entry], environment: Environment, anew: bool | str) -> None:  # noqa: FBT001
+    """Fetch the secrets of all entries; those of the ones that are meant by `anew` again."""
+    wanted = {entry.name: list(secrets_of_entry(entry)) for entry in entries}
+    again = wanted if isinstance(anew, bool) else {anew}
+    if anew:
+        forget(each for name in again for each in wanted.get(name, ()))
+    fetch((each for found in wanted.values() for each in found), environment)
+
+
+def missing_file(path: str | Path | None, environ: Mapping[str, str]) -> str:
     """Why this file was looked for, so that the reader knows which of three places to correct."""
     if path is not None:
         return "no such file"

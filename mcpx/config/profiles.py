@@ -7,7 +7,7 @@ What is shown by it `mcpx.core.profiles` says. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Final
@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from mcpx.config.document import Location, quote
+from mcpx.config.document import LocatedError, Location, quote
 from mcpx.door import Expose
 from mcpx.text.nearest import nearest
 
@@ -71,29 +71,32 @@ def is_pattern(text: str) -> bool:
     return any(each in text for each in "*?[")
 
 
-def check_profiles(profiles: Mapping[str, Profile], servers: Collection[str], at: Location) -> None:
-    """Check the profiles of a configuration with these servers; `at` is where they stand.
+def check_profiles(
+    profiles: Mapping[str, Profile], servers: Collection[str], at: Location
+) -> Iterator[LocatedError]:
+    """What is wrong with the profiles of a configuration with these servers; `at` is where they stand.
 
-    Raises:
-        ConfigError: A name cannot be used, a server does not exist, or has tools but is not shown.
+    A name that cannot be used, or a server that does not exist, or that has tools but is not shown.
     """
     for name, profile in profiles.items():
         here = at.key(name)
         if not _NAME.fullmatch(name):
-            raise here.error(
+            yield at.name(name).error(
                 "a profile's name has up to 64 letters, digits, _, - and ., and begins with no . or -"
             )
         if name in RESERVED:
-            raise here.error(f"{quote(name)} cannot be a profile's name: /mcp/{name}/ has another meaning")
+            yield at.name(name).error(
+                f"{quote(name)} cannot be a profile's name: /mcp/{name}/ has another meaning"
+            )
         for index, pattern in enumerate(profile.servers):
             if pattern not in servers and not is_pattern(pattern):
-                raise here.key("servers").item(index).error(no_server(pattern, servers))
+                yield here.key("servers").item(index).error(no_server(pattern, servers))
         shown = chosen(servers, profile.servers)
         for server in profile.tools:
             if server not in servers:
-                raise here.key("tools").key(server).error(no_server(server, servers))
-            if server not in shown:
-                raise here.key("tools").key(server).error("this server is not among those of the profile")
+                yield here.key("tools").name(server).error(no_server(server, servers))
+            elif server not in shown:
+                yield here.key("tools").name(server).error("this server is not among those of the profile")
 
 
 def no_server(name: str, servers: Iterable[str]) -> str:

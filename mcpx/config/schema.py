@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.config.model import FLAT, PerServer, Settings
+from mcpx.config.servers import FORMS
 from mcpx.config.strings import URL_KEYS, EntryKeys
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -25,7 +26,7 @@ def json_schema() -> dict[str, Any]:
         "description": "The servers behind MCPX, and its settings. Unknown keys have no effect.",
         "type": "object",
         "properties": _forms() | _properties(Settings) | per_server,
-        "anyOf": [{"required": [form]} for form in _forms()],
+        "anyOf": [{"required": [form]} for form in FORMS],
         "additionalProperties": True,
         "$defs": {"server": _server(per_server), "servers": _servers()},
     }
@@ -33,36 +34,28 @@ def json_schema() -> dict[str, Any]:
 
 def _forms() -> dict[str, Any]:
     named = {"$ref": "#/$defs/servers"}
-    listed = {
-        "allOf": [{"$ref": "#/$defs/server"}],
-        "properties": {
-            "name": {"type": "string", "minLength": 1, "description": "Name of the server, used once."}
-        },
-        "required": ["name"],
+    about = {
+        "mcpServers": "The servers by name, as desktop and terminal clients write them.",
+        "servers": "The servers by name, as editors write them.",
+        "mcp": "An editor's settings, with the servers inside: by name, or under servers.",
+        "mcp_servers": "The servers as a list, each with its name.",
     }
+    inside = {"type": "object", "properties": {"servers": named}, "additionalProperties": True}
     return {
-        "mcpServers": named
-        | {"description": "The servers by name, as desktop and terminal clients write them."},
-        "servers": named | {"description": "The servers by name, as editors write them."},
-        "mcp": {
-            "description": "An editor's settings, with the servers inside.",
-            "type": "object",
-            "properties": {"servers": named},
-            "additionalProperties": True,
-        },
-        "mcp_servers": {
-            "description": "The servers as a list, each with its name.",
-            "type": "array",
-            "items": listed,
-        },
+        form: (inside if form == "mcp" else named) | {"description": meaning}
+        for form, meaning in about.items()
     }
 
 
 def _servers() -> dict[str, Any]:
+    server = {"$ref": "#/$defs/server"}
+    name = {"type": "string", "minLength": 1, "description": "Name of the server, used once."}
+    listed = {"allOf": [server], "properties": {"name": name}, "required": ["name"]}
     return {
-        "type": "object",
+        "type": ["object", "array"],
         "propertyNames": {"minLength": 1},
-        "additionalProperties": {"$ref": "#/$defs/server"},
+        "additionalProperties": server,
+        "items": listed,
     }
 
 

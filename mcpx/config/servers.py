@@ -1,8 +1,8 @@
 """The servers of a configuration, in whichever of the accepted forms they are written.
 
-Owns the forms: `mcpServers` (desktop and terminal clients), `servers` and `mcp: {servers}` (editors), the
-older list `mcp_servers`; several at once are merged. Owns names: none empty, none twice. Each entry becomes
-one `ServerConfig`.
+Owns the forms: `mcpServers` (desktop and terminal clients), `servers`, `mcp` and `context_servers` (editors),
+the list `mcp_servers`; several at once are merged. Owns names: none empty, none twice. Each entry becomes one
+`ServerConfig`; one with a mistake in it is disabled, with the mistake as the reason.
 """
 
 from __future__ import annotations
@@ -14,27 +14,34 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.config.document import JSONObject, Location, as_object, quote
-from mcpx.config.model import PerServer, ServerConfig, Settings
+from mcpx.config.document import Location, as_object, quote
+from mcpx.config.expand import secrets_in
+from mcpx.config.model import Http, PerServer, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.settings import convert, keys, read_settings
-from mcpx.config.strings import EntryKeys, ExpansionContext, read_key
+from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
+from mcpx.documents.jsonc import JSONObject
+from mcpx.environment.secrets import Reference
+from mcpx.paths import config_hint
 from mcpx.text import holds_controls
 
 DISABLED: Final = "disabled in the configuration"
 
-FORMS: Final = ("mcpServers", "servers", "mcp", "mcp_servers")
+FORMS: Final = ("mcpServers", "servers", "mcp", "context_servers", "amp.mcpServers", "mcp_servers")
+"""Keys of the top level that hold servers, by name or as a list."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One server as it is written: its name, its object, and where that stands."""
+    """One server as it is written: its name, its value, and where that stands."""
 
     name: str
-    given: JSONObject
+    given: Any
     at: Location
     listed: bool = False
     """Whether it stands in a list and so holds its own name."""
+    problem: str | None = None
+    """Why it cannot be told which servers are meant by the name."""
 
 
 def top_level_keys() -> tuple[str, ...]:
@@ -45,42 +52,87 @@ def top_level_keys() -> tuple[str, ...]:
 def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> tuple[Entry, ...]:
     """Every server entry of the document, in the order of the forms.
 
-    Raises:
-        ConfigError: A form is not what it should be, a name is empty or given twice, no server at all.
+    A form that is not what it should be is a mistake, and so is that there is none; an entry without a name
+    that can be used is left out.
     """
     found: dict[str, Entry] = {}
     for entry in _all_entries(document, at, notices):
         if earlier := found.get(entry.name):
-            raise entry.at.error(f"the server name {quote(entry.name)} is already used at {earlier.at.path}")
-        found[entry.name] = entry
-    if not found:
-        raise at.error(_no_servers(document))
+            problem = f"the server name {quote(entry.name)} is already used at {earlier.at.path}"
+            found[entry.name] = replace(entry, problem=problem)
+        else:
+            found[entry.name] = entry
+    if not any(form in document for form in FORMS):
+        notices.mistakes.append(at.error(_no_servers(document)))
+    elif not found and not notices.mistakes:
+        option = config_hint(at.source)
+        notices.add(at, f"there are no servers yet; add one with: mcpx add{option} NAME -- COMMAND")
     return tuple(found.values())
 
 
 def read_server(
     entry: Entry, base: PerServer, context: ExpansionContext, notices: ConfigNotices
 ) -> ServerConfig:
-    """The entry as a struct; a variable that is not set disables it.
-
-    Raises:
-        ConfigError: Something in it is wrong as written.
-    """
-    known = (*keys(EntryKeys), *keys(PerServer), *(("name",) if entry.listed else ()))
-    notices.unused(entry.given, entry.at, known=known, elsewhere=keys(Settings))
-    transport, reasons, variables = read_transport(entry.given, entry.at, context, notices)
-    own = read_settings(entry.given, base, entry.at, notices)
-    if "pinned" in entry.given:
-        own = replace(own, pinned=tuple(_own_pattern(entry.name, pattern) for pattern in own.pinned))
-    off = "disabled" in entry.given and read_key(entry.given, "disabled", entry.at)
-    on = "enabled" not in entry.given or read_key(entry.given, "enabled", entry.at)
-    return ServerConfig(
-        name=entry.name,
-        transport=transport,
-        variables=variables,
-        disabled=DISABLED if off or not on else ("; ".join(reasons) or None),
-        **msgspec.structs.asdict(own),
+    """The entry as a struct; a mistake in it, or a variable that is not set, disables it."""
+    before = len(notices.mistakes)
+    unread = Stdio(command="")
+    server = ServerConfig(
+        name=entry.name, transport=unread, source=entry.at.source, **msgspec.structs.asdict(base)
     )
+    with notices.gathering():
+        if entry.problem:
+            raise entry.at.error(entry.problem)
+        server = _read(as_object(entry.given, entry.at), entry, server, context, notices)
+    reasons = []
+    for mistake in notices.mistakes[before:]:
+        mistake.server = entry.name
+        reasons.append(f"{mistake.problem} (in {mistake.at.path})")
+    if not reasons or server.disabled == DISABLED:
+        return server
+    return replace(server, disabled="; ".join([*reasons, *([server.disabled] if server.disabled else [])]))
+
+
+def _read(
+    given: JSONObject, entry: Entry, server: ServerConfig, context: ExpansionContext, notices: ConfigNotices
+) -> ServerConfig:
+    """The server as its entry says. Without a way to reach it, it keeps the transport that it has."""
+    known = (*keys(EntryKeys), *keys(PerServer), *(("name",) if entry.listed else ()))
+    notices.unused(given, entry.at, known=known, elsewhere=keys(Settings))
+    if any(key in given for key in URL_KEYS):
+        server = replace(server, transport=Http(url=""))
+    with notices.gathering():
+        if _is_off(given, entry.at, ConfigNotices()):
+            context = replace(context, values=replace(context.values, secret=None))
+        transport, reasons, variables = read_transport(given, entry.at, context, notices)
+        off = "; ".join(reasons) or None
+        server = replace(server, transport=transport, variables=variables, disabled=off)
+    server = read_settings(given, server, entry.at, notices, of=PerServer)
+    if "pinned" in given:
+        pinned = tuple(_own_pattern(entry.name, pattern) for pattern in server.pinned)
+        server = replace(server, pinned=pinned)
+    return replace(server, disabled=DISABLED) if _is_off(given, entry.at, notices) else server
+
+
+def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
+    """The secrets that an entry names; none if its server is switched off."""
+    if not isinstance(entry.given, JSONObject) or _is_off(entry.given, entry.at, ConfigNotices()):
+        return
+    left: list[Any] = [entry.given]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield from secrets_in(value)
+        else:
+            left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:
+    """Whether the server is switched off."""
+    for key, off in (("disabled", True), ("enabled", False)):
+        with notices.gathering():
+            if key in given and read_key(given, key, at) is off:
+                return True
+    return False
 
 
 def _own_pattern(server: str, pattern: str) -> str:
@@ -90,44 +142,66 @@ def _own_pattern(server: str, pattern: str) -> str:
 
 
 def _all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
-    for form in ("mcpServers", "servers"):
-        if form in document:
-            yield from _named(document[form], at.key(form))
-    if "mcp" in document:
-        editor = as_object(document["mcp"], at.key("mcp"))
-        notices.unused(editor, at.key("mcp"), known=("servers",))
-        if "servers" in editor:
-            yield from _named(editor["servers"], at.key("mcp").key("servers"))
-    if "mcp_servers" in document:
-        yield from _listed(document["mcp_servers"], at.key("mcp_servers"))
+    for form in FORMS:
+        if form in document and form != "mcp":
+            yield from _entries(document[form], at.key(form), notices)
+        elif form in document:
+            yield from _of_editor(document[form], at.key(form), notices)
 
 
-def _named(value: Any, at: Location) -> Iterator[Entry]:
-    if isinstance(value, JSONObject) and value.repeated:
-        name = value.repeated[0]
-        raise at.key(name).error(f"the server name {quote(name)} is used twice")
-    for name, given in as_object(value, at).items():
-        _check_name(name, at.key(name))
-        yield Entry(name, as_object(given, at.key(name)), at.key(name))
+def _of_editor(value: Any, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+    """The servers under `mcp`: under `servers` in it, or directly."""
+    editor = JSONObject([])
+    with notices.gathering():
+        editor = as_object(value, at)
+    if "servers" in editor:
+        notices.unused(editor, at, known=("servers",))
+        yield from _entries(editor["servers"], at.key("servers"), notices)
+        return
+    servers = [(name, given) for name, given in editor.items() if isinstance(given, JSONObject)]
+    notices.unused([name for name in editor if name not in dict(servers)], at, known=())
+    yield from _named(JSONObject(servers), at, notices)
 
 
-def _listed(value: Any, at: Location) -> Iterator[Entry]:
-    if not isinstance(value, list):
-        raise at.expected("an array of servers", value)
-    for index, each in enumerate(value):
-        given = as_object(each, at.item(index))
-        if "name" not in given:
-            raise at.item(index).error('this server has no "name"')
-        name = convert(given["name"], str, at.item(index).key("name"))
-        _check_name(name, at.item(index).key("name"))
-        yield Entry(name, given, at.item(index), listed=True)
+def _entries(value: Any, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+    """The servers of an object by their names, or of a list."""
+    if isinstance(value, JSONObject):
+        yield from _named(value, at, notices)
+    elif isinstance(value, list):
+        yield from _listed(value, at, notices)
+    else:
+        notices.mistakes.append(at.expected("an object", value))
 
 
-def _check_name(name: str, at: Location) -> None:
-    if not name.strip():
-        raise at.error("the name of a server cannot be empty")
-    if holds_controls(name):
-        raise at.error("the name of a server cannot hold control characters or line breaks")
+def _named(servers: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+    for name, given in servers.items():
+        twice = f"the server name {quote(name)} is used twice" if name in servers.repeated else None
+        if _is_good_name(name, at.name(name), notices):
+            yield Entry(name, given, at.key(name), problem=twice)
+
+
+def _listed(servers: list[Any], at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+    for index, given in enumerate(servers):
+        here = at.item(index)
+        name = ""
+        with notices.leaving_out():
+            entry = as_object(given, here)
+            if "name" not in entry:
+                raise here.error('this server has no "name"')
+            name = convert(entry["name"], str, here.key("name"))
+            if _is_good_name(name, here.key("name"), notices):
+                yield Entry(name, given, here, listed=True)
+
+
+def _is_good_name(name: str, at: Location, notices: ConfigNotices) -> bool:
+    """Whether a server can have that name; if not, its entry is left out."""
+    with notices.leaving_out():
+        if not name.strip():
+            raise at.error("the name of a server cannot be empty")
+        if holds_controls(name):
+            raise at.error("the name of a server cannot hold control characters or line breaks")
+        return True
+    return False
 
 
 def _no_servers(document: JSONObject) -> str:

@@ -18,9 +18,10 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import FieldInfo
 
-from mcpx.config.document import JSONObject, Location, as_object, quote
+from mcpx.config.document import LocatedError, Location, as_object, quote
 from mcpx.config.model import FLAT
 from mcpx.config.notices import ConfigNotices, is_comment, similar
+from mcpx.documents.jsonc import JSONObject
 from mcpx.text import cut, kind_of
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -45,26 +46,38 @@ def keys(struct: type[msgspec.Struct]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_settings(given: JSONObject, base: S, at: Location, notices: ConfigNotices) -> S:
+def read_settings(
+    given: JSONObject,
+    base: S,
+    at: Location,
+    notices: ConfigNotices,
+    *,
+    of: type[msgspec.Struct] | None = None,
+) -> S:
     """`base` with the settings that `given` holds; other keys of the objects inside are noted.
 
-    Raises:
-        ConfigError: A value is not what its setting must be.
+    One that is not what it must be is noted as a mistake, and stays as in `base`. `of`: the settings of that
+    struct alone, which that of `base` extends.
     """
     changes: dict[str, Any] = {}
-    for key, field in fields(type(base)).items():
+    for key, field in fields(of or type(base)).items():
         before = getattr(base, field.name)
         if field.name in FLAT:
             changes[field.name] = read_settings(given, before, at, notices)
-        elif key in given and isinstance(before, msgspec.Struct):
-            inside = as_object(given[key], at.key(key))
-            notices.unused(inside, at.key(key), known=keys(type(before)))
-            changes[field.name] = read_settings(inside, before, at.key(key), notices)
-        elif key in given and (wanted := _members(field.type)) is not None:
-            changes[field.name] = _read_members(given[key], wanted, at.key(key), notices)
         elif key in given:
-            changes[field.name] = convert(given[key], field.type, at.key(key))
+            with notices.gathering():
+                changes[field.name] = _read_setting(given[key], field, before, at.key(key), notices)
     return msgspec.structs.replace(base, **changes)
+
+
+def _read_setting(value: Any, field: FieldInfo, before: Any, at: Location, notices: ConfigNotices) -> Any:
+    if isinstance(before, msgspec.Struct):
+        inside = as_object(value, at)
+        notices.unused(inside, at, known=keys(type(before)))
+        return read_settings(inside, before, at, notices)
+    if (wanted := _members(field.type)) is not None:
+        return _read_members(value, wanted, at, notices)
+    return convert(value, field.type, at)
 
 
 def _members(wanted: Any) -> Any:
@@ -74,34 +87,36 @@ def _members(wanted: Any) -> Any:
 
 
 def _read_members(value: Any, wanted: Any, at: Location, notices: ConfigNotices) -> dict[str, Any]:
-    """An object whose members are all of one type, by their names.
+    """An object whose members are all of one type, by their names; one that is not is noted and left out.
 
     Raises:
-        ConfigError: A value is not what it must be.
+        LocatedError: It is something else.
     """
     found: dict[str, Any] = {}
     for name, member in as_object(value, at).items():
         here = at.key(name)
-        _check_text(name, here)
-        if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
-            found[name] = read_settings(_own_keys(member, wanted, here), wanted(), here, notices)
-        else:
-            found[name] = convert(member, wanted, here)
+        with notices.gathering():
+            _check_text(name, here)
+            if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+                given = _own_keys(member, wanted, here, notices)
+                found[name] = read_settings(given, wanted(), here, notices)
+            else:
+                found[name] = convert(member, wanted, here)
     return found
 
 
-def _own_keys(value: Any, struct: type[msgspec.Struct], at: Location) -> JSONObject:
-    """An object that holds settings of this struct, and comments.
+def _own_keys(value: Any, struct: type[msgspec.Struct], at: Location, notices: ConfigNotices) -> JSONObject:
+    """An object that holds settings of this struct, and comments; another key is noted as a mistake.
 
     Raises:
-        ConfigError: It is something else, or holds another key.
+        LocatedError: It is something else.
     """
     given, known = as_object(value, at), keys(struct)
     for key in given:
         if key not in known and not is_comment(key):
             meant = similar(key, known)
             hint = f"did you mean {quote(meant)}?" if meant else f"the keys are {', '.join(known)}"
-            raise at.key(key).error(f"unknown key; {hint}")
+            notices.mistakes.append(at.name(key).error(f"unknown key; {hint}"))
     return given
 
 
@@ -109,7 +124,7 @@ def convert(value: Any, wanted: Any, at: Location) -> Any:
     """`value` as the type `wanted`, which may be annotated with bounds. `8.0` is a whole number, as in JSON.
 
     Raises:
-        ConfigError: It is not of that type, or out of bounds, or holds characters that are not text.
+        LocatedError: It is not of that type, or out of bounds, or holds characters that are not text.
     """
     if isinstance(value, float) and value.is_integer() and isinstance(_rule(wanted), inspect.IntType):
         value = int(value)
@@ -145,7 +160,7 @@ def _rule(wanted: Any) -> inspect.Type:
     return rule
 
 
-def _misfit(value: Any, rule: inspect.Type, at: Location, complaint: str) -> Exception:
+def _misfit(value: Any, rule: inspect.Type, at: Location, complaint: str) -> LocatedError:
     """The error for a value that msgspec has refused with `complaint`, which says which item it was."""
     if isinstance(rule, inspect.VarTupleType) and (found := _ITEM.search(complaint)):
         index = int(found[1])

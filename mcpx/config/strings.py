@@ -1,8 +1,8 @@
 """The strings of a server's entry, with their variables expanded.
 
 Owns the keys of an entry that are not settings, and the rule for what comes out of a string: what is wrong as
-written raises, what is wrong only after expansion (a variable that is not set, or that holds nonsense) is a
-reason to disable that server. Used by `mcpx.config.transport`; the keys also by the schema.
+written is a mistake, what is wrong only after expansion (a variable that is not set, or that holds nonsense)
+is a reason to disable that server. Used by `mcpx.config.transport`; the keys also by the schema.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from mcpx.config.document import JSONObject, Location, as_object, quote
-from mcpx.config.expand import expand
+from mcpx.config.document import Location, as_object, quote
+from mcpx.config.env_files import EnvFileProblem, read_env_file
+from mcpx.config.expand import Values, expand
 from mcpx.config.model import NonEmpty, doc
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.settings import convert, fields, is_text
+from mcpx.documents.jsonc import JSONObject
 
 Problem = Callable[[str], str | None]
 """Says what is wrong with a string, without showing it; `None` for a good one."""
 
+ENV_FILE_KEYS: Final = ("env_file", "envFile")
 URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 TYPE_KEYS: Final = ("type", "transport")
 TYPES: Final = {
     "stdio": "stdio",
     "local": "stdio",
     "http": "http",
+    "remote": "http",
     "streamable-http": "http",
     "streamable_http": "http",
     "streamableHttp": "http",
@@ -63,6 +68,16 @@ class EntryKeys(msgspec.Struct, rename="camel"):
         dict[Annotated[str, _named("env")], str | float | None],
         doc("Environment variables of the program, beside the few it inherits."),
     ]
+    env_file: Annotated[
+        str | tuple[NonEmpty, ...],
+        doc(
+            "A file, or a list of files, in the form of .env: environment variables of the program, and a"
+            " source for ${VAR} in this entry. Those in env count before them."
+        ),
+    ] = msgspec.field(name="env_file")
+    env_file_of_editors: Annotated[str | tuple[NonEmpty, ...], doc("Another client's name for env_file.")] = (
+        msgspec.field(name="envFile")
+    )
     cwd: Annotated[
         NonEmpty, doc("Working folder of the program; a relative one starts at this file's folder.")
     ]
@@ -82,16 +97,15 @@ def read_key(entry: JSONObject, key: str, at: Location) -> Any:
     """The value at a key of an entry, which is there, by the type that `EntryKeys` gives it.
 
     Raises:
-        ConfigError: It is of another type.
+        LocatedError: It is of another type.
     """
     return convert(entry[key], fields(EntryKeys)[key].type, at.key(key))
 
 
 class ExpansionContext(msgspec.Struct, frozen=True):
-    """What an entry is read against: the environment, the home folder, and the folder of the file."""
+    """What an entry is read against: what references stand for, and the folder of the file."""
 
-    environ: Mapping[str, str]
-    home: str
+    values: Values
     folder: str
 
 
@@ -102,7 +116,8 @@ def _nothing(_: str) -> None:
 class Strings:
     """Reads and expands the strings of one entry.
 
-    `reasons` gathers why the server cannot be used, `variables` which were used, with their values.
+    `reasons` gathers why the server cannot be used, `variables` which were used, with their values. What is
+    wrong as written goes to the mistakes of `notices`, and is left out or empty in what is returned.
     """
 
     def __init__(
@@ -111,16 +126,40 @@ class Strings:
         self.reasons: list[str] = []
         self.variables: list[tuple[str, str]] = []
         self._entry, self._at, self._context, self._notices = entry, at, context, notices
+        self._values = context.values
+
+    def env_files(self) -> dict[str, str]:
+        """The variables of the files that the entry names; from now on they count for references, too."""
+        found: dict[str, str] = {}
+        for key in (key for key in ENV_FILE_KEYS if key in self._entry):
+            at = self._at.key(key)
+            with self._notices.gathering():
+                given = read_key(self._entry, key, self._at)
+                for each in (given,) if isinstance(given, str) else given:
+                    found |= self._env_file(each, at)
+                    self._values = replace(self._values, environ={**self._values.environ, **found})
+        return found
+
+    def _env_file(self, written: str, at: Location) -> Mapping[str, str]:
+        try:
+            return read_env_file(written, at, self._values, self._context.folder, self._notices)
+        except EnvFileProblem as problem:
+            self.reasons.append(f"{problem} (in {at.path})")
+            return {}
 
     def text(self, key: str, problem: Problem) -> str:
         """The string at `key`, which is there."""
-        return self._expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
+        with self._notices.gathering():
+            return self._expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
+        return ""
 
     def texts(self, key: str) -> tuple[str, ...]:
         """The list of strings at `key`, empty when absent."""
         at = self._at.key(key)
-        given = read_key(self._entry, key, self._at) if key in self._entry else ()
-        return tuple(self._expanded(each, at.item(index)) for index, each in enumerate(given))
+        with self._notices.gathering():
+            given = read_key(self._entry, key, self._at) if key in self._entry else ()
+            return tuple(self._expanded(each, at.item(index)) for index, each in enumerate(given))
+        return ()
 
     def named(self, key: str, problem: Problem = _nothing) -> dict[str, str]:
         """The object of strings at `key`, empty when absent. Called with `env` or `headers`.
@@ -129,15 +168,18 @@ class Strings:
         """
         found: dict[str, str] = {}
         what, pattern = _NAMES[key]
-        for name, value in as_object(self._entry.get(key, JSONObject([])), self._at.key(key)).items():
-            at = self._at.key(key).key(name)
-            if not re.fullmatch(pattern, name) or not is_text(name):
-                raise at.error(f"{quote(name)} cannot be the name of {what}")
-            if key == "env" and value is None:
-                continue
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            written = json.dumps(value) if number and key == "env" else convert(value, str, at)
-            found[name] = self._expanded(written, at, problem)
+        given, at = JSONObject([]), self._at.key(key)
+        with self._notices.gathering():
+            given = as_object(self._entry.get(key, given), at)
+        for name, value in given.items():
+            with self._notices.gathering():
+                if not re.fullmatch(pattern, name) or not is_text(name):
+                    raise at.name(name).error(f"{quote(name)} cannot be the name of {what}")
+                if key == "env" and value is None:
+                    continue
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                written = json.dumps(value) if number and key == "env" else convert(value, str, at.key(name))
+                found[name] = self._expanded(written, at.key(name), problem)
         return found
 
     def _expanded(self, written: str, at: Location, problem: Problem = _nothing) -> str:
@@ -145,11 +187,11 @@ class Strings:
             if wrong := problem(written):
                 raise at.error(wrong)
             return written
-        done = expand(written, environ=self._context.environ, home=self._context.home)
+        done = expand(written, self._values)
         self.variables += done.used
         if done.unparsed:
             self._notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
-        wrong = None if done.problems else problem(done.text)
+        wrong = None if done.problems or done.deferred else problem(done.text)
         self.reasons += [f"{each} (used in {at.path})" for each in done.problems]
         self.reasons += [f"{wrong} (in {at.path}, after expansion)"] if wrong else []
         return done.text

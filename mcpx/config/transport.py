@@ -12,10 +12,11 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from mcpx.config.document import JSONObject, Location, quote
+from mcpx.config.document import LocatedError, Location, quote
 from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.strings import TYPE_KEYS, TYPES, URL_KEYS, ExpansionContext, Strings, read_key
+from mcpx.documents.jsonc import JSONObject
 
 
 def _plain(word: str) -> str:
@@ -35,14 +36,16 @@ def read_transport(
     """The transport of an entry, the reasons why it cannot be used, and the variables that it holds.
 
     Raises:
-        ConfigError: No way to reach the server is given, or two, or one of the values is wrong as written.
+        LocatedError: No way to reach the server is given, or two. What else is wrong is gathered.
     """
-    declared = _declared(entry, at)
+    declared = None
+    with notices.gathering():
+        declared = _declared(entry, at)
     url_key = _url_key(entry, at)
     if "command" in entry and url_key:
         raise at.error(f'both "command" and {quote(url_key)}: a server has one or the other')
     if "command" not in entry and not url_key:
-        raise at.error(_neither(entry))
+        raise _neither(entry, at)
     needed = "command" if declared == "stdio" else "url"
     if declared and (needed == "command") is not ("command" in entry):
         raise at.error(
@@ -53,7 +56,8 @@ def read_transport(
     reached_by = "a URL" if url_key else "a command"
     for key in (key for key in unfit if key in entry):
         notices.add(at.key(key), f"has no effect on a server that is reached by {reached_by}")
-    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, context)
+    files = strings.env_files()
+    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, context, files)
     if isinstance(transport, Http | Sse) and transport.headers and _is_read_on_the_way(transport.url):
         notices.add(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
@@ -87,19 +91,21 @@ def _url_key(entry: JSONObject, at: Location) -> str | None:
     return given[0] if given else None
 
 
-def _neither(entry: JSONObject) -> str:
+def _neither(entry: JSONObject, at: Location) -> LocatedError:
     for key in entry:
         if (meant := similar(key, ("command", "url"))) is not None:
-            return f'neither "command" nor "url"; did you mean {quote(meant)} where it says {quote(key)}?'
-    return 'neither "command" nor "url": MCPX cannot know how to reach this server'
+            hint = f"did you mean {quote(meant)} where it says {quote(key)}?"
+            return at.name(key).error(f'neither "command" nor "url"; {hint}')
+    return at.error('neither "command" nor "url": MCPX cannot know how to reach this server')
 
 
-def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext) -> Stdio:
+def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext, files: dict[str, str]) -> Stdio:
+    strings.variables += files.items()
     cwd = _at_home(strings.text("cwd", _empty), context) if "cwd" in entry else None
     return Stdio(
         command=_at_home(strings.text("command", _empty), context),
         args=strings.texts("args"),
-        env=strings.named("env"),
+        env=files | strings.named("env"),
         cwd=None if cwd is None else os.path.normpath(os.path.join(context.folder, cwd)),  # noqa: PTH118
     )
 
@@ -113,7 +119,7 @@ def _remote(strings: Strings, url_key: str, declared: str | None) -> Http | Sse:
 
 
 def _at_home(path: str, context: ExpansionContext) -> str:
-    return context.home + path[1:] if path == "~" or path.startswith("~/") else path
+    return context.values.home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def _empty(text: str) -> str | None:

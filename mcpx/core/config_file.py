@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +20,12 @@ import anyio.to_thread
 import structlog
 
 from mcpx.config import Config, parse, read_file
+from mcpx.config.document import as_text
 from mcpx.core.config_watch import POLL_INTERVAL_S, ConfigWatch, signature
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.errors import ConfigError
 from mcpx.observe.contained import contain
+from mcpx.paths import config_hint
 from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()
@@ -52,17 +56,27 @@ class ConfigFile:
         """Why the file as it is cannot be used; None while what is in force comes from it."""
 
     async def reload(self) -> ReloadPlan:
-        """Read the file and put it in force, changed or not.
+        """Read the file and put it in force, changed or not, with the environment and the secrets of now.
 
         Raises:
             ConfigError: It cannot be used; nothing has changed.
         """
         try:
             data = await self._read()
-            return await self._use(data, self._parse(data))
+            return await self._use(data, await self._parse(data, anew=True))
         finally:
             self._reloaded.set()
             self._watch.interrupt()
+
+    async def reread(self, server: str) -> Config | None:
+        """The file with the environment and that server's secrets of now; None if it cannot be used."""
+        try:
+            if signature(self._file).is_endless:
+                return None
+            data = await anyio.to_thread.run_sync(read_file, self._file)
+            return await self._resolve(data, anew=server)
+        except ConfigError:  # the watch notes it
+            return None
 
     async def watch(self, incarnation: Incarnation) -> None:
         """Reload whenever the file has changed, while the configuration wants that: a child's `run`."""
@@ -96,16 +110,19 @@ class ConfigFile:
     async def _catch_up(self) -> None:
         """Put the file in force if its content is another than the one that was read last."""
         data = await self._read()
-        if data == self._used:
+        if data == self._used or (self._used is None and self._is_in_force(data)):
             self._note_in_force(data)
         elif data != self._tried:
-            config = self._parse(data)
-            if self._used is None and config == self._in_force():
-                self._note_in_force(data)  # it is as it was read at the start
-            else:
-                self._check_owner()
-                await self._use(data, config)
-                await anyio.sleep(RELOAD_PAUSE_S)
+            config = await self._parse(data)
+            self._check_owner()
+            await self._use(data, config)
+            await anyio.sleep(RELOAD_PAUSE_S)
+
+    def _is_in_force(self, data: bytes) -> bool:
+        """Whether this is what was read at the start."""
+        with suppress(ConfigError):
+            return hash(as_text(data, where=self._source)) == self._in_force().digest
+        return False
 
     async def _use(self, data: bytes, config: Config) -> ReloadPlan:
         plan = await self._put_in_force(config)
@@ -134,18 +151,23 @@ class ConfigFile:
             self._note(str(error), error)
             raise
 
-    def _parse(self, data: bytes) -> Config:
+    async def _parse(self, data: bytes, *, anew: bool = False) -> Config:
         try:
-            return self.prepare(parse(data, where=self._source, folder=self._file.parent))
+            return await self._resolve(data, anew=anew)
         except ConfigError as error:
             self._note(data, error)
             raise
+
+    async def _resolve(self, data: bytes, *, anew: bool | str) -> Config:
+        read = partial(parse, data, where=self._source, folder=self._file.parent, resolve=True, anew=anew)
+        return self.prepare(await anyio.to_thread.run_sync(read))  # it may wait for the login shell
 
     def _check_owner(self) -> None:
         """Take nothing by itself that another user may have written: it names commands to run."""
         found = self._watch.seen
         if found.owner not in {os.getuid(), 0} or found.mode & stat.S_IWOTH:
             why = "others may write to it, so it is not put in force by itself; read it and run mcpx reload"
+            why += config_hint(self._file, {})  # who reads it has another environment
             error = ConfigError(str(self._file), why)
             self._note(str(error), error)
             raise error

@@ -24,7 +24,7 @@ from mcpx.core.direct_sessions import DirectSessions
 from mcpx.core.observers import Observers
 from mcpx.core.readiness import Readiness
 from mcpx.core.reload_plan import ReloadPlan
-from mcpx.core.restart import restart
+from mcpx.core.restart import await_start, restart
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
@@ -251,6 +251,10 @@ class Fleet:
         """End a server in order and start it again; see `restart`."""
         stop_timeout_s = self._config.shutdown_grace + 2 * TEARDOWN_S
         await restart(upstream, self.supervisor, self._news, stop_timeout_s=stop_timeout_s)
+
+    async def await_start(self, upstream: Upstream) -> None:
+        """Wait for a server that has replaced another; see `await_start`."""
+        await await_start(upstream, self._news)
 
     def stop(self) -> None:
         """Take no more calls and start nothing; the supervisor is stopped by its parent."""

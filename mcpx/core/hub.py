@@ -17,6 +17,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 import structlog
+from msgspec.structs import replace
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
@@ -28,12 +29,13 @@ from mcpx.core.meter import Meter
 from mcpx.core.observers import Observer
 from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
-from mcpx.core.reload_plan import ReloadPlan, effective_config, plan_reload
+from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
+from mcpx.environment import put_in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
@@ -122,6 +124,7 @@ class Hub:
     def _apply(self, config: Config) -> None:
         """Put in force what is looked up when it is used."""
         self.config = self.results.settings = config
+        put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
         hide(redactor_of(*before, *self._with_secrets))  # servers that are replaced may still be leaving
 
@@ -134,6 +137,7 @@ class Hub:
             SupervisorError: The infrastructure failed too often.
         """
         self.started = anyio.current_time()
+        self._log_environment()
         self._warn_of_disabled(self.upstreams)
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
@@ -141,6 +145,11 @@ class Hub:
             await self.root.run(task_status=task_status)
         finally:
             self._checker.close()
+
+    def _log_environment(self) -> None:
+        environment = self.config.environment
+        if environment is not None and environment.problem is not None:
+            log.warning("environment.login_shell_failed", problem=environment.problem)
 
     def _warn_of_disabled(self, names: Iterable[str]) -> None:
         for name in names:
@@ -199,10 +208,11 @@ class Hub:
         return plan
 
     async def _carry_out(self, config: Config) -> ReloadPlan:
-        plan = plan_reload(self.config, config)
+        plan = plan_reload(self.config, config, moved=moved_programs(self.config, config))
         self._apply(effective_config(self.config, config))
         for notice in config.notices:
             log.info("config.notice", notice=notice)
+        self._log_environment()
         self._warn_of_disabled((*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
             self.fleet.observers.announce(plan.untouched)
@@ -212,19 +222,37 @@ class Hub:
     async def restart(self, name: str) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.
 
+        Its entry is read again, with the environment and the secrets of now.
         Calls that run may finish within the grace time; those that come meanwhile wait for the new session.
 
         Raises:
             CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
         """
+        self.registry.upstream(name)
+        replaced = await self._take_in(name)
         upstream = self.registry.upstream(name)
         if upstream.config.disabled is not None or upstream.queue.closed:
             info = upstream.info()
             text = f"{name} cannot be restarted ({info.describe_state()})"
             raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details={"state": str(info.state)})
-        log.info("upstream.restarting", server=name, state=str(upstream.info().state))
-        await self.fleet.restart(upstream)
+        if replaced:
+            await self.fleet.await_start(upstream)
+        else:
+            log.info("upstream.restarting", server=name, state=str(upstream.info().state))
+            await self.fleet.restart(upstream)
         return upstream.info()
+
+    async def _take_in(self, name: str) -> bool:
+        """Take in the entry of a server as it is now; whether the server was replaced for it."""
+        found = await self.file.reread(name)
+        if found is None or name not in found.servers or name not in self.config.servers:
+            return False
+        put_in_force(found.environment)
+        self.config = replace(self.config, environment=found.environment)
+        if found.servers[name] == self.config.servers[name]:
+            return False
+        servers = self.config.servers | {name: found.servers[name]}
+        return name in (await self.reload(replace(self.config, servers=servers))).changed
 
 
 @asynccontextmanager

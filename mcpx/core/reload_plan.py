@@ -1,18 +1,21 @@
 """What a new configuration changes in a running MCPX: decided here, carried out by the hub and its fleet.
 
-Pure. Servers are compared one by one, by everything that their entry says once it is read, and by the global
-settings that reach a server. Most of the other settings are looked up when they are used, so they take effect
-at once; those that are used at the start only are named, and keep their old values until MCPX is restarted.
+Pure, but for `moved_programs`. Servers are compared one by one, by everything that their entry says once it
+is read, and by the global settings that reach a server. Most of the other settings are looked up when they
+are used, so they take effect at once; those that are used at the start only are named, and keep their old
+values until MCPX is restarted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.config import Config, ServerConfig
+from mcpx.config import Config, ServerConfig, Stdio
+from mcpx.upstream.offers.server_identity import program_of
 
 FOR_SERVERS: Final = ("max_message_bytes",)
 """Global settings that a server is started with: a new value restarts them all."""
@@ -20,7 +23,7 @@ AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "ht
 """Settings that the tree and its frontends are built with."""
 LOOKED_UP: Final = ("result_token_budget", "expose", "pinned")
 """Settings of a server that are looked up when they are used: a new value restarts nothing."""
-_NO_SETTINGS: Final = frozenset({"source", "servers", "notices"})
+_NO_SETTINGS: Final = frozenset({"source", "servers", "notices", "digest", "environment"})
 
 
 class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +41,11 @@ class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
     needs_restart: tuple[str, ...] = ()
 
 
-def plan_reload(old: Config, new: Config) -> ReloadPlan:
-    """What is different in `new`. `old` is the configuration in force, as `effective_config` made it."""
+def plan_reload(old: Config, new: Config, *, moved: Container[str] = ()) -> ReloadPlan:
+    """What is different in `new`. `old` is the configuration in force, as `effective_config` made it.
+
+    Servers that have `moved` count as changed.
+    """
     settings = [name for name in _settings(new) if getattr(old, name) != getattr(new, name)]
     all_again = any(name in FOR_SERVERS for name in settings)
     same = {
@@ -47,7 +53,7 @@ def plan_reload(old: Config, new: Config) -> ReloadPlan:
         for name, server in new.servers.items()
         if name in old.servers
         and _started_with(old.servers[name]) == _started_with(server)
-        and (server.disabled is not None or not all_again)
+        and (server.disabled is not None or not (all_again or name in moved))
     }
     settings += [name for name in LOOKED_UP if any(_differs(name, old, new, server) for server in same)]
     return ReloadPlan(
@@ -58,6 +64,19 @@ def plan_reload(old: Config, new: Config) -> ReloadPlan:
         settings=tuple(name for name in settings if name not in AT_START),
         needs_restart=tuple(part for name in settings if name in AT_START for part in _parts(name, old, new)),
     )
+
+
+def moved_programs(old: Config, new: Config) -> set[str]:
+    """The servers whose commands are found elsewhere in the environment of `new`, by the same entry."""
+    before, after = old.environment, new.environment
+    if before is None or after is None or before.path == after.path:
+        return set()
+    return {
+        name
+        for name, server in new.servers.items()
+        if isinstance(server.transport, Stdio)
+        and program_of(server.transport, before) != program_of(server.transport, after)
+    }
 
 
 def effective_config(old: Config, new: Config) -> Config:

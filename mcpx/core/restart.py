@@ -30,6 +30,15 @@ async def restart(upstream: Upstream, supervisor: Supervisor, news: Signal, *, s
             await news.wait()
 
 
+async def await_start(upstream: Upstream, news: Signal) -> None:
+    """Start a server that may be asleep; wait until it is ready or has failed, for `RESTART_TIMEOUT_S`."""
+    if upstream.queue.is_asleep:
+        upstream.queue.wake()
+    with anyio.move_on_after(RESTART_TIMEOUT_S):
+        while not _has_retried(upstream, 0):
+            await news.wait()
+
+
 def _restart_one(session: Upstream | DirectSession, supervisor: Supervisor) -> None:
     life = session.queue.lifecycle()
     if life.phase in {Phase.WAITING, Phase.PARKED}:

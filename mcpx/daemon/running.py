@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from mcpx.daemon.control_client import request
 from mcpx.daemon.locks import LockOwner, lock_owner
-from mcpx.daemon.paths import DaemonPaths, check_runtime_folder, paths_named
+from mcpx.daemon.paths import DaemonPaths, check_runtime_folder, daemon_paths, paths_named
 from mcpx.errors import MCPXError
 from mcpx.paths import runtime_folder
 
@@ -46,8 +46,8 @@ def running_daemons() -> list[RunningDaemon]:
     return sorted(found, key=lambda each: each.owner.since)
 
 
-def report() -> list[dict[str, Any]]:
-    """What `mcpx daemon list --json` prints: an object for each daemon.
+def report(config: str | None = None) -> list[dict[str, Any]]:
+    """What `mcpx daemon list --json` prints: an object for each daemon, or for that of one configuration.
 
     `servers` counts those of its configuration, `ready` and `asleep` those in these states. One that does not
     answer has an `error` in place of `version`, `clients` and the servers.
@@ -56,6 +56,9 @@ def report() -> list[dict[str, Any]]:
         DaemonError: As `running_daemons`.
     """
     found = running_daemons()
+    if config is not None:
+        lock = daemon_paths(config).lock
+        found = [daemon for daemon in found if daemon.paths.lock == lock]
     with ThreadPoolExecutor(max(1, len(found))) as threads:
         return list(threads.map(_row, found))
 

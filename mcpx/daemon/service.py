@@ -21,7 +21,7 @@ import msgspec
 from mcpx.daemon.paths import daemon_paths
 from mcpx.daemon.service_files import LABEL, MARK, launchd_agent, served_by, systemd_unit
 from mcpx.errors import MCPXError
-from mcpx.paths import ensure_folder
+from mcpx.paths import config_hint, ensure_folder
 
 UNIT: Final = "mcpx.service"
 COMMAND_TIMEOUT_S: Final = 60.0  # a service manager answers at once; stopping MCPX may take its grace time
@@ -59,6 +59,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     text: Callable[[Command, Command, Mapping[str, str], Path], str]
     """Writes the file: takes the command that runs MCPX, the one that reloads it, the variables, the log."""
     hints: tuple[str, ...] = ()
+    """What to say after an installation; `{config}` stands for the option that names the configuration."""
 
 
 def service(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Service:
@@ -106,7 +107,7 @@ def _launchd(home: Path) -> Service:
         restart=(load,),
         stop=(unload,),
         text=lambda command, _again, environment, log: launchd_agent(command, environment, log=log),
-        hints=("its log: mcpx daemon logs",),
+        hints=("its log: mcpx daemon logs{config}",),
     )
 
 
@@ -134,18 +135,26 @@ def install(config: Path, *, platform: str = sys.platform, environ: Mapping[str,
         _run(each, environ)
     commands = target.start if before in {None, text} else target.restart
     done = _run_all(commands, environ)
-    return Report([*lines, *done.lines, *target.hints], done.is_complete)
+    option = config_hint(config.absolute())
+    hints = [hint.replace("{config}", option) for hint in target.hints]
+    return Report([*lines, *done.lines, *hints], done.is_complete)
 
 
-def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Report:
-    """Remove MCPX from the service manager, and end the one that it runs.
+def uninstall(
+    config: Path | None = None, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
+) -> Report:
+    """Remove MCPX from the service manager, and end the one that it runs; of that configuration, if given.
 
     Raises:
-        ServiceError: No service manager is known, or the file is not MCPX's, or cannot be removed.
+        ServiceError: No service manager is known, or the file is not MCPX's, or runs another configuration,
+            or cannot be removed.
     """
     target = service(platform, environ)
-    if _read_ours(target.file) is None:
+    text = _read_ours(target.file)
+    if text is None:
         return Report([f"{target.file} is not there; nothing to remove"], is_complete=True)
+    if config is not None and served_by(text) != str(config.absolute()):
+        raise ServiceError(f"{target.file} runs another configuration; leave --config out to remove it")
     done = _run_all(target.stop, environ)
     try:
         target.file.unlink()

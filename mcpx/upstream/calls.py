@@ -40,7 +40,7 @@ from mcpx.wire.channel import CAN_COUNT_UNREAD
 from mcpx.wire.outgoing import ConnectionEnded
 from supervisors import Envelope, Signal
 
-IDLE_AFTER_S: Final = 0.001  # without an answer: longer than a client pauses that calls as fast as it can
+IDLE_AFTER_S: Final = 0.00025  # without an answer: longer than a client pauses that calls as fast as it can
 DRAIN_TIMEOUT_S: Final = 5.0  # for a server that takes nothing new; its calls end sooner where it is dead
 
 

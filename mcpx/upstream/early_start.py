@@ -1,16 +1,19 @@
-"""Servers' processes that are started before MCPX is ready for them: it imports the SDK meanwhile.
+"""What is done while the SDK is imported: the configuration is resolved, and servers' processes are started.
 
 Used by the commands that serve, around that import. Imports neither the SDK nor anyio itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from threading import Lock, Thread
 from typing import Final
 
 from mcpx.config import Config, Stdio
 from mcpx.config.starting import processors
+from mcpx.environment import put_in_force
 from mcpx.upstream.offers.remembered import CatalogueFiles, may_sleep
 from mcpx.upstream.offers.server_identity import server_identity
 from mcpx.upstream.transport.spawning import EARLY
@@ -19,12 +22,34 @@ MAX_EARLY: Final = 64  # processes: each has three pipes, and the limit of open 
 
 
 @contextmanager
-def early_children(config: Config) -> Iterator[None]:
-    """Start the processes that a fleet of this configuration needs first; end what it has not taken."""
+def early_children(
+    resolve: Callable[[], Config], needed: Callable[[Config], Config] = lambda config: config
+) -> Iterator[Callable[[], Config]]:
+    """In a thread, `resolve` the configuration, which may wait for the login shell, and start processes.
+
+    They are those that a fleet of the servers that are `needed` starts first; what it has not taken is ended.
+    What it yields waits for the configuration and returns it, or raises what `resolve` has raised.
+    """
+    resolved = Future[Config]()
+    lock, is_over = Lock(), False
+
+    def work() -> None:
+        try:
+            config = resolve()
+            with lock:
+                if not is_over:
+                    put_in_force(config.environment)
+                    EARLY.start(needed_first(needed(config)), at_once=max(1, round(processors())))
+            resolved.set_result(config)
+        except BaseException as error:  # noqa: BLE001 - the boundary of the thread: it is raised where it is waited for
+            resolved.set_exception(error)
+
+    Thread(target=work, name="early start", daemon=True).start()
     try:
-        EARLY.start(needed_first(config), at_once=max(1, round(processors())))
-        yield
+        yield resolved.result
     finally:
+        with lock:  # an interrupted start does not wait for a shell that hangs
+            is_over = True
         EARLY.end()
 
 

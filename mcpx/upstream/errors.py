@@ -19,8 +19,10 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
+from mcpx.environment import in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
+from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
 from mcpx.upstream.transport.exchange import (
     CLIENT_ERRORS,
@@ -37,6 +39,7 @@ CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
 _NO_SECRETS: Final = Redactor()
 _MAX_CAUSES: Final = 10  # of an error, one behind the other
 MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
+MAX_PATH_CHARS: Final = 600  # of a PATH that was searched
 
 
 class NoAnswer(Exception):  # noqa: N818 - a condition
@@ -114,12 +117,32 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if cwd is not None and leaf.filename == cwd:
         return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", retryable=False, error=leaf)
     if isinstance(leaf, FileNotFoundError):
-        return Cause(f"command not found: {command}", retryable=False, error=leaf)
+        text = f"command not found: {command}{_where_it_was_sought(config.transport, config)}"
+        return Cause(text, retryable=False, error=leaf)
     if isinstance(leaf, PermissionError):
         return Cause(f"no permission to run {command}", retryable=False, error=leaf)
     if leaf.strerror:
         return Cause(f"cannot run {command}: {leaf.strerror}", error=leaf)
     return None
+
+
+def _where_it_was_sought(stdio: Stdio, config: ServerConfig) -> str:
+    """The PATH that was searched for a command, and what to do; of a path, whether it is there."""
+    environment = in_force()
+    if " " in stdio.command.strip():
+        return '; if it is a whole command line, the words behind the first belong into "args"'
+    if os.sep in stdio.command:
+        is_there = environment.find(stdio.command, folder=stdio.cwd) is not None
+        return "; it is there, but the interpreter in its first line is not" if is_there else ""
+    given = stdio.env.get("PATH")
+    path = environment.path if given is None else given
+    option = config_hint(config.source, {}) if config.source else ""  # who reads it has another environment
+    restart = f"mcpx restart {config.name}{option}"
+    whose = environment.source if given is None else "its own env"
+    return (
+        f". Searched: {cut(path, MAX_PATH_CHARS)} (PATH of {whose}). Give the whole path of the"
+        f" command, or add its folder to the PATH that your login shell sets; then run: {restart}"
+    )
 
 
 def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:

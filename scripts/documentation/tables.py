@@ -17,7 +17,9 @@ import click
 from mcpx.attach.command import USAGE
 from mcpx.catalog.model import Catalogue, ServerInfo, State, ToolInfo
 from mcpx.cli.main import cli
+from mcpx.clients.rows import CLIENTS
 from mcpx.config import json_schema
+from mcpx.config.servers import FORMS
 from mcpx.config.strings import TYPES
 from mcpx.daemon.service_files import launchd_agent, systemd_unit
 from mcpx.errors import CallError, Code
@@ -38,7 +40,6 @@ _EXAMPLE: Final = tuple(
     )
     for name, count in (("git", 12), ("time", 2))
 )
-FORMS: Final = ("mcpServers", "servers", "mcp", "mcp_servers")
 ERRORS: Final = {
     "unknown_server": (
         "No server has this name.",
@@ -97,7 +98,8 @@ STATES: Final = {
     State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
     State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
     State.STOPPED: "MCPX is shutting down, or the server was removed.",
-    State.DISABLED: "The configuration says so, or a variable that it needs is not set. It is never started.",
+    State.DISABLED: "The configuration says so, its entry holds a mistake, or a variable that it needs is not"
+    " set. It is never started.",
 }
 """For each state of a server: what it means."""
 
@@ -123,6 +125,7 @@ def tables() -> dict[str, str]:
             for each in KNOWN_CLIENTS
             if each.description_chars
         ),
+        "clients": clients(),
         "systemd-unit": systemd(),
         "launchd-agent": launchd(),
     }
@@ -182,6 +185,30 @@ def transport_types() -> str:
         for each, meaning in named.items()
     ]
     return _table(("`type`", "transport"), rows)
+
+
+# --- clients
+
+
+def clients() -> str:
+    """The clients whose files MCPX knows, and where these are."""
+    rows = [
+        (
+            f"`{client.name}`",
+            client.title,
+            *(_where(client.files[system]) for system in ("linux", "macos")),
+            f"`{'.'.join(client.key)}`",
+        )
+        for client in CLIENTS
+    ]
+    return _table(("name", "client", "file on Linux", "on macOS", "servers under"), rows)
+
+
+def _where(templates: tuple[str, ...]) -> str:
+    """The preferred file of those that no variable names."""
+    folders = {"home": "~", "config": "~/.config", "support": "~/Library/Application Support"}
+    preferred = next(each for each in templates if not each.startswith("$"))
+    return f"`{preferred.format(**folders)}`"
 
 
 # --- errors

@@ -10,6 +10,7 @@ import anyio
 
 from mcpx.catalog.model import State
 from mcpx.errors import Code
+from mcpx.upstream.calls import IDLE_AFTER_S
 from tests.faults import traces
 from tests.faults.stage import PROBING, RESTART, SOON_S, Seen, stage
 from tests.faults.table import Faults
@@ -47,6 +48,7 @@ async def killed_between_calls(seen: Seen) -> None:
     async with stage(seen) as on:
         await on.answered("echo")
         seen.error_s = None
+        await anyio.sleep(IDLE_AFTER_S)  # the kernel is not asked before
         on.signal(signal.SIGKILL)
         await on.answered("echo", contains="incarnation 2")
         await on.recovered()

@@ -12,7 +12,7 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}, "templates": ...}
                                                            without a URI
     {"mcpx": "prompts", "server"?, "prompt"?, "pairs"?}    {"prompts": {server: [...]}} without a prompt
-    {"mcpx": "environment"}                                what it was started with: PATH, for its servers
+    {"mcpx": "environment"}                                what servers are started with: PATH, its source
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
                                                            from now on this is an MCP client at that door
                                                            (`mcpx.door`), which knows that the daemon lives:
@@ -47,6 +47,7 @@ from mcpx.core.profiles import check_door
 from mcpx.core.stats import report
 from mcpx.core.status import snapshot
 from mcpx.daemon.protocol import LIMIT_KEY
+from mcpx.environment import in_force
 from mcpx.errors import CallError, ConfigError, MCPXError
 from mcpx.gateway.frontends.operations import OPERATIONS, ControlRequest, perform
 from mcpx.observe.contained import contain
@@ -114,7 +115,8 @@ class Control:
             case "stop":
                 return {"stopping": os.getpid()}
             case "environment":
-                return {"path": os.environ.get("PATH", "")}
+                environment = in_force()
+                return {"path": environment.path, "source": environment.source}
             case "attach":
                 if request.server is not None:
                     self._hub.registry.upstream(request.server)  # else an error, with the nearest

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from typing import Final
@@ -20,6 +19,7 @@ from typing import Final
 import msgspec
 
 from mcpx.config import ServerConfig, Stdio
+from mcpx.environment import Environment, in_force
 
 MAX_ARGUMENTS: Final = 64  # that are looked at for a script
 _SCRIPTS: Final = (".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar")
@@ -42,12 +42,22 @@ def _programs(stdio: Stdio) -> Iterator[tuple[str | int, ...]]:
     except FileNotFoundError:
         folder = ""
     yield (folder,)
-    search = stdio.env.get("PATH", os.environ.get("PATH"))
-    command = stdio.command
-    found = os.path.join(folder, command) if os.sep in command else shutil.which(command, path=search)  # noqa: PTH118
-    yield from _file(found or command, any_kind=True)
+    found = program_of(stdio, in_force(), folder)
+    yield from _file(found or os.path.join(folder, stdio.command), any_kind=True)  # noqa: PTH118
     for argument in stdio.args[:MAX_ARGUMENTS]:
         yield from _file(os.path.join(folder, argument), any_kind=argument.endswith(_SCRIPTS))  # noqa: PTH118
+
+
+def program_of(stdio: Stdio, environment: Environment, folder: str | None = None) -> str | None:
+    """The file that a server's command runs, in the real folder; None if there is none.
+
+    A version manager may make a link to that folder for each shell.
+    """
+    found = environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd or folder)
+    if found is None:
+        return None
+    parent, name = os.path.split(found)
+    return os.path.join(os.path.realpath(parent), name)  # noqa: PTH118 - text to text
 
 
 def _file(path: str, *, any_kind: bool) -> Iterator[tuple[str | int, ...]]:

@@ -19,6 +19,7 @@ import structlog
 
 from mcpx.config import Stdio
 from mcpx.daemon.environment import CHILD_MARK
+from mcpx.environment import in_force
 from mcpx.upstream.transport.descriptors import restore_for
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.process_table import has_proc, resting
@@ -27,8 +28,6 @@ log = structlog.get_logger()
 REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
 LOOK_PAUSE_S: Final = 0.005  # between two looks at whether early processes are busy
 MARK_BYTES: Final = 16  # random: no other process has it by chance
-INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""The SDK's short list of harmless variables (`mcp.client.stdio`)."""
 
 
 class Spawned(NamedTuple):
@@ -42,8 +41,9 @@ class Spawned(NamedTuple):
 def spawn(stdio: Stdio) -> Spawned:
     """Start the command. The caller ends it, and reads its standard error before the pipe is full.
 
-    The child inherits a short list of harmless variables and what is configured, never the whole environment
-    of this process; and a random mark, by which a later MCPX recognises it as ours.
+    The child is given a short list of harmless variables of the environment in force and what is configured,
+    never the whole environment; and a random mark, by which a later MCPX recognises it as ours. Its command
+    is looked for on its own PATH.
 
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
@@ -55,18 +55,12 @@ def spawn(stdio: Stdio) -> Spawned:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        env=_inherited() | stdio.env | {CHILD_MARK: mark},
+        env=in_force().inherited() | stdio.env | {CHILD_MARK: mark},
         cwd=stdio.cwd,
         start_new_session=True,
     )
     restore_for(popen.pid)
     return Spawned(popen, mark)
-
-
-def _inherited() -> dict[str, str]:
-    values = ((name, os.environ.get(name)) for name in INHERITED)
-    # a function that bash has exported is code (bash(1))
-    return {name: value for name, value in values if value is not None and not value.startswith("()")}
 
 
 class EarlyChildren:

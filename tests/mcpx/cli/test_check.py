@@ -12,7 +12,7 @@ from tests.mcpx.serving import run_cli
 
 GOOD = {
     "mcpServers": {
-        "files": {"command": "npx", "args": ["-y", "files"]},
+        "files": {"command": "sh", "args": ["-y", "files"]},
         "web": {"type": "http", "url": "https://example.com/mcp"},
         "unset": {"command": "x", "env": {"KEY": "${THIS_IS_NOT_SET_ANYWHERE}"}},
     },
@@ -24,29 +24,11 @@ BAD = {
     "not JSON at the end": ('{"mcpServers": {', ":1:17: not JSON"),
     "empty": ("", ": "),
     "not an object": ("[1]", ": $: expected an object"),
-    "wrong type": (
-        '{"mcpServers": {"fs": {"command": "x", "args": ["a", 3]}}}',
-        ": $.mcpServers.fs.args[1]: expected a string, got a number",
-    ),
     "wrong setting": (
         '{"startup_wait": "soon", "mcpServers": {"fs": {"command": "x"}}}',
         ": $.startup_wait: expected",
     ),
     "no servers": ("{}", "no servers; give at least one"),
-    "empty servers": ('{"mcpServers": {}}', "no servers"),
-    "duplicate name": (
-        '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}',
-        '"a" is used twice',
-    ),
-    "duplicate name in the list": (
-        '{"mcp_servers": [{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]}',
-        ': $.mcp_servers[1]: the server name "a" is already used at $.mcp_servers[0]',
-    ),
-    "empty name": ('{"mcpServers": {" ": {"command": "x"}}}', "cannot be empty"),
-    "unknown transport": (
-        '{"mcpServers": {"a": {"type": "carrier-pigeon", "command": "x"}}}',
-        "carrier-pigeon",
-    ),
 }
 
 
@@ -74,7 +56,6 @@ def test_a_missing_file_is_one_line_and_exit_code_2(tmp_path, file):
 @pytest.mark.parametrize(
     "command",
     [
-        ["check"],
         ["inspect"],
         ["exec", "s", "t"],
         ["resources"],
@@ -102,7 +83,7 @@ def test_check_lists_the_servers_and_what_is_odd(tmp_path, file):
 
 
 def test_check_says_how_tools_are_shown_where_that_is_not_by_the_three(tmp_path, file):
-    servers = {"plain": {"command": "x", "expose": "three"}, "own": {"command": "x", "pinned": ["log"]}}
+    servers = {"plain": {"command": "sh", "expose": "three"}, "own": {"command": "sh", "pinned": ["log"]}}
     file.write_text(json.dumps({"expose": "all", "mcpServers": servers}))
     lines = run_cli(tmp_path, "check", str(file)).stdout.splitlines()
     assert lines[1:] == ["  plain (stdio): ok", "  own (stdio): ok, expose: all, pinned: own.log"]
@@ -123,6 +104,96 @@ def test_check_for_programs(tmp_path, file):
     assert "THIS_IS_NOT_SET_ANYWHERE" in report["servers"][2]["disabled"]
     (notice,) = report["notices"]
     assert "startup_wiat" in notice
+
+
+WRONG = """\
+// mine
+{
+  "mcpServers": {
+    "good": {"command": "sh"},
+    "typo": {"comand": "npx"}, /* a slip */
+    "gone": {"command": "not-there", "cwd": "nowhere", "argz": ["-y"]},
+    "line": {"command": "ls -l /tmp"},
+    "odd": {"command": "sh", "args": "-y", "env": {"API_TOKEN": "s3cret-s3cret", "A": []}},
+  },
+}
+"""
+
+
+def test_check_names_all_mistakes_at_once_with_their_places(tmp_path, file):
+    file.write_text(WRONG)
+    file.chmod(0o600)
+    done = run_cli(tmp_path, "check", str(file))
+    assert done.returncode == 2
+    assert done.stderr == f"mcpx: {file}: 3 mistakes; disabled: odd, typo\n"
+    lines = done.stdout.splitlines()
+    assert lines[:6] == [
+        f"{file}: 5 servers",
+        "  good (stdio): ok",
+        "  typo (stdio): disabled: its entry holds a mistake, see below",
+        "  gone (stdio): warning, see below",
+        "  line (stdio): warning, see below",
+        "  odd (stdio): disabled: its entry holds a mistake, see below",
+    ]
+    told = [line.partition(": ")[::2] for line in lines[6:] if line.startswith(str(file))]
+    assert [(place.removeprefix(f"{file}"), text.partition(";")[0]) for place, text in told] == [
+        (":5:14", 'error: neither "command" nor "url"'),
+        (":6:25", "warning: command not found: not-there"),
+        (":6:45", f"warning: no such folder: {tmp_path}/nowhere (in $.mcpServers.gone.cwd)"),
+        (":6:56", "warning: unknown key, has no effect"),
+        (":7:25", "warning: this is a whole command line"),
+        (":8:38", "error: expected an array of strings, got a string (in $.mcpServers.odd.args)"),
+        (":8:87", "error: expected a string, got an array (in $.mcpServers.odd.env.A)"),
+    ]
+    assert lines[7:9] == ['        "typo": {"comand": "***"}, /* * **** */', " " * 17 + "^"]
+    assert "s3cret" not in done.stdout
+
+
+def test_check_for_programs_says_all_of_it_too(tmp_path, file):
+    file.write_text(WRONG)
+    file.chmod(0o600)
+    done = run_cli(tmp_path, "check", "--json", "--config", str(file))
+    assert (done.returncode, done.stderr) == (2, "")
+    report = json.loads(done.stdout)
+    assert report["usable"] is True
+    assert report["error"] == f"{file}: 3 mistakes; disabled: odd, typo"
+    (typo, *others) = report["problems"]
+    assert (typo["line"], typo["column"], typo["server"]) == (5, 14, "typo")
+    assert typo["path"] == "$.mcpServers.typo.comand"
+    assert [(each["line"], each["server"]) for each in others] == [(8, "odd")] * 2
+    assert [each["level"] for each in report["warnings"]] == ["warning"] * 4
+    assert "s3cret" not in done.stdout
+
+
+@pytest.mark.parametrize("content", [None, "", "{,}", "[]", '{"http": 3, "queue_size": 0}'])
+def test_check_for_programs_is_json_whatever_is_wrong(tmp_path, file, content):
+    if content is not None:
+        file.write_text(content)
+    done = run_cli(tmp_path, "check", str(file), "--json")
+    assert (done.returncode, done.stderr) == (2, "")
+    report = json.loads(done.stdout)
+    assert report["usable"] is False
+    assert "cannot be used" in report["error"]
+    assert report["problems"][0]["level"] == "error"
+    assert len(report["problems"]) == (3 if content and "http" in content else 1)
+
+
+def test_a_file_that_others_can_read_is_a_note_if_secrets_stand_in_it(tmp_path, file):
+    env = {"API_TOKEN": "s3cret-s3cret", "GIT_AUTHOR_NAME": "somebody", "OTHER_KEY": "${HOME}"}
+    file.write_text(json.dumps({"mcpServers": {"a": {"command": "sh", "env": env}}}))
+    file.chmod(0o644)
+    done = run_cli(tmp_path, "check", str(file))
+    assert done.returncode == 0
+    told = "note: other users can read this file (mode 644), and secrets stand in it (a: API_TOKEN)"
+    assert done.stdout.splitlines()[-1] == f"{file}: {told}; type: chmod 600 {file}"
+    file.chmod(0o600)
+    assert "note" not in run_cli(tmp_path, "check", str(file)).stdout
+
+
+def test_two_configurations_are_a_usage_error(tmp_path, file):
+    done = run_cli(tmp_path, "check", str(file), "--config", "other.json")
+    assert done.returncode == 2
+    assert f"two configurations are given, {file} and other.json" in done.stderr
 
 
 def test_the_schema_takes_a_good_configuration_and_refuses_bad_ones(tmp_path):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcpx.config import parse
+from mcpx.config import Stdio, parse
 from mcpx.errors import ConfigError
 
 OK = {"fs": {"command": "npx"}}
@@ -28,20 +28,26 @@ def setting(**settings: object) -> str:
     return json.dumps({"mcpServers": OK, **settings})
 
 
+def reason(text: str, name: str = "fs") -> str | None:
+    """Why the server of that name cannot be used."""
+    config = parse(text, where="c.json", environ={})
+    assert all(server.disabled is None for server in config.servers.values() if server.name != name)
+    return config.servers[name].disabled
+
+
 NOT_JSON = {
-    "": 'c.json:1:1: the file is empty; it needs at least {"mcpServers": {...}}',
-    " \n ": 'c.json:1:1: the file is empty; it needs at least {"mcpServers": {...}}',
-    '{\n  "servers": {},\n}': "c.json:2:16: not JSON: a comma after the last item is not allowed; remove it",
-    '{"a": [1, 2 , ]}': "c.json:1:13: not JSON: a comma after the last item is not allowed; remove it",
-    '{"a": 1, // why\n "b": 2}': "c.json:1:10: not JSON: comments are not allowed; remove it",
-    '{"a": 1 /* why */}': "c.json:1:9: not JSON: comments are not allowed; remove it",
-    '{"a": {': "c.json:1:8: not JSON: it ends too early, a bracket or a quote is not closed",
-    '{"a": "b': "c.json:1:7: not JSON: unterminated string",
-    "{'a': 1}": "c.json:1:2: not JSON: expecting property name enclosed in double quotes",
-    '{"a" 1}': "c.json:1:6: not JSON: expecting ':' delimiter",
-    '{"a": 1}}': "c.json:1:9: not JSON: extra data",
-    "\n\nmcpServers": "c.json:3:1: not JSON: expecting value",
-    "[" * 200_000: "c.json: the JSON is nested too deeply",
+    "": 'c.json:1:1: the file is empty; it needs at least {"mcpServers": {}}',
+    " \n ": 'c.json:1:1: the file is empty; it needs at least {"mcpServers": {}}',
+    '{"a": {': "c.json:1:8: not JSON: it ends too early: the { of line 1 is not closed",
+    '{"a": "b': "c.json:1:7: not JSON: the closing quote of this string is missing",
+    "{'a': 1}": 'c.json:1:2: not JSON: single quotes; JSON has double ones only: "',
+    '{"a" 1}': "c.json:1:5: not JSON: a colon is missing between the key and its value",
+    '{"a": 1}}': "c.json:1:9: not JSON: one } too many",
+    '{"a": 1,, "b": 2}': "c.json:1:9: not JSON: a comma too many",
+    r'{"a": "C:\Users"}': r'c.json:1:10: not JSON: a single backslash; double it, also in paths: "C:\\Users"',
+    '{"queue_size": NaN}': "c.json:1:16: not JSON: NaN and Infinity are not JSON; write a number, or null",
+    "\n\n[mcp_servers.a]\ncommand = 'x'": "c.json:3:2: not JSON: this looks like TOML, not JSON",
+    "[" * 200_000: "c.json:1:129: not JSON: this is nested too deeply",
 }
 
 
@@ -56,50 +62,27 @@ def test_what_is_not_utf8_is_told_by_line_and_column() -> None:
     assert message('{"mcpServers": {}}'.encode("utf-16")) == utf16
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"mcpServers": {"fs": {"command": "npx",},},}',
+        '// my servers\n{"mcpServers": {"fs": /* files */ {"command": "npx" // all\n}}}',
+        '\ufeff{\r\n"mcpServers": {"fs": {"command": "npx"},\r\n},\r\n}\r\n',
+    ],
+)
+def test_comments_and_trailing_commas_are_read(text: str) -> None:
+    assert parse(text.encode(), where="c.json", environ={}).servers["fs"].transport == Stdio(command="npx")
+
+
 STRUCTURE = {
     "[]": "$: expected an object, got an array",
     "null": "$: expected an object, got null",
     "{}": '$: no servers; give at least one under "mcpServers"',
-    '{"mcpServers": {}}': '$: no servers; give at least one under "mcpServers"',
     '{"mcpservers": {"a": {}}}': '$: no servers; did you mean "mcpServers" where it says "mcpservers"?',
-    '{"mcpServers": []}': "$.mcpServers: expected an object, got an array",
     '{"servers": "a"}': "$.servers: expected an object, got a string",
     '{"mcp": 3}': "$.mcp: expected an object, got a number",
     '{"mcp": {"servers": true}}': "$.mcp.servers: expected an object, got a boolean",
-    '{"mcp_servers": {}}': "$.mcp_servers: expected an array of servers, got an object",
-    '{"mcp_servers": [{"command": "a"}]}': '$.mcp_servers[0]: this server has no "name"',
-    '{"mcp_servers": [{"name": 1}]}': "$.mcp_servers[0].name: expected a string, got a number",
-    '{"mcp_servers": ["a"]}': "$.mcp_servers[0]: expected an object, got a string",
-    '{"mcpServers": {"my server": 1}}': '$.mcpServers["my server"]: expected an object, got a number',
-    '{"mcpServers": {"资料": 1}}': "$.mcpServers.资料: expected an object, got a number",
-    '{"mcpServers": {"资 料": 1}}': '$.mcpServers["资 料"]: expected an object, got a number',
-    f'{{"mcpServers": {{"{"a b" * 30}": 1}}}}': (
-        f'$.mcpServers["{"a b" * 19}..."]: expected an object, got a number'
-    ),
-    '{"mcpServers": {"": {}}}': '$.mcpServers[""]: the name of a server cannot be empty',
-    '{"mcp_servers": [{"name": " "}]}': "$.mcp_servers[0].name: the name of a server cannot be empty",
-    r'{"mcpServers": {"a\nb": {}}}': (
-        r'$.mcpServers["a\nb"]: the name of a server cannot hold control characters or line breaks'
-    ),
-    r'{"mcpServers": {"\ud800": {}}}': (
-        r'$.mcpServers["\ud800"]: the name of a server cannot hold control characters or line breaks'
-    ),
-    '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}': (
-        '$.mcpServers.a: the server name "a" is used twice'
-    ),
-    '{"mcpServers": {"a": {"command": "x"}}, "servers": {"a": {"command": "y"}}}': (
-        '$.servers.a: the server name "a" is already used at $.mcpServers.a'
-    ),
-    '{"mcp_servers": [{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]}': (
-        '$.mcp_servers[1]: the server name "a" is already used at $.mcp_servers[0]'
-    ),
     '{"mcpServers": {"a": {"command": "x"}}, "mcpServers": {}}': "$.mcpServers: this key is given twice",
-    '{"mcpServers": {"a": {"command": "x", "command": "y"}}}': (
-        "$.mcpServers.a.command: this key is given twice"
-    ),
-    '{"mcpServers": {"a": {"command": "x", "env": {"K": "1", "K": "2"}}}}': (
-        "$.mcpServers.a.env.K: this key is given twice"
-    ),
 }
 
 
@@ -108,11 +91,87 @@ def test_a_wrong_structure_is_told_by_its_path(text: str, line: str) -> None:
     assert message(text) == f"c.json: {line}"
 
 
+MISFITS = {
+    '{"mcpServers": {"my server": 1}}': ("my server", "expected an object, got a number", '["my server"]'),
+    '{"mcpServers": {"资料": 1}}': ("资料", "expected an object, got a number", ".资料"),
+    '{"mcpServers": {"资 料": 1}}': ("资 料", "expected an object, got a number", '["资 料"]'),
+    f'{{"mcpServers": {{"{"a b" * 30}": 1}}}}': (
+        "a b" * 30,
+        "expected an object, got a number",
+        f'["{"a b" * 19}..."]',
+    ),
+    '{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}, "a": {"command": "y"}}}': (
+        "a",
+        'the server name "a" is used twice',
+        ".a",
+    ),
+    '{"mcpServers": {"a": {"command": "x", "command": "y"}, "b": {"command": "x"}}}': (
+        "a",
+        "this key is given twice",
+        ".a.command",
+    ),
+    '{"mcpServers": {"a": {"command": "x", "env": {"K": "1", "K": "2"}}}}': (
+        "a",
+        "this key is given twice",
+        ".a.env.K",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), MISFITS.items(), ids=range(len(MISFITS)))
+def test_what_is_no_entry_disables_that_server_alone(text: str, told: tuple[str, str, str]) -> None:
+    name, problem, path = told
+    assert reason(text, name) == f"{problem} (in $.mcpServers{path})"
+
+
+def test_a_name_that_two_forms_have_disables_that_server_alone() -> None:
+    text = (
+        '{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}, "servers": {"a": {"command": "y"}}}'
+    )
+    told = 'the server name "a" is already used at $.mcpServers.a (in $.servers.a)'
+    assert reason(text, "a") == told
+    text = '{"mcp_servers": [{"name": "a", "command": "x"}, {"name": "a", "command": "y"}]}'
+    told = 'the server name "a" is already used at $.mcp_servers[0] (in $.mcp_servers[1])'
+    assert reason(text, "a") == told
+
+
+LEFT_OUT = {
+    '"mcp_servers": [{"command": "a"}]': '$.mcp_servers[0]: this server has no "name"',
+    '"mcp_servers": [{"name": 1}]': "$.mcp_servers[0].name: expected a string, got a number",
+    '"mcp_servers": ["a"]': "$.mcp_servers[0]: expected an object, got a string",
+    '"servers": {"": {}}': '$.servers[""]: the name of a server cannot be empty',
+    '"mcp_servers": [{"name": " "}]': "$.mcp_servers[0].name: the name of a server cannot be empty",
+    r'"servers": {"a\nb": {}}': (
+        r'$.servers["a\nb"]: the name of a server cannot hold control characters or line breaks'
+    ),
+    r'"servers": {"\ud800": {}}': (
+        r'$.servers["\ud800"]: the name of a server cannot hold control characters or line breaks'
+    ),
+}
+
+
+@pytest.mark.parametrize(("form", "line"), LEFT_OUT.items(), ids=range(len(LEFT_OUT)))
+def test_an_entry_without_a_name_that_can_be_used_is_left_out(form: str, line: str) -> None:
+    config = parse(f'{{"mcpServers": {{"fs": {{"command": "npx"}}}}, {form}}}', where="c.json", environ={})
+    assert list(config.servers) == ["fs"]
+    assert config.servers["fs"].disabled is None
+    assert config.notices == (f"{line}; this entry is left out",)
+
+
+def test_no_servers_yet_is_a_configuration() -> None:
+    for text in ('{"mcpServers": {}}', '{"mcpServers": []}', '{"mcp": {"servers": {}}}'):
+        config = parse(text, where="c.json", environ={})
+        assert config.servers == {}
+        assert config.notices == (
+            "$: there are no servers yet; add one with: mcpx add --config c.json NAME -- COMMAND",
+        )
+
+
 ENTRIES: list[tuple[dict[str, object], str]] = [
     ({}, 'fs: neither "command" nor "url": MCPX cannot know how to reach this server'),
     (
         {"comand": "npx"},
-        'fs: neither "command" nor "url"; did you mean "command" where it says "comand"?',
+        'fs.comand: neither "command" nor "url"; did you mean "command" where it says "comand"?',
     ),
     ({"command": "a", "url": "http://b"}, 'fs: both "command" and "url": a server has one or the other'),
     (
@@ -126,7 +185,7 @@ ENTRIES: list[tuple[dict[str, object], str]] = [
         'fs.type: unknown transport "stdoi", expected "stdio", "http" or "sse"; did you mean "stdio"?',
     ),
     (
-        {"transport": "websocket", "url": "ws://a"},
+        {"transport": "websocket", "url": "http://a"},
         'fs.transport: unknown transport "websocket", expected "stdio", "http" or "sse"',
     ),
     (
@@ -177,8 +236,25 @@ ENTRIES: list[tuple[dict[str, object], str]] = [
 
 
 @pytest.mark.parametrize(("entry", "line"), ENTRIES, ids=range(len(ENTRIES)))
-def test_a_wrong_server_is_told_by_its_path(entry: dict[str, object], line: str) -> None:
-    assert message(server(**entry)) == f"c.json: $.mcpServers.{line}"
+def test_a_wrong_entry_disables_that_server_alone(entry: dict[str, object], line: str) -> None:
+    path, _, problem = line.partition(": ")
+    around = {"before": {"command": "a"}, "fs": entry, "after": {"url": "http://b"}}
+    text = json.dumps({"mcpServers": around})
+    assert reason(text) == f"{problem} (in $.mcpServers.{path})"
+
+
+def test_all_that_is_wrong_with_an_entry_is_a_reason() -> None:
+    told = reason(server(command=3, args="-y", call_timeout="3", env={"A": "${NOT_SET}"}))
+    assert told == (
+        "expected a string, got a number (in $.mcpServers.fs.command);"
+        " expected an array of strings, got a string (in $.mcpServers.fs.args);"
+        f" {NO_DURATION} a string (in $.mcpServers.fs.call_timeout);"
+        " environment variable NOT_SET is not set (used in $.mcpServers.fs.env.A)"
+    )
+
+
+def test_a_wrong_entry_that_is_switched_off_is_just_that() -> None:
+    assert reason(server(comand="npx", disabled=True)) == "disabled in the configuration"
 
 
 NO_DURATION = "expected a number of seconds above 0 and at most 31536000, got"
@@ -189,16 +265,6 @@ SETTINGS: list[tuple[str, object, str]] = [
     ("queue_timeout", True, f"{NO_DURATION} a boolean"),
     ("startup_wait", "3", f"{NO_DURATION} a string"),
     ("idle_stop", -1, "expected a number of seconds from 0 and at most 31536000, got -1"),
-    (
-        "shutdown_grace",
-        float("inf"),
-        f"{NO_DURATION} Infinity",
-    ),
-    (
-        "health_check_interval",
-        float("nan"),
-        f"{NO_DURATION} NaN",
-    ),
     (
         "health_check_timeout",
         10**40,
@@ -240,5 +306,13 @@ def test_an_endless_number_is_out_of_range_and_not_a_crash() -> None:
 
 
 def test_a_url_with_a_password_is_not_shown() -> None:
-    assert "hunter2" not in message(server(url="https://me:hunter2@exa mple.com"))
-    assert "hunter2" not in message(server(url="hunter2://example.com"))
+    assert "hunter2" not in str(reason(server(url="https://me:hunter2@exa mple.com")))
+    assert "hunter2" not in str(reason(server(url="hunter2://example.com")))
+
+
+def test_all_mistakes_outside_of_entries_are_counted() -> None:
+    told = message(setting(http=3, queue_size="1", profiles={"a": {"server": []}, "servers": {}}))
+    assert told == (
+        "c.json: $.queue_size: expected a whole number from 1 to 1000000, got a string;"
+        " and 3 more mistakes, see: mcpx check --config c.json"
+    )

@@ -141,7 +141,7 @@ def test_keys_of_other_clients_are_reported_once_however_many_servers_carry_them
 
 OTHERS = [
     "alwaysAllow", "autoApprove", "auth", "autoConnect", "autoStart", "description", "dev", "disabledTools",
-    "displayName", "enabledTools", "envFile", "excludeTools", "gallery", "icon", "id", "includeTools",
+    "displayName", "enabledTools", "excludeTools", "gallery", "icon", "id", "includeTools",
     "initTimeout", "inputs", "metadata", "name", "note", "oauth", "permissions", "preferences",
     "sandbox", "scope", "stderr", "tags", "timeout", "tools", "trust", "version",
 ]  # fmt: skip
@@ -152,6 +152,45 @@ def test_keys_that_are_right_for_other_clients_are_not_taken_for_misspellings() 
     assert [notice.split(" (")[0] for notice in config.notices] == [
         f'"{key}" is not used by MCPX' for key in OTHERS
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    {
+        "argz": "args", "arg": "args", "agrs": "args", "arguments": "args", "enviroment": "env", "ENV": "env",
+        "envs": "env", "environment": "env", "comand": "command", "Command": "command", "cmd": "command",
+        "uri": "url", "URL": "url", "header": "headers", "cdw": "cwd", "workingDirectory": "cwd",
+        "disabeld": "disabled",
+    }.items(),
+)  # fmt: skip
+def test_a_short_key_is_known_by_one_wrong_letter_and_by_other_words(key: str, meant: str) -> None:
+    notice = one(command="a", **{key: 1}).notices[0]
+    assert notice.endswith(f'unknown key, has no effect; did you mean "{meant}"?')
+
+
+def test_a_file_of_other_settings_has_one_line_for_all_of_them() -> None:
+    others = {f"foreign{number}": number for number in range(30)}
+    config = read(others | {"context_servers": {"s": {"source": "custom", "command": "a"}}})
+    assert list(config.servers) == ["s"]
+    assert config.notices == (
+        '"source" is not used by MCPX (in $.context_servers.s)',
+        '"foreign0", "foreign1", "foreign2" and 27 more keys are not used by MCPX (in $)',
+    )
+
+
+def test_the_files_of_more_clients_work_as_they_are() -> None:
+    documents: list[dict[str, Any]] = [
+        {"mcp": {"s": {"type": "stdio", "command": "a", "args": ["b"]}}},
+        {"amp.mcpServers": {"s": {"command": "a", "args": ["b"]}}},
+        {"mcpServers": [{"name": "s", "command": "a", "args": ["b"]}]},
+        {"mcp_servers": {"s": {"command": "a", "args": ["b"]}}},
+        {"mcpServers": {"s": {"command": "a", "args": ["b"]}}, "projects": {"/x": {"mcpServers": {"t": 1}}}},
+    ]
+    for document in documents:
+        assert read(document).servers["s"].transport == Stdio(command="a", args=("b",))
+    assert read(documents[-1]).notices == (
+        '"projects" is not used by MCPX (in $); the servers of single projects are not read',
+    )
 
 
 def test_a_misspelt_key_is_a_notice_with_the_likely_one() -> None:
@@ -167,10 +206,10 @@ def test_a_misspelt_key_is_a_notice_with_the_likely_one() -> None:
     assert config.notices == (
         f'$.toon_compresion_enabled: {meant} "toon_compression_enabled"?',
         f'$.restart["park-afterr"]: {meant} "park_after"?',
+        f'$.http.prot: {meant} "port"?',
         f'$.http.ports: {meant} "port"?',
         f'$.mcpServers.s.callTimeout: {meant} "call_timeout"?',
         f'$.mcpServers.s.restart.healthyafter: {meant} "healthy_after"?',
-        '"prot" is not used by MCPX (in $.http)',
     )
     assert config.toon_compression_enabled is True
 

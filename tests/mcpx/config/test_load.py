@@ -109,7 +109,8 @@ def as_somebody() -> Iterator[None]:
 
 def test_errors_inside_the_file_name_the_file(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
-    file.write_bytes(b'{"mcpServers": {"a": {"command": 3}}}')
-    assert problem(file) == f"{file}: $.mcpServers.a.command: expected a string, got a number"
+    file.write_bytes(b'{"mcpServers": {"a": {"command": "x"}}, "queue_size": "3"}')
+    told = f"{file}: $.queue_size: expected a whole number from 1 to 1000000, got a string"
+    assert problem(file) == told
     file.write_bytes(b'{"mcpServers": }')
-    assert problem(file) == f"{file}:1:16: not JSON: expecting value"
+    assert problem(file) == f"{file}:1:16: not JSON: the value is missing after the colon"

@@ -56,7 +56,9 @@ def test_those_that_will_not_sleep_those_that_nobody_knows_first(configured):
 
 
 def test_they_run_for_the_length_of_the_import_and_no_longer_than_somebody_takes_them(configured):
-    with early_children(configured({"a": {"command": "cat"}})):
+    config = configured({"a": {"command": "cat"}})
+    with early_children(lambda: config) as resolved:
+        assert resolved() is config
         ((_, child),) = EARLY._waiting
         assert child.popen.poll() is None
     assert child.popen.returncode == -9

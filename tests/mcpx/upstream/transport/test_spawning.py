@@ -12,8 +12,9 @@ from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from mcpx.config import Stdio
 from mcpx.daemon.environment import CHILD_MARK
+from mcpx.environment.person import INHERITED
 from mcpx.upstream.transport.process import running
-from mcpx.upstream.transport.spawning import EARLY, INHERITED, spawn
+from mcpx.upstream.transport.spawning import EARLY, spawn
 
 CAT = Stdio(command="cat")
 

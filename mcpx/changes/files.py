@@ -1,0 +1,164 @@
+"""Files of other programs: read whole, and replaced whole, through links.
+
+A file is never written in place: its new contents are staged beside it and renamed over it, so whoever reads
+it, and whoever finds it after a kill, sees the old file or the new one. Where the path is a link, the file
+that it leads to is replaced and the link stays. Used here, and by the commands that read such files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from mcpx.errors import MCPXError
+from mcpx.paths import ensure_folder
+
+MAX_FILE_BYTES: Final = (
+    64 << 20
+)  # of a client's configuration: Claude Code keeps its history in the same file
+OWNER_FILE: Final = 0o600  # the mode of a file that did not exist
+_STAGE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class ChangeError(MCPXError):
+    """Files cannot be changed or read; the text says which, why, and what became of the others."""
+
+
+class FileChanged(ChangeError):  # noqa: N818 - a condition, as FileExistsError's kin are
+    """A file is not what it was when the change was prepared, so nothing was written."""
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes | None:
+    """What the file holds, through links; None if there is none.
+
+    Raises:
+        ChangeError: It cannot be read, is no regular file, or holds more than 64 MiB.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise ChangeError(f"{path}: {reason(error)}") from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ChangeError(f"{path}: not a regular file")
+        if found.st_size > MAX_FILE_BYTES:
+            raise ChangeError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    except OSError as error:
+        raise ChangeError(f"{path}: {reason(error)}") from None
+    finally:
+        os.close(descriptor)
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """The absolute path of the file itself: where the links lead, whether it exists or not."""
+    return Path(os.path.realpath(path))
+
+
+def obstacle(path: str | os.PathLike[str]) -> str | None:
+    """Why the file cannot be replaced or created, as far as can be seen; None if nothing is in the way."""
+    target = real_path(path)
+    try:
+        if not target.stat().st_mode & 0o222:
+            return "it is read-only"
+    except OSError:
+        pass
+    folder = next(each for each in target.parents if each.exists())
+    return None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written to"
+
+
+def missing_folders(target: Path) -> tuple[str, ...]:
+    """The folders that must be created before the file can be, the innermost first."""
+    missing = []
+    for folder in target.parents:
+        if folder.exists():
+            break
+        missing.append(str(folder))
+    return tuple(missing)
+
+
+def stage(staged: Path, target: Path, contents: bytes, mode: int) -> None:
+    """Write what `target` is to hold into `staged`, beside it, with the mode and the owner of `target`.
+
+    Where there is no `target`, the file gets `mode`, and its folder is created.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    ensure_folder(target.parent)
+    with os.fdopen(os.open(staged, _STAGE_FLAGS, OWNER_FILE), "wb") as file:
+        file.write(contents)
+        file.flush()
+        _dress(file.fileno(), staged, target, mode)
+        os.fsync(file.fileno())
+
+
+def _dress(descriptor: int, staged: Path, target: Path, mode: int) -> None:
+    """Give the staged file the owner, mode and attributes of the file that it will replace."""
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        os.fchmod(descriptor, mode)
+        return
+    with suppress(OSError):  # only root may give a file away
+        os.fchown(descriptor, found.st_uid, found.st_gid)
+    with suppress(OSError):  # extended attributes, which not every file system has
+        shutil.copystat(target, staged)
+        os.utime(staged)
+    os.fchmod(descriptor, stat.S_IMODE(found.st_mode))
+
+
+def put_in_place(staged: Path, target: Path) -> None:
+    """Rename the staged file over `target`, for good.
+
+    Raises:
+        OSError: It cannot be renamed; `target` is as it was.
+    """
+    staged.replace(target)
+    sync_folder(target.parent)
+
+
+def remove(target: Path, folders: tuple[str, ...] = ()) -> None:
+    """Remove the file, and those of `folders` that are empty then: the innermost first.
+
+    Raises:
+        OSError: The file cannot be removed.
+    """
+    target.unlink(missing_ok=True)
+    remove_empty(folders)
+    with suppress(OSError):
+        sync_folder(target.parent)
+
+
+def remove_empty(folders: tuple[str, ...]) -> None:
+    """Remove those folders that are there, and empty: the innermost first."""
+    for folder in folders:
+        with suppress(OSError):
+            Path(folder).rmdir()
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a power cut.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # file systems that cannot, which the rename itself does not depend on
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why the system refused, in its own words."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,120 @@
+"""`mcpx import`: the servers of the clients' files in MCPX's configuration, in a step that can be undone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.printing import echo
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from mcpx.clients import ClientServers, ImportPlan
+
+
+def complete_client(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The clients whose names begin so, for a shell."""
+    from click.shell_completion import CompletionItem
+
+    from mcpx.clients import CLIENTS
+
+    return [CompletionItem(row.name, help=row.title) for row in CLIENTS if row.name.startswith(incomplete)]
+
+
+@click.command("import", short_help="Take over the servers of your AI clients.")
+@click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=complete_client)
+@changing_options
+def import_servers(
+    clients: tuple[str, ...],
+    config_path: str | None,
+    dry_run: bool,  # noqa: FBT001 - click passes it by name
+    as_json: bool,  # noqa: FBT001 - click passes it by name
+    yes: bool,  # noqa: FBT001 - click passes it by name
+) -> None:
+    """Write the servers of your AI clients into MCPX's configuration.
+
+    Looks into the file of each CLIENT (claude-desktop, vscode, cursor, codex and so on), or of all that there
+    are. Equal servers become one; what the configuration has stays as it is. The clients' files are not
+    changed: mcpx install --adopt does that. mcpx undo takes it back.
+    """
+    from mcpx.clients import UnknownClientError
+    from mcpx.errors import ConfigError, MCPXError
+
+    try:
+        code = _import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes)
+    except MCPXError as error:
+        usage = isinstance(error, UnknownClientError)
+        if not as_json:
+            raise click.UsageError(str(error)) if usage else error from None
+        echo(json.dumps({"error": str(error)}, ensure_ascii=False))
+        code = 2 if usage or isinstance(error, ConfigError) else 1
+    sys.exit(code)
+
+
+def _import(
+    clients: tuple[str, ...], config_path: str | None, *, dry_run: bool, as_json: bool, yes: bool
+) -> int:
+    from mcpx.changes import read_file
+    from mcpx.cli import import_report as report
+    from mcpx.cli.changing import reload_daemon, take_back_interrupted
+    from mcpx.clients import plan_import
+    from mcpx.config import locate
+    from mcpx.documents import DocumentError
+    from mcpx.errors import ConfigError
+
+    take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
+    path = Path(locate(config_path)).absolute()
+    found, missing = _look(clients)
+    try:
+        plan = plan_import(found, read_file(path))
+    except DocumentError as error:
+        raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
+    failed = bool(clients) and (bool(missing) or any(each.problem for each in found))
+    if not as_json:
+        report.show(found, missing if clients or not found else {}, plan, path)
+    changed, reloaded = False, None
+    if plan.new:
+        question = f"Write {report.counted(len(plan.new), 'server')} to {path}?"
+        if may_go_on(question, yes=yes, dry_run=dry_run, as_json=as_json):
+            _write(path, plan)
+            changed, reloaded = True, reload_daemon(path)
+    if as_json:
+        echo(report.as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
+    elif changed:
+        report.show_done(plan, path, reloaded)
+    if plan.new and not changed and not failed:
+        exit_unchanged(dry_run=dry_run)
+    return int(failed)
+
+
+def _look(clients: tuple[str, ...]) -> tuple[list[ClientServers], dict[str, list[str]]]:
+    """What was found in each file; and where was looked for those clients that have none."""
+    import os
+
+    from mcpx.clients import CLIENTS, candidates, client_named, find_all, read_client_file, this_system
+
+    found: list[ClientServers] = []
+    missing: dict[str, list[str]] = {}
+    rows = [client_named(name) for name in dict.fromkeys(clients)] if clients else CLIENTS
+    for row in rows:
+        files = find_all(row)
+        found += [read_client_file(file) for file in files]
+        if not files:
+            missing[row.name] = [str(path) for path in candidates(row, os.environ, this_system())]
+    return found, missing
+
+
+def _write(path: Path, plan: ImportPlan) -> None:
+    from mcpx.changes import Edit, carry_out
+
+    about: dict[str, Any] = {
+        "servers": [server.name for server in plan.new],
+        "clients": sorted({origin.client for server in plan.new for origin in server.origins}),
+    }
+    carry_out("import", [Edit(path, plan.before, plan.after, syntax="json")], about=about)

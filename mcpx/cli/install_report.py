@@ -1,0 +1,148 @@
+"""What `mcpx install` and `mcpx uninstall` say: which file becomes what. Values of others are never in it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from mcpx.cli.changing import short
+from mcpx.cli.printing import echo
+
+if TYPE_CHECKING:
+    from mcpx.changes import Change
+    from mcpx.clients.install_plan import InstallPlan
+    from mcpx.clients.installing import Installation
+    from mcpx.clients.uninstalling import Removal
+
+_SHOWN: Final = ("command", "cmd", "args", "type", "source", "enabled")
+_ENVIRONMENTS: Final = ("env", "envs", "environment")
+
+
+def show(plan: InstallPlan) -> None:
+    """Print what would become of each file."""
+    for each in plan.installations:
+        client, path = each.file.client, each.file.path
+        echo(f"{client.title}  {short(path)}{'' if each.before is not None else ' (new)'}", bold=True)
+        if each.outcome == "refused":
+            echo(f"  refused, and not changed: {each.problem}", fg="red")
+            continue
+        if line := plan.commands.get(str(path)):
+            echo(f"  runs: {shlex.join(line)}")
+        _show_entries(plan, each)
+        for name, ours in each.adopted.items():
+            echo(f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}", fg="red")
+            if ours != name:
+                echo(f"    where it is {ours}")
+        for name, why in plan.staying.get(str(path), {}).items():
+            echo(f"  {name} stays: {why}", fg="yellow")
+        for note in each.notes:
+            echo(f"  note: {note}", fg="yellow")
+    if plan.adoption is not None and plan.new_servers:
+        echo(f"MCPX  {short(plan.config)}", bold=True)
+        for server in plan.adoption.new:
+            echo(f"  + mcpServers.{server.name}", fg="green")
+
+
+def show_done(plan: InstallPlan, change: Change, reloaded: str | None) -> None:
+    """Print what was done, and what the person does next."""
+    for sentence in (*plan.fallbacks, *((reloaded,) if reloaded else ())):
+        echo(sentence)
+    titles = [each.file.client.title for each in plan.installations if each.outcome in {"added", "updated"}]
+    echo(f"done; copies are in {short(change.folder)}, and mcpx undo takes it back")
+    echo(f"next: restart {', '.join(dict.fromkeys(titles))}")
+    if not plan.config.exists():
+        echo(f"there is no configuration yet ({short(plan.config)}): mcpx import, or mcpx add")
+
+
+def as_json(plan: InstallPlan, change: Change | None, *, reloaded: str | None) -> dict[str, Any]:
+    """The same for programs."""
+    report: dict[str, Any] = {
+        "changed": change is not None,
+        "change": change.id if change else None,
+        "backup": str(change.folder) if change else None,
+        "config": str(plan.config),
+        "servers_added": list(plan.new_servers),
+        "clients": [_client(plan, each, is_done=change is not None) for each in plan.installations],
+        "notes": plan.fallbacks,
+    }
+    return report | ({"daemon": reloaded} if reloaded else {})
+
+
+def show_removals(removals: Iterable[Removal]) -> None:
+    """Print what would become of each file when MCPX is taken out."""
+    for each in removals:
+        echo(f"{each.file.client.title}  {short(each.file.path)}", bold=True)
+        texts = {
+            "absent": "MCPX is not in it",
+            "refused": f"refused, and not changed: {each.problem}",
+            "edited": "was changed since; what MCPX put in is taken out, the rest stays",
+            "restored": "becomes what it was, byte for byte" if each.after is not None else "is removed",
+        }
+        echo(f"  {texts[each.outcome]}", fg="red" if each.outcome == "refused" else None)
+        for name in each.names:
+            echo(f"  - {'.'.join(each.file.client.key)}.{name}", fg="red")
+        for note in each.notes:
+            echo(f"  note: {note}", fg="yellow")
+
+
+def removals_json(removals: Iterable[Removal], change: Change | None) -> dict[str, Any]:
+    """The same for programs."""
+    clients = [_removal(each) for each in removals]
+    return {"changed": change is not None, "change": change.id if change else None, "clients": clients}
+
+
+def _removal(each: Removal) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "client": each.file.client.name,
+        "file": str(each.file.path),
+        "outcome": each.outcome,
+        "names": each.names,
+        "notes": each.notes,
+    }
+    return report | ({"problem": each.problem} if each.problem else {})
+
+
+def _show_entries(plan: InstallPlan, each: Installation) -> None:
+    where = ".".join(each.key)
+    for name, entry in each.entries.items():
+        if name in each.replaced:
+            echo(f"  - {where}.{name}: {_text(plan, each.replaced[name])}", fg="red")
+        if name in each.replaced or each.outcome == "added":
+            echo(f"  + {where}.{name}: {_text(plan, entry)}", fg="green")
+        else:
+            echo(f"  MCPX is there, as {name}")
+
+
+def _client(plan: InstallPlan, each: Installation, *, is_done: bool) -> dict[str, Any]:
+    path = str(each.file.path)
+    report: dict[str, Any] = {
+        "client": each.file.client.name,
+        "title": each.file.client.title,
+        "file": path,
+        "key": list(each.key),
+        "outcome": each.outcome,
+        "changed": is_done and each.outcome in {"added", "updated"},
+        "entries": {name: _shown(plan, entry) for name, entry in each.entries.items()},
+        "adopted": each.adopted,
+        "stays": plan.staying.get(path, {}),
+        "notes": each.notes,
+    }
+    if line := plan.commands.get(path):
+        report["runs"] = line
+    return report | ({"problem": each.problem} if each.problem else {})
+
+
+def _text(plan: InstallPlan, entry: Mapping[str, Any]) -> str:
+    return json.dumps(_shown(plan, entry), ensure_ascii=False)
+
+
+def _shown(plan: InstallPlan, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """MCPX's own entry, without the values of variables that others have set there."""
+    shown = {key: entry[key] for key in _SHOWN if key in entry}
+    for key in _ENVIRONMENTS:
+        if isinstance(found := entry.get(key), Mapping) and found:
+            env = plan.launch.env
+            shown[key] = {name: value if env.get(name) == value else "***" for name, value in found.items()}
+    return shown

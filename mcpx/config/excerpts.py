@@ -1,0 +1,63 @@
+"""A line of a configuration for a person who looks for the mistake in it, without its secrets.
+
+Keys and the values of harmless keys are shown as they are; of other values only the punctuation, so that the
+columns stay. Called by `mcpx.config.findings` alone. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mcpx.config.model import PerServer, Settings
+from mcpx.config.settings import keys
+from mcpx.config.strings import TYPE_KEYS
+from mcpx.documents.jsonc import excerpt
+
+_SHOWN: Final = {
+    "command",
+    "cwd",
+    "name",
+    "disabled",
+    "enabled",
+    *TYPE_KEYS,
+    *keys(PerServer),
+    *keys(Settings),
+}
+"""Keys whose values are shown."""
+_PIECE: Final = re.compile(
+    r"""(?P<value>"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[\u201c\u201d\u201e][^\u201c\u201d]*[\u201c\u201d]?
+    |//.*|/\*.*|[^\s"'{}\[\]:,]+)(?P<colon>\s*:)?|,""",
+    re.VERBOSE,
+)
+_PLAIN: Final = re.compile(r"""true|false|null|-?[\d.]{1,6}|["']--?[A-Za-z][\w-]{0,29}["']""")
+"""Values that are no secrets: literals, short numbers, options of a command line."""
+_LINE_END: Final = re.compile(r"\r\n?|\n")
+_LETTER: Final = re.compile(r"\w")
+
+
+def safe_excerpt(text: str, offset: int) -> str:
+    """The line of that offset with a caret beneath, long ones cut, what may be a secret as `***`."""
+    start = max((found.end() for found in _LINE_END.finditer(text, 0, offset)), default=0)
+    end = found.start() if (found := _LINE_END.search(text, start)) else len(text)
+    return excerpt(text[:start] + _masked(text[start:end]) + text[end:], offset)
+
+
+def _masked(line: str) -> str:
+    """The line in the same length, its values masked; its keys and harmless values as they are."""
+    key = ""
+    done: list[str] = []
+    last = 0
+    for found in _PIECE.finditer(line):
+        done.append(line[last : found.start()])
+        last = found.end()
+        value = found["value"]
+        if value is None:  # a comma
+            key = ""
+        elif found["colon"] and not value.startswith(("//", "/*")):
+            key = value.strip("\"'\u201c\u201d\u201e")
+        elif key not in _SHOWN and not _PLAIN.fullmatch(value):
+            done.append(_LETTER.sub("*", found[0]))
+            continue
+        done.append(found[0])
+    return "".join(done) + line[last:]

@@ -1,0 +1,147 @@
+"""Everything that is wrong or odd with a configuration file, each with its line, column and an excerpt.
+
+`examine` is for `mcpx check` and `mcpx doctor`: it never raises for what the file holds, and shows no value
+that may be a secret. `load` reads the same file and stops at what makes it unusable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpx.config.document import JSONSyntaxError, LocatedError, Location, as_text
+from mcpx.config.excerpts import safe_excerpt
+from mcpx.config.load import Reading, locate, missing_file, read, read_file
+from mcpx.config.model import Config
+from mcpx.config.sanity import odd_commands, readable_secrets
+from mcpx.documents.jsonc import Node, line_and_column, parse
+from mcpx.errors import ConfigError
+
+Level = Literal["error", "warning", "note"]
+_PLACE: Final = re.compile(r":(\d+):(\d+)$")
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong (`error`), was hardly meant so (`warning`), or is good to know (`note`).
+
+    `line` and `column` count from 1, `path` is as `$.mcpServers.git.args[1]`; None for the whole file.
+    `excerpt` is the line and a caret beneath. `server` is the one whose entry it is in.
+    """
+
+    level: Level
+    text: str
+    path: str | None = None
+    line: int | None = None
+    column: int | None = None
+    excerpt: str | None = None
+    server: str | None = None
+
+
+class Examination(msgspec.Struct, frozen=True, kw_only=True):
+    """A file's findings in the order of its lines. `config` is None if it cannot be used at all."""
+
+    source: str
+    findings: tuple[Finding, ...]
+    config: Config | None = None
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The mistakes."""
+        return tuple(finding for finding in self.findings if finding.level == "error")
+
+
+def examine(
+    path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ, resolve: bool = True
+) -> Examination:
+    """Look at the file that `load` would read. `resolve` as in `parse`; it may block for some seconds."""
+    file = locate(path, environ=environ)
+    source, text = str(file), ""
+    try:
+        text = as_text(read_file(file, missing=missing_file(path, environ)), where=source)
+        reading = read(text, where=source, environ=environ, folder=file.absolute().parent, resolve=resolve)
+    except LocatedError as error:  # no object
+        return Examination(
+            source=source, findings=tuple(_placed([("error", error.at, error.problem, None)], text))
+        )
+    except ConfigError as error:
+        return Examination(source=source, findings=(_unread(error, text),))
+    findings = _placed(_found(reading), text)
+    if note := readable_secrets(reading.config):
+        findings.append(Finding(level="note", text=note))
+    usable = not reading.spoiling
+    return Examination(source=source, findings=tuple(findings), config=reading.config if usable else None)
+
+
+_Unplaced = tuple[Level, Location, str, str | None]
+"""Level, place, text, server."""
+
+
+def _found(reading: Reading) -> Iterator[_Unplaced]:
+    for mistake in reading.notices.mistakes:
+        yield "error", mistake.at, mistake.problem, mistake.server or None
+    mistaken = [mistake.at for mistake in reading.notices.mistakes]
+    for remark in reading.notices.remarks():
+        if remark.at in mistaken:
+            continue
+        yield (
+            "warning" if remark.is_warning else "note",
+            remark.at,
+            remark.text,
+            _server_at(remark.at, reading),
+        )
+    for server in reading.config.servers.values():
+        for inside, odd in odd_commands(server, reading.config):
+            at = reading.places[server.name]
+            yield "warning", Location(at.source, (*at.steps, *inside)), odd, server.name
+
+
+def _server_at(at: Location, reading: Reading) -> str | None:
+    """The server in whose entry a place is."""
+    inside = (name for name, place in reading.places.items() if at.steps[: len(place.steps)] == place.steps)
+    return next(inside, None)
+
+
+def _placed(found: Iterator[_Unplaced] | list[_Unplaced], text: str) -> list[Finding]:
+    """The findings in the order of their places in the text."""
+    tree = parse(text)
+    offsets = [(_offset(tree, each[1]), each) for each in found]
+    offsets.sort(key=lambda each: each[0])
+    return [
+        _at(text, offset, Finding(level=level, text=said, path=at.path, server=server))
+        for offset, (level, at, said, server) in offsets
+    ]
+
+
+def _offset(tree: Node, at: Location) -> int:
+    """Where a place begins: its key, if that is meant, else its value; or the nearest one above it."""
+    for known in range(len(at.steps), -1, -1):
+        node = tree.find(at.steps[:known])
+        if node is None:
+            continue
+        last = at.steps[-1] if at.steps else None
+        if known == len(at.steps) and at.is_key and isinstance(last, str):
+            above = tree.find(at.steps[:-1])
+            member = above.member(last) if above else None
+            return member.key_start if member else node.start
+        return node.start
+    return tree.start
+
+
+def _at(text: str, offset: int, finding: Finding) -> Finding:
+    line, column = line_and_column(text, offset)
+    return replace(finding, line=line, column=column, excerpt=safe_excerpt(text, offset))
+
+
+def _unread(error: ConfigError, text: str) -> Finding:
+    """The finding for a file that could not be read, or whose syntax is wrong."""
+    if isinstance(error, JSONSyntaxError):
+        return _at(text, error.offset, Finding(level="error", text=error.problem))
+    if place := _PLACE.search(error.where):
+        return Finding(level="error", text=error.problem, line=int(place[1]), column=int(place[2]))
+    return Finding(level="error", text=error.problem)

@@ -1,0 +1,361 @@
+"""An entry of each client, as an entry of MCPX's configuration; and what is named on the way."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from itertools import product
+from typing import Any
+
+import pytest
+
+from mcpx.clients import CLIENTS, client_named
+from mcpx.clients.forms import NotImportedError
+from mcpx.clients.translating import Server, translate
+from mcpx.config import parse
+
+
+def server(client: str, given: object, **inputs: dict[str, Any]) -> Server:
+    return translate(
+        "s", given, client_named(client), {name.replace("_", "-"): each for name, each in inputs.items()}
+    )
+
+
+SAME = {"command": "npx", "args": ["-y", "a"], "env": {"K": "v"}}
+TRANSLATED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("claude-desktop", SAME, SAME),
+    ("claude-code", {"type": "stdio", **SAME}, SAME),
+    ("claude-code", {"type": "http", "url": "https://h/mcp"}, {"url": "https://h/mcp"}),
+    ("claude-code", {"type": "sse", "url": "https://h/events"}, {"url": "https://h/events", "type": "sse"}),
+    ("claude-code", {"type": "http", "url": "https://h/sse"}, {"url": "https://h/sse", "type": "http"}),
+    ("claude-code", {"command": "a", "timeout": 5000}, {"command": "a", "call_timeout": 5}),
+    ("cursor", {"url": "https://h/sse"}, {"url": "https://h/sse"}),
+    ("cursor", {"command": "a", "envFile": "/e/.env"}, {"command": "a", "env_file": "/e/.env"}),
+    ("cursor", {"command": "${userHome}/a"}, {"command": "${userHome}/a"}),
+    (
+        "vscode",
+        {"type": "stdio", "command": "a", "env": {"K": "${env:X}", "N": 8, "O": None, "B": True}},
+        {"command": "a", "env": {"K": "${X}", "N": "8", "O": None, "B": "true"}},
+    ),
+    ("vscode", {"command": "a", "args": ["a${pathSeparator}b${/}c"]}, {"command": "a", "args": ["a/b/c"]}),
+    (
+        "windsurf",
+        {"serverUrl": "https://h/mcp", "headers": {"A": "Bearer ${env:T}"}},
+        {"url": "https://h/mcp", "headers": {"A": "Bearer ${T}"}},
+    ),
+    (
+        "gemini",
+        {"httpUrl": "https://h/sse", "timeout": 1500},
+        {"url": "https://h/sse", "type": "http", "call_timeout": 1.5},
+    ),
+    (
+        "gemini",
+        {"command": "a", "env": {"K": "$TOKEN", "L": "${OTHER}", "P": "a$B-c"}},
+        {"command": "a", "env": {"K": "${TOKEN}", "L": "${OTHER}", "P": "a${B}-c"}},
+    ),
+    ("copilot", {"type": "local", **SAME, "tools": ["*"]}, SAME),
+    ("cline", {"command": "a", "timeout": 60, "disabled": False}, {"command": "a", "call_timeout": 60}),
+    ("cline", {"type": "streamableHttp", "url": "https://h/mcp"}, {"url": "https://h/mcp"}),
+    ("cline", {"command": "a", "disabled": True}, {"command": "a", "disabled": True}),
+    ("zed", {"source": "custom", "enabled": False, **SAME}, {**SAME, "disabled": True}),
+    ("zed", {"command": {"path": "npx", "args": ["-y", "a"], "env": {"K": "v"}}, "settings": {}}, SAME),
+    (
+        "opencode",
+        {"type": "local", "command": ["npx", "-y", "a"], "environment": {"K": "{env:V}"}, "enabled": True},
+        {"command": "npx", "args": ["-y", "a"], "env": {"K": "${V}"}},
+    ),
+    (
+        "opencode",
+        {"type": "remote", "url": "https://h/sse", "headers": {"A": "{env:T}"}, "timeout": 9000},
+        {"url": "https://h/sse", "headers": {"A": "${T}"}, "connect_timeout": 9},
+    ),
+    (
+        "goose",
+        {
+            "name": "s",
+            "type": "stdio",
+            "cmd": "npx",
+            "args": ["-y", "a"],
+            "envs": {"K": "v"},
+            "timeout": 300,
+            "enabled": True,
+            "bundled": None,
+            "description": "d",
+        },
+        {**SAME, "call_timeout": 300},
+    ),
+    (
+        "goose",
+        {
+            "type": "streamable_http",
+            "uri": "https://h/mcp",
+            "envs": {"T": "t"},
+            "headers": {"A": "Bearer ${T}"},
+        },
+        {"url": "https://h/mcp", "headers": {"A": "Bearer t"}},
+    ),
+    (
+        "continue",
+        {
+            "name": "s",
+            "type": "streamable-http",
+            "url": "https://h/mcp",
+            "requestOptions": {"headers": {"A": "b"}},
+            "connectionTimeout": 4000,
+        },
+        {"url": "https://h/mcp", "headers": {"A": "b"}, "connect_timeout": 4},
+    ),
+    (
+        "codex",
+        {
+            **SAME,
+            "cwd": "/w",
+            "env_vars": ["X", {"name": "Y", "source": "local"}],
+            "startup_timeout_sec": 20,
+            "tool_timeout_sec": 30.5,
+            "enabled": False,
+        },
+        {
+            "command": "npx",
+            "args": ["-y", "a"],
+            "env": {"K": "v", "X": "${X:-}", "Y": "${Y:-}"},
+            "cwd": "/w",
+            "connect_timeout": 20,
+            "call_timeout": 30.5,
+            "disabled": True,
+        },
+    ),
+    (
+        "codex",
+        {
+            "url": "https://h/mcp",
+            "bearer_token_env_var": "T",
+            "http_headers": {"A": "b"},
+            "env_http_headers": {"C": "D"},
+        },
+        {"url": "https://h/mcp", "headers": {"A": "b", "C": "${D}", "Authorization": "Bearer ${T}"}},
+    ),
+    (
+        "crush",
+        {"type": "stdio", "command": "a", "timeout": 15, "env": {"K": "$V"}},
+        {"command": "a", "call_timeout": 15, "env": {"K": "${V}"}},
+    ),
+    ("kimi", {"url": "https://h/mcp", "transport": "http"}, {"url": "https://h/mcp"}),
+]
+
+
+@pytest.mark.parametrize(("client", "given", "entry"), TRANSLATED)
+def test_an_entry_is_translated_with_nothing_to_say(
+    client: str, given: dict[str, Any], entry: dict[str, Any]
+) -> None:
+    assert server(client, given) == Server("s", entry, (), ())
+
+
+@pytest.mark.parametrize("entry", [entry for _, _, entry in TRANSLATED])
+def test_what_comes_out_is_understood_by_the_configuration(entry: dict[str, Any]) -> None:
+    known = {key: value for key, value in entry.items() if key != "env_file"}
+    text = json.dumps({"mcpServers": {"s": known}})
+    loaded = parse(
+        text, where="c.json", environ={"X": "x", "T": "t", "V": "v", "D": "d", "TOKEN": "t", "OTHER": "o"}
+    )
+    assert not loaded.notices
+
+
+NAMED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "cline",
+        {"autoApprove": ["a"], "alwaysAllow": ["b"]},
+        "left out: autoApprove, alwaysAllow (the client asks",
+    ),
+    ("windsurf", {"disabledTools": ["a"]}, "left out: disabledTools (MCPX offers all tools"),
+    (
+        "gemini",
+        {"trust": True, "includeTools": ["a"]},
+        "left out: trust (the client asks before exec as a whole)",
+    ),
+    ("copilot", {"tools": ["one"]}, "left out: tools (MCPX offers all tools"),
+    ("codex", {"enabled_tools": ["a"], "scopes": ["x"]}, "left out: enabled_tools ("),
+    ("goose", {"available_tools": ["a"]}, "left out: available_tools ("),
+    ("vscode", {"gallery": "https://g", "version": "1"}, "left out: gallery, version"),
+    ("zed", {"remote": True}, "left out: remote"),
+    ("goose", {"env_keys": "K"}, "left out: env_keys"),
+    ("codex", {"env_vars": "K", "http_headers": 3}, "left out: env_vars, http_headers"),
+    (
+        "continue",
+        {"requestOptions": {"verifySsl": False, "proxy": "p"}},
+        "left out: requestOptions.verifySsl, ",
+    ),
+    ("cursor", {"timeout": "soon"}, "left out: timeout"),
+    ("cursor", {"timeout": -1}, "left out: timeout"),
+    ("cursor", {"timeout": 10**400}, "left out: timeout"),
+    ("cursor", {"timeout": float("nan")}, "left out: timeout"),
+    ("codex", {"startup_timeout_sec": 0}, "left out: startup_timeout_sec"),
+    ("cursor", {"env": ["K=V"]}, "env is left out: it is not an object"),
+    ("cursor", {"env": {"A=B": "v"}}, "a name or value in env is left out"),
+    ("cursor", {"env": {"A": {"b": 1}}}, "a name or value in env is left out"),
+    ("cursor", {"disabled": "yes"}, "left out: disabled"),
+    ("cursor", {"something": 1}, "left out: something"),
+]
+
+
+@pytest.mark.parametrize(("client", "more", "note"), NAMED)
+def test_what_mcpx_does_not_have_is_named(client: str, more: dict[str, Any], note: str) -> None:
+    command = {"cmd": "a"} if client == "goose" else {"command": "a"}
+    found = server(client, {**command, **more})
+    assert any(each.startswith(note) for each in found.notes), found.notes
+    assert found.entry["command"] == "a"
+
+
+def test_a_command_beside_the_url_that_the_client_prefers_is_named() -> None:
+    found = server("gemini", {"httpUrl": "https://h/mcp", "command": "old"})
+    assert found == Server("s", {"url": "https://h/mcp"}, ("left out: command",), ())
+
+
+def test_a_key_that_says_nothing_is_not_named() -> None:
+    given = {"command": "a", "autoApprove": [], "trust": False, "disabledTools": [], "note": "", "icon": None}
+    assert server("cline", given).notes == ()
+
+
+NEEDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    (
+        "vscode",
+        {"env": {"K": "${input:api-key}"}},
+        {"env": {"K": "${API_KEY}"}},
+        'the editor asks for "api-key": set API_KEY',
+    ),
+    (
+        "vscode",
+        {"args": ["--root", "${workspaceFolder}/x"]},
+        {"args": ["--root", "${workspaceFolder}/x"]},
+        '"${workspaceFolder}" is known to the editor only',
+    ),
+    (
+        "cursor",
+        {"cwd": "${workspaceFolder:web}"},
+        {"cwd": "${workspaceFolder:web}"},
+        '"${workspaceFolder:web}" is known',
+    ),
+    (
+        "goose",
+        {"env_keys": ["TOKEN"]},
+        {"env": {"TOKEN": "${TOKEN}"}},
+        "Goose keeps TOKEN in its keychain: set TOKEN",
+    ),
+    (
+        "continue",
+        {"env": {"K": "${{ secrets.MY_KEY }}"}},
+        {"env": {"K": "${MY_KEY}"}},
+        'the client keeps "MY_KEY"',
+    ),
+    (
+        "opencode",
+        {"environment": {"K": "{file:~/.key}"}},
+        {"env": {"K": "${KEY}"}},
+        'the client reads "~/.key"',
+    ),
+]
+
+
+@pytest.mark.parametrize(("client", "more", "entry", "need"), NEEDS)
+def test_what_must_be_done_before_a_server_works_is_said(
+    client: str, more: dict[str, Any], entry: dict[str, Any], need: str
+) -> None:
+    found = server(client, {"cmd" if client == "goose" else "command": "a", **more})
+    assert found.entry == {"command": "a", **entry}
+    assert len(found.needs) == 1
+    assert found.needs[0].startswith(need)
+
+
+def test_a_command_may_stand_beside_its_folder() -> None:
+    assert server("cursor", {"command": "./run"}).needs[0].startswith("command is a path from where")
+    for given in ({"command": "./run", "cwd": "/srv"}, {"command": "C:\\a\\b"}, {"command": "~/run"}):
+        assert server("cursor", given).needs == ()
+
+
+def test_an_input_with_a_default_that_is_no_secret_keeps_it() -> None:
+    given = {"command": "a", "args": ["${input:the-url}", "${input:the-key}"]}
+    found = server(
+        "vscode", given, the_url={"default": "http://x"}, the_key={"default": "s3cret", "password": True}
+    )
+    assert found.entry["args"] == ["${THE_URL:-http://x}", "${THE_KEY}"]
+    assert len(found.needs) == 1
+    assert "s3cret" not in str(found)
+
+
+def test_a_server_that_the_client_signs_in_to_is_said_to_need_a_header() -> None:
+    found = server("gemini", {"httpUrl": "https://h/mcp", "oauth": {"clientId": "c"}})
+    assert found.needs == ("the client signs in to it; MCPX does not: give it a header",)
+    assert server("claude-code", {"url": "https://h/mcp", "headersHelper": "/bin/h"}).needs == found.needs
+    assert server("opencode", {"type": "remote", "url": "https://h/mcp", "oauth": False}).needs == ()
+
+
+NO_SERVER: list[tuple[str, object, str]] = [
+    ("cursor", "npx", "it is not an object"),
+    ("cursor", {}, "it has neither a command nor a URL"),
+    ("cursor", {"command": ""}, "it has neither"),
+    ("cursor", {"command": 3, "args": {}}, "its arguments are no list"),
+    ("cursor", {"command": "a", "args": [{}]}, "its command or its arguments are not text"),
+    ("cursor", {"command": "a\0b"}, "a character that is no text"),
+    ("cursor", {"command": "a", "env": {"K": "\ud800"}}, "a character that is no text"),
+    ("cursor", {"url": "ftp://h"}, "its URL does not start with http"),
+    ("cursor", {"type": "ws", "url": "ws://h"}, "MCPX does not have its transport"),
+    ("zed", {"source": "extension", "settings": {}}, "an extension of Zed starts it"),
+    ("goose", {"type": "builtin", "name": "developer"}, "a part of Goose"),
+    ("goose", {"type": "platform", "name": "todo"}, "a part of Goose"),
+    ("continue", {"uses": "org/block"}, "a block of the Continue hub"),
+    ("opencode", {"type": "local", "command": []}, "its command or its arguments are not text"),
+]
+
+
+@pytest.mark.parametrize(("client", "given", "reason"), NO_SERVER)
+def test_what_is_no_server_for_mcpx_says_why(client: str, given: object, reason: str) -> None:
+    with pytest.raises(NotImportedError, match=reason):
+        server(client, given)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb"])
+def test_a_name_that_no_server_can_have_is_refused(name: str) -> None:
+    with pytest.raises(NotImportedError, match="its name"):
+        translate(name, SAME, client_named("cursor"))
+
+
+WRONG_KINDS: list[Any] = [None, True, 3, 1.5, "text", [], ["x"], [{}], {}, {"x": 1}, {"x": None}]
+KEYS = [
+    "command",
+    "cmd",
+    "args",
+    "env",
+    "envs",
+    "environment",
+    "env_keys",
+    "env_vars",
+    "envFile",
+    "cwd",
+    "url",
+    "uri",
+    "serverUrl",
+    "httpUrl",
+    "headers",
+    "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var",
+    "type",
+    "transport",
+    "disabled",
+    "enabled",
+    "timeout",
+    "connectionTimeout",
+    "requestOptions",
+    "startup_timeout_sec",
+    "tools",
+    "settings",
+    "source",
+    "oauth",
+]
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_a_value_of_any_kind_at_any_key_is_taken_or_named_and_never_a_fault(client) -> None:
+    for base, key, value in product(({"command": "a"}, {"url": "https://h/mcp"}), KEYS, WRONG_KINDS):
+        with suppress(NotImportedError):
+            translate("s", {**base, key: value}, client)
