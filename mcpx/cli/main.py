@@ -13,6 +13,7 @@ import click
 from mcpx.cli.about import show_help, version
 from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
+from mcpx.cli.completion import completion
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
 from mcpx.cli.doctor import doctor
@@ -59,6 +60,7 @@ for command in (
     add_json,
     attach,
     check,
+    completion,
     config,
     daemon,
     demo,

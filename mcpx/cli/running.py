@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from mcpx.cli.daemon import with_config
+from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo
 from mcpx.cli.results import print_json
 from mcpx.cli.tail import LINES
@@ -52,7 +53,7 @@ def reload_config(config_path: str | None) -> None:
 
 
 @click.command(short_help="Restart one server.")
-@click.argument("server")
+@click.argument("server", shell_complete=complete_server)
 @with_config
 def restart(server: str, config_path: str | None) -> None:
     """End a SERVER of the daemon and start it again, whatever its state."""
@@ -61,7 +62,7 @@ def restart(server: str, config_path: str | None) -> None:
 
 
 @click.command(short_help="What a server says on standard error.")
-@click.argument("server")
+@click.argument("server", shell_complete=complete_server)
 @with_config
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
