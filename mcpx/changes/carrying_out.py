@@ -33,7 +33,8 @@ from mcpx.changes.files import (
     remove_empty,
     stage,
 )
-from mcpx.changes.journal import Change, FileRecord, Journal, State
+from mcpx.changes.journal import Journal
+from mcpx.changes.record import Change, FileRecord, State
 from mcpx.documents.editing import Syntax
 
 

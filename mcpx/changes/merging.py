@@ -1,17 +1,20 @@
-"""Taking a change back where the file was changed again since: its members alone, and nothing that came later.
+"""Taking a change back where the file was changed again since: its members alone, nothing that came later.
 
-The change is what differs, member by member, between the values before and after it. Each member that is still
-as the change left it becomes what it was; the text of all others stays. Pure.
+The change is what differs, member by member, between the values before and after it. Each member that is
+still as the change left it becomes what it was; the text of all others stays. Where the lines of the change
+and those of others are apart, they are merged as lines, so that comments come back too. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
 from mcpx.documents import DocumentError
 from mcpx.documents.editing import Syntax, append_item, read, remove_member, set_member
 
+_MAX_LINES: Final = 5000  # of files that are merged by lines: more take too long
 _ABSENT: Final = object()
 
 
@@ -32,6 +35,7 @@ class Merged(NamedTuple):
 
 def take_back(before: bytes | None, after: bytes | None, found: bytes, syntax: Syntax) -> Merged | None:
     """What `found` is without the change from `before` to `after`; None if that cannot be said."""
+    theirs = found
     try:
         old, new = read(before or b"", syntax), read(after or b"", syntax)
         notes = []
@@ -46,9 +50,41 @@ def take_back(before: bytes | None, after: bytes | None, found: bytes, syntax: S
                 return None
             else:
                 found = _with(found, difference.path, difference.old, syntax)
+        by_lines = _merged_lines(before or b"", after or b"", theirs)
+        if by_lines is not None and _is_same(by_lines, found, syntax):
+            found = by_lines
     except DocumentError:
         return None
     return Merged(found, tuple(notes))
+
+
+def _merged_lines(before: bytes, after: bytes, found: bytes) -> bytes | None:
+    """`found` with the lines of the change as they were before; None where others changed lines there."""
+    base, old, now = (text.splitlines(keepends=True) for text in (after, before, found))
+    if max(len(base), len(old), len(now)) > _MAX_LINES:
+        return None
+    hunks = sorted((*_hunks(base, old), *_hunks(base, now)), key=lambda hunk: hunk[:2])
+    merged: list[bytes] = []
+    end = -1
+    for start, stop, lines in hunks:
+        if start <= end:
+            return None
+        merged += [*base[max(end, 0) : start], *lines]
+        end = stop
+    return b"".join([*merged, *base[max(end, 0) :]])
+
+
+def _hunks(base: list[bytes], other: list[bytes]) -> list[tuple[int, int, list[bytes]]]:
+    """Which lines of `base` are others in `other`: where they begin and end, and what is there instead."""
+    codes = SequenceMatcher(None, base, other, autojunk=False).get_opcodes()
+    return [(start, stop, other[first:last]) for tag, start, stop, first, last in codes if tag != "equal"]
+
+
+def _is_same(one: bytes, other: bytes, syntax: Syntax) -> bool:
+    try:
+        return bool(read(one, syntax) == read(other, syntax))
+    except DocumentError:
+        return False
 
 
 def _differences(path: tuple[str, ...], old: Any, new: Any, now: Any) -> Iterator[_Difference]:

@@ -1,4 +1,4 @@
-"""Taking back the last change: byte for byte where its files are as it left them, else its own members alone."""
+"""Taking back the last change: byte for byte where its files are as it left them, else its members alone."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 
 from mcpx.changes.carrying_out import Edit, carry_out, history, recover
 from mcpx.changes.files import FileChanged, read_file
-from mcpx.changes.journal import Change, State
 from mcpx.changes.merging import take_back
+from mcpx.changes.record import Change, State
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ RELOAD_TIMEOUT_S = 60.0  # servers that stop get their grace time
 def take_back_interrupted(*, yes: bool, dry_run: bool, as_json: bool) -> tuple[str, ...]:
     """Take back a change that was interrupted, if the person agrees, since what follows builds on it.
 
-    A sentence for each. Without consent the command ends here, but a dry run goes on with the files as they are.
+    A sentence for each. Without consent the command ends here; a dry run goes on with the files as they are.
 
     Raises:
         ChangeError: A file or the journal cannot be written.

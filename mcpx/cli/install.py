@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 @click.option("--adopt", is_flag=True, help="Move the clients' own servers into MCPX's configuration.")
 @changing_options
 def install(
+    *,
     clients: tuple[str, ...],
-    adopt: bool,  # noqa: FBT001 - click passes it by name
+    adopt: bool,
     config_path: str | None,
-    dry_run: bool,  # noqa: FBT001 - click passes it by name
-    as_json: bool,  # noqa: FBT001 - click passes it by name
-    yes: bool,  # noqa: FBT001 - click passes it by name
+    dry_run: bool,
+    as_json: bool,
+    yes: bool,
 ) -> None:
-    """Put MCPX into each CLIENT (claude-desktop, claude-code, cursor, vscode and so on), or into all there are.
+    """Put MCPX into each CLIENT (claude-desktop, claude-code, cursor, vscode ...), or into all that are here.
 
     A client's own command does it where it has one; else its file is edited, and everything else in it stays.
     Copies of the files are kept: mcpx uninstall takes MCPX out again, mcpx undo takes back the last change.
@@ -64,11 +65,12 @@ def install(
 @click.argument("clients", nargs=-1, metavar="[CLIENT]...")
 @changing_options
 def uninstall(
+    *,
     clients: tuple[str, ...],
     config_path: str | None,  # noqa: ARG001 - taken, as by all commands that change files
-    dry_run: bool,  # noqa: FBT001 - click passes it by name
-    as_json: bool,  # noqa: FBT001 - click passes it by name
-    yes: bool,  # noqa: FBT001 - click passes it by name
+    dry_run: bool,
+    as_json: bool,
+    yes: bool,
 ) -> None:
     """Take MCPX out of each CLIENT, or of all that have it.
 
@@ -88,9 +90,7 @@ def uninstall(
     if names and may_go_on(question, yes=yes, dry_run=dry_run, as_json=as_json):
         change = _carry_out(["uninstall", *names], [_edit(each) for each in taken_out], names)
     if as_json:
-        done = {"changed": change is not None, "change": change.id if change else None}
-        done |= {"clients": [report.removal_json(each) for each in removals]}
-        echo(json.dumps(done, indent=2, ensure_ascii=False))
+        echo(json.dumps(report.removals_json(removals, change), indent=2, ensure_ascii=False))
     elif change is not None:
         titles = ", ".join(dict.fromkeys(each.file.client.title for each in taken_out))
         echo(f"done; mcpx undo takes it back\nnext: restart {titles}")
@@ -136,9 +136,7 @@ def _edit(removal: Removal) -> Edit:
     from mcpx.changes import Edit
 
     file = removal.file
-    return Edit(
-        file.path, removal.before, removal.after, file.client.syntax, remove_folders=removal.folders
-    )
+    return Edit(file.path, removal.before, removal.after, file.client.syntax, remove_folders=removal.folders)
 
 
 def _carry_out(command: list[str], edits: list[Edit], names: Sequence[str]) -> Change:

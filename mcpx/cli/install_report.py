@@ -87,8 +87,13 @@ def show_removals(removals: Iterable[Removal]) -> None:
             echo(f"  note: {note}", fg="yellow")
 
 
-def removal_json(each: Removal) -> dict[str, Any]:
+def removals_json(removals: Iterable[Removal], change: Change | None) -> dict[str, Any]:
     """The same for programs."""
+    clients = [_removal(each) for each in removals]
+    return {"changed": change is not None, "change": change.id if change else None, "clients": clients}
+
+
+def _removal(each: Removal) -> dict[str, Any]:
     report: dict[str, Any] = {
         "client": each.file.client.name,
         "file": str(each.file.path),

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpx.cli.printing import console
-from mcpx.core.status import DaemonStatus, HttpStatus, ServerStatus, Status
+from mcpx.core.status import DaemonStatus, EnvironmentStatus, HttpStatus, ServerStatus, Status
 from mcpx.text import one_line
 
 STYLES: Final = {
@@ -64,6 +64,8 @@ def render(status: Status) -> RenderableType:
     parts: list[RenderableType] = [_daemon(status), *_config_error(status.daemon)]
     if isinstance(status.daemon.http, HttpStatus):
         parts.append(_http(status.daemon.http))
+    if isinstance(environment := status.daemon.environment, EnvironmentStatus):
+        parts.append(_environment(environment))
     parts += [Text(), _table(status.servers)]
     if remarks := [(server.name, *each) for server in status.servers for each in _remarks(server)]:
         parts += [Text(), *_lines(remarks)]
@@ -88,6 +90,11 @@ def _http(http: HttpStatus) -> Text:
         return Text(f"http {http.url or 'is starting'}")
     wait = "" if http.next_attempt_in_s is None else f" (next attempt in {duration(http.next_attempt_in_s)})"
     return Text(one_line(f"http is not served{wait}: {http.error}"), style="red")
+
+
+def _environment(environment: EnvironmentStatus) -> Text:
+    style = "dim" if isinstance(environment.problem, msgspec.UnsetType) else "yellow"
+    return Text(one_line(f"PATH and variables from {environment.source}"), style=style)
 
 
 def _config_error(daemon: DaemonStatus) -> list[Text]:

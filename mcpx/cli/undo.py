@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Also where a file was changed since; what it holds is kept.")
 @changing_options
 def undo(
-    listed: bool,  # noqa: FBT001 - click passes it by name
-    force: bool,  # noqa: FBT001 - click passes it by name
+    *,
+    listed: bool,
+    force: bool,
     config_path: str | None,
-    dry_run: bool,  # noqa: FBT001 - click passes it by name
-    as_json: bool,  # noqa: FBT001 - click passes it by name
-    yes: bool,  # noqa: FBT001 - click passes it by name
+    dry_run: bool,
+    as_json: bool,
+    yes: bool,
 ) -> None:
     """Take back what the last import, install, uninstall, add, remove, enable or disable has changed.
 
-    Each file becomes what it was, byte for byte; said again, the change before is taken back. Where a file was
-    changed since, what the command changed is taken back, and the rest stays.
+    Each file becomes what it was, byte for byte; said again, the change before is taken back. Where a file
+    was changed since, what the command changed is taken back, and the rest stays.
     """
     from mcpx.changes import carry_out, plan_undo
 
@@ -53,7 +54,11 @@ def undo(
             change = carry_out(command, planned.edits, undoes=planned.change.id)
     reloaded = reload_daemon(config_path) if change is not None else None
     if as_json:
-        report = {"changed": change is not None, "undone": planned.change.id, "command": planned.change.command}
+        report = {
+            "changed": change is not None,
+            "undone": planned.change.id,
+            "command": planned.change.command,
+        }
         report |= {"files": _files(planned), "refused": planned.refused, "notes": planned.notes}
         echo(json.dumps(report, indent=2, ensure_ascii=False))
     elif change is not None:
@@ -86,7 +91,10 @@ def _show(planned: Undo) -> None:
 
 def _files(planned: Undo) -> list[dict[str, str]]:
     return [
-        {"file": str(edit.path), "becomes": "removed, as it was not there" if edit.after is None else "as before"}
+        {
+            "file": str(edit.path),
+            "becomes": "removed, as it was not there" if edit.after is None else "as before",
+        }
         for edit in planned.edits
     ]
 

@@ -1,7 +1,7 @@
 """MCPX's entry put into a client's file: the content that the file is to have. Pure.
 
-Where MCPX is in the file already, under whatever name, that entry is brought up to date and keeps its name, its
-options and what the person has set beside them. A file that is not understood is refused, with the reason.
+Where MCPX is in the file already, under whatever name, that entry is brought up to date and keeps its name,
+its options and what the person has set beside them. A file that is not understood is refused.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Path = tuple[str | int, ...]
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to become of a client's file; `before` and `after` are its contents, None where there is none.
 
-    `entries` are MCPX's own, by name, as they are to be. `adopted` are servers that are taken out of the file,
-    by their names there: their names in MCPX. Where it is `refused`, `problem` says why.
+    `entries` are MCPX's own, by name, as they are to be. `adopted` are servers that are taken out of it, by
+    their names there: their names in MCPX. Where it is `refused`, `problem` says why.
     """
 
     file: ClientFile
@@ -67,7 +67,7 @@ def places(document: Any, key: Sequence[str]) -> dict[str, tuple[Path, dict[str,
         return {str(each.get("name")): ((*key, index), dict(each)) for index, each in listed}
     if not isinstance(value, Mapping):
         return {}
-    return {name: ((*key, name), each) for name, each in value.items() if isinstance(each, Mapping)}
+    return {name: ((*key, name), dict(each)) for name, each in value.items() if isinstance(each, Mapping)}
 
 
 def remove_entries(data: bytes, file: ClientFile, names: Sequence[str]) -> bytes:
@@ -130,7 +130,9 @@ class _Planner:
             if self.entries[name][1].get("disabled") is True:
                 notes.append(f"{name} is disabled there, and stays so")
         entries = {name: self._update(name, launch) for name in found.own} or {NAME: self._add(launch)}
-        replaced = {name: self.entries[name][1] for name in found.own if self.entries[name][1] != entries[name]}
+        replaced = {
+            name: self.entries[name][1] for name in found.own if self.entries[name][1] != entries[name]
+        }
         self.after = remove_entries(self.after, self.file, [*adopted])
         return Installation(
             file=self.file,
@@ -202,8 +204,8 @@ def _words(entry: Mapping[str, Any]) -> list[str]:
     """What an entry of MCPX says behind `attach` or `serve`."""
     command = entry.get("command", entry.get("cmd"))
     args = entry.get("args")
-    if isinstance(command, Mapping):
-        command, args = None, command.get("args")
+    if isinstance(command, Mapping):  # Zed's older form
+        args = command.get("args")
     line = [*(command if isinstance(command, list) else []), *(args if isinstance(args, list) else [])]
     texts = [str(word) for word in line]
     start = next((index for index, word in enumerate(texts) if word in {"attach", "serve"}), len(texts))

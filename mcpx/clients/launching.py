@@ -1,4 +1,4 @@
-"""How a client starts MCPX: the command by its absolute path, since clients have another PATH than terminals."""
+"""How a client starts MCPX: by its absolute path, since clients have another PATH than terminals."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file, home
 _COMMAND: Final = "mcpx"
 _FLEETING: Final = ("/uv/archive-v", "/uv/environments-v", "/uv/builds-v", "/pipx/.cache/", "/.cache/pipx/")
 """In the paths of environments that `uvx` and `pipx run` make, and that are cleaned up some day."""
+_MAY_VANISH: Final = "may vanish with a cache: install MCPX for good (uv tool install, pipx) first"
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The command line of MCPX's entry. `config` is the configuration to name in it; None for the usual one."""
+    """The command line of MCPX's entry. `config` is the configuration it names; None for the usual one."""
 
     command: str
     prefix: tuple[str, ...] = ()
@@ -45,19 +46,14 @@ def own_launch(
     prefix: tuple[str, ...] = ()
     if command is None:
         command, prefix = sys.executable, ("-P", "-m", "mcpx")
-    notes = ()
-    if any(part in command for part in _FLEETING):
-        notes = (
-            f"{command} is in a cache that may be cleaned: install MCPX for good (uv tool install, pipx "
-            "install), then say this again",
-        )
+    fleeting = any(part in command for part in _FLEETING)
     state = environ.get(STATE_VARIABLE)
     return Launch(
         command=command,
         prefix=prefix,
         config=_named_config(config, environ),
         env={STATE_VARIABLE: os.path.abspath(state)} if state else {},  # noqa: PTH100 - a link stays one
-        notes=notes,
+        notes=(f"{command} {_MAY_VANISH}",) if fleeting else (),
     )
 
 

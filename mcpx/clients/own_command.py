@@ -1,4 +1,4 @@
-"""A client's own command that adds a server to it, such as `claude mcp add`: preferred to an edit of its file."""
+"""A client's own command that adds a server to it (`claude mcp add`): preferred to an edit of its file."""
 
 from __future__ import annotations
 

@@ -7,23 +7,27 @@ start and at each reload; `parse` is pure but for the environment it is given.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpx.config.document import LocatedError, Location, as_text, decode
+from mcpx.config.env_files import EnvFileProblem, read_env_file
+from mcpx.config.expand import Values
 from mcpx.config.model import Config, PerServer, Settings
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.profiles import check_profiles
-from mcpx.config.servers import find_entries, read_server, top_level_keys
+from mcpx.config.servers import Entry, find_entries, read_server, secrets_of_entry, top_level_keys
 from mcpx.config.settings import read_settings
 from mcpx.config.strings import ExpansionContext
 from mcpx.documents.jsonc import JSONObject
-from mcpx.environment import own, person
+from mcpx.environment import Environment, own, person
+from mcpx.environment.secrets import fetch, forget, secret
 from mcpx.errors import ConfigError
-from mcpx.paths import CONFIG_VARIABLE, config_file, home
+from mcpx.paths import CONFIG_VARIABLE, config_file, config_hint, home
 
 
 def load(
@@ -94,14 +98,15 @@ def parse(
     environ: Mapping[str, str] = os.environ,
     folder: Path | None = None,
     resolve: bool = False,
-    anew: bool = False,
+    anew: bool | str = False,
 ) -> Config:
     """The configuration in `text`. A mistake in a server's entry disables that server alone.
 
     `where` is shown in messages as the file. `folder` is where a relative `cwd` starts: the file's folder, by
     default the current one. To `resolve` is to ask the login shell for the environment of the person, and
-    keychain and commands for secrets, each once for as long as the process lives, or `anew`; it may block for
-    some seconds. Otherwise the environment is `environ`, and secrets stay as they are written.
+    keychain and commands for secrets, each once for as long as the process lives, or `anew` (the secrets, if
+    it is the name of a server, of that one alone); it may block for some seconds. Otherwise the environment
+    is `environ`, and secrets stay as they are written.
 
     Raises:
         ConfigError: Not UTF-8, not JSON, or wrong outside the servers' entries; one line that says where.
@@ -114,7 +119,9 @@ def parse(
         return reading.config
     if len(spoiling) > 1:
         more = f"{len(spoiling) - 1} more mistake{'s' if len(spoiling) > 2 else ''}"  # noqa: PLR2004 - plural
-        raise ConfigError(spoiling[0].where, f"{spoiling[0].problem}; and {more}, see: mcpx check {where}")
+        raise ConfigError(
+            spoiling[0].where, f"{spoiling[0].problem}; and {more}, see: mcpx check{config_hint(where)}"
+        )
     raise spoiling[0]
 
 
@@ -138,7 +145,7 @@ def read(
     environ: Mapping[str, str],
     folder: Path | None,
     resolve: bool = False,
-    anew: bool = False,
+    anew: bool | str = False,
 ) -> Reading:
     """The configuration in `text`, and all that is wrong or odd with it. Takes what `parse` takes.
 
@@ -154,12 +161,17 @@ def read(
     notices.unused(document, top, known=top_level_keys())
     base = read_settings(document, PerServer(), top, notices)
     settings = read_settings(document, Settings(), top, notices)
-    asks = resolve and settings.login_shell
-    environment = person(environ, anew=anew) if asks else own(environ)
-    context = ExpansionContext(
-        environment.variables, home(environment.variables), str((folder or Path()).absolute())
-    )
+    environment = own(environ)
+    if resolve:
+        environment = person(environ, login_shell=settings.login_shell, anew=bool(anew))
+    place = str((folder or Path()).absolute())
+    values = Values(environment.variables, home(environment.variables))
+    values = replace(values, environ=_with_files(settings.env_file, values, place, top, notices))
     entries = find_entries(document, top, notices)
+    if resolve:
+        values = replace(values, secret=secret)
+        _fetch_secrets(entries, environment, anew)
+    context = ExpansionContext(values, place)
     servers = {entry.name: read_server(entry, base, context, notices) for entry in entries}
     notices.mistakes += check_profiles(settings.profiles, servers, top.key("profiles"))
     config = Config(
@@ -167,10 +179,33 @@ def read(
         servers=servers,
         notices=notices.lines(),
         http_served="http" in document,
+        digest=hash(text),
         environment=environment,
         **msgspec.structs.asdict(settings),
     )
     return Reading(config, notices, {entry.name: entry.at for entry in entries})
+
+
+def _with_files(
+    named: str | tuple[str, ...], values: Values, folder: str, top: Location, notices: ConfigNotices
+) -> Mapping[str, str]:
+    """The variables of the environment, and of files that count before it, or are noted as unreadable."""
+    variables, at = dict(values.environ), top.key("env_file")
+    for each in (named,) if isinstance(named, str) else named:
+        try:
+            variables |= read_env_file(each, at, replace(values, environ=variables), folder, notices)
+        except EnvFileProblem as problem:
+            notices.add(at, str(problem))
+    return variables
+
+
+def _fetch_secrets(entries: Iterable[Entry], environment: Environment, anew: bool | str) -> None:  # noqa: FBT001
+    """Fetch the secrets of all entries; those of the ones that are meant by `anew` again."""
+    wanted = {entry.name: list(secrets_of_entry(entry)) for entry in entries}
+    again = wanted if isinstance(anew, bool) else {anew}
+    if anew:
+        forget(each for name in again for each in wanted.get(name, ()))
+    fetch((each for found in wanted.values() for each in found), environment)
 
 
 def missing_file(path: str | Path | None, environ: Mapping[str, str]) -> str:

@@ -21,7 +21,6 @@ _HINTS: Final = {
     "initTimeout": 'use "connect_timeout", in seconds',
     "startup_timeout_sec": 'use "connect_timeout"',
     "tool_timeout_sec": 'use "call_timeout"',
-    "envFile": 'the variables in that file are not set; put them under "env"',
     "inputs": "nobody can be asked; use environment variables",
     "projects": "the servers of single projects are not read",
 }
@@ -86,8 +85,8 @@ class Remark(msgspec.Struct, frozen=True):
 class _Gathering:
     """Appends the mistake that is raised inside to a list, and stops it there."""
 
-    def __init__(self, mistakes: list[LocatedError], server: str | None) -> None:
-        self._mistakes, self._server = mistakes, server
+    def __init__(self, mistakes: list[LocatedError]) -> None:
+        self._mistakes = mistakes
 
     def __enter__(self) -> None:
         """Nothing is prepared."""
@@ -95,7 +94,6 @@ class _Gathering:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, LocatedError):
             return False
-        error.server = self._server
         self._mistakes.append(error)
         return True
 
@@ -111,15 +109,15 @@ class ConfigNotices:
 
     def gathering(self) -> AbstractContextManager[None, bool]:
         """Add the mistake that is raised inside, in place of letting it through."""
-        return _Gathering(self.mistakes, None)
-
-    def leaving_out(self) -> AbstractContextManager[None, bool]:
-        """The same for a mistake for which an entry without a name is left out."""
-        return _Gathering(self.mistakes, "")
+        return _Gathering(self.mistakes)
 
     def add(self, at: Location, remark: str) -> None:
         """Add a remark on one place: something that was hardly meant so."""
         self._remarks.append(Remark(at, remark, is_warning=True, line=f"{at.path}: {remark}"))
+
+    def note(self, at: Location, remark: str) -> None:
+        """Add a remark on one place: something that is good to know."""
+        self._remarks.append(Remark(at, remark, is_warning=False, line=f"{at.path}: {remark}"))
 
     def unused(
         self, given: Iterable[str], at: Location, *, known: tuple[str, ...], elsewhere: tuple[str, ...] = ()
@@ -153,10 +151,8 @@ class ConfigNotices:
         return (*self._remarks, *others, *([_foreign(foreign, self._unused)] if foreign else []))
 
     def lines(self) -> tuple[str, ...]:
-        """The remarks for the log, and what was left out of the servers."""
-        spoilt = [each for each in self.mistakes if each.server == ""]
-        left_out = [f"{each.at.path}: {each.problem}; this entry is left out" for each in spoilt]
-        return (*left_out, *(each.line for each in self.remarks()))
+        """The remarks for the log."""
+        return tuple(remark.line for remark in self.remarks())
 
 
 def _unused(key: str, places: list[Location]) -> Remark:

@@ -15,19 +15,21 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.config.document import Location, as_object, quote
+from mcpx.config.expand import secrets_in
 from mcpx.config.model import Http, PerServer, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
-from mcpx.config.settings import convert, keys, read_settings
+from mcpx.config.settings import keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
 from mcpx.documents.jsonc import JSONObject
-from mcpx.text import holds_controls
+from mcpx.environment.secrets import Reference
+from mcpx.paths import config_hint
+from mcpx.text import holds_controls, kind_of
 
 DISABLED: Final = "disabled in the configuration"
 
 FORMS: Final = ("mcpServers", "servers", "mcp", "context_servers", "amp.mcpServers", "mcp_servers")
 """Keys of the top level that hold servers, by name or as a list."""
-_NO_SERVERS: Final = "there are no servers yet; add one with: mcpx add NAME -- COMMAND"
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -39,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True):
     listed: bool = False
     """Whether it stands in a list and so holds its own name."""
     problem: str | None = None
-    """Why it cannot be told which servers are meant by the name."""
+    """What is wrong with its name, by which alone it is disabled."""
 
 
 def top_level_keys() -> tuple[str, ...]:
@@ -50,8 +52,7 @@ def top_level_keys() -> tuple[str, ...]:
 def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> tuple[Entry, ...]:
     """Every server entry of the document, in the order of the forms.
 
-    A form that is not what it should be is a mistake, and so is that there is none; an entry without a name
-    that can be used is left out.
+    A form that is not what it should be is a mistake, and so is that there is none.
     """
     found: dict[str, Entry] = {}
     for entry in _all_entries(document, at, notices):
@@ -63,7 +64,8 @@ def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> 
     if not any(form in document for form in FORMS):
         notices.mistakes.append(at.error(_no_servers(document)))
     elif not found and not notices.mistakes:
-        notices.add(at, _NO_SERVERS)
+        option = config_hint(at.source)
+        notices.add(at, f"there are no servers yet; add one with: mcpx add{option} NAME -- COMMAND")
     return tuple(found.values())
 
 
@@ -72,7 +74,10 @@ def read_server(
 ) -> ServerConfig:
     """The entry as a struct; a mistake in it, or a variable that is not set, disables it."""
     before = len(notices.mistakes)
-    server = ServerConfig(name=entry.name, transport=Stdio(command=""), **msgspec.structs.asdict(base))
+    unread = Stdio(command="")
+    server = ServerConfig(
+        name=entry.name, transport=unread, source=entry.at.source, **msgspec.structs.asdict(base)
+    )
     with notices.gathering():
         if entry.problem:
             raise entry.at.error(entry.problem)
@@ -95,6 +100,8 @@ def _read(
     if any(key in given for key in URL_KEYS):
         server = replace(server, transport=Http(url=""))
     with notices.gathering():
+        if _is_off(given, entry.at, ConfigNotices()):
+            context = replace(context, values=replace(context.values, secret=None))
         transport, reasons, variables = read_transport(given, entry.at, context, notices)
         off = "; ".join(reasons) or None
         server = replace(server, transport=transport, variables=variables, disabled=off)
@@ -103,6 +110,19 @@ def _read(
         pinned = tuple(_own_pattern(entry.name, pattern) for pattern in server.pinned)
         server = replace(server, pinned=pinned)
     return replace(server, disabled=DISABLED) if _is_off(given, entry.at, notices) else server
+
+
+def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
+    """The secrets that an entry names; none if its server is switched off."""
+    if not isinstance(entry.given, JSONObject) or _is_off(entry.given, entry.at, ConfigNotices()):
+        return
+    left: list[Any] = [entry.given]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield from secrets_in(value)
+        else:
+            left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:
@@ -139,48 +159,56 @@ def _of_editor(value: Any, at: Location, notices: ConfigNotices) -> Iterator[Ent
         return
     servers = [(name, given) for name, given in editor.items() if isinstance(given, JSONObject)]
     notices.unused([name for name in editor if name not in dict(servers)], at, known=())
-    yield from _named(JSONObject(servers), at, notices)
+    yield from _named(JSONObject(servers), at)
 
 
 def _entries(value: Any, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
     """The servers of an object by their names, or of a list."""
     if isinstance(value, JSONObject):
-        yield from _named(value, at, notices)
+        yield from _named(value, at)
     elif isinstance(value, list):
-        yield from _listed(value, at, notices)
+        yield from _listed(value, at)
     else:
         notices.mistakes.append(at.expected("an object", value))
 
 
-def _named(servers: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+def _named(servers: JSONObject, at: Location) -> Iterator[Entry]:
     for name, given in servers.items():
-        twice = f"the server name {quote(name)} is used twice" if name in servers.repeated else None
-        if _is_good_name(name, at.name(name), notices):
+        if problem := _bad_name(name):
+            yield _nameless(at.key(name), at.name(name), problem)
+        else:
+            twice = f"the server name {quote(name)} is used twice" if name in servers.repeated else None
             yield Entry(name, given, at.key(name), problem=twice)
 
 
-def _listed(servers: list[Any], at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+def _listed(servers: list[Any], at: Location) -> Iterator[Entry]:
     for index, given in enumerate(servers):
         here = at.item(index)
-        name = ""
-        with notices.leaving_out():
-            entry = as_object(given, here)
-            if "name" not in entry:
-                raise here.error('this server has no "name"')
-            name = convert(entry["name"], str, here.key("name"))
-            if _is_good_name(name, here.key("name"), notices):
-                yield Entry(name, given, here, listed=True)
+        name = given.get("name") if isinstance(given, JSONObject) else ""
+        if not isinstance(given, JSONObject):
+            yield _nameless(here, here, f"expected an object, got {kind_of(given)}")
+        elif "name" not in given:
+            yield _nameless(here, here, 'this server has no "name"')
+        elif not isinstance(name, str):
+            yield _nameless(here, here.key("name"), f"expected a string, got {kind_of(name)}")
+        elif problem := _bad_name(name):
+            yield _nameless(here, here.key("name"), problem)
+        else:
+            yield Entry(name, given, here, listed=True)
 
 
-def _is_good_name(name: str, at: Location, notices: ConfigNotices) -> bool:
-    """Whether a server can have that name; if not, its entry is left out."""
-    with notices.leaving_out():
-        if not name.strip():
-            raise at.error("the name of a server cannot be empty")
-        if holds_controls(name):
-            raise at.error("the name of a server cannot hold control characters or line breaks")
-        return True
-    return False
+def _nameless(entry: Location, at: Location, problem: str) -> Entry:
+    """An entry without a name that can be used: it gets its place as a name, to be shown by it."""
+    return Entry(entry.path.removeprefix("$."), None, at, problem=problem)
+
+
+def _bad_name(name: str) -> str | None:
+    """Why a server cannot have that name."""
+    if not name.strip():
+        return "the name of a server cannot be empty"
+    if holds_controls(name):
+        return "the name of a server cannot hold control characters or line breaks"
+    return None
 
 
 def _no_servers(document: JSONObject) -> str:

@@ -14,9 +14,11 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from mcpx.config.document import Location, as_object, quote
-from mcpx.config.expand import expand
+from mcpx.config.env_files import EnvFileProblem, read_env_file
+from mcpx.config.expand import Values, expand
 from mcpx.config.model import NonEmpty, doc
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.settings import convert, fields, is_text
@@ -25,6 +27,7 @@ from mcpx.documents.jsonc import JSONObject
 Problem = Callable[[str], str | None]
 """Says what is wrong with a string, without showing it; `None` for a good one."""
 
+ENV_FILE_KEYS: Final = ("env_file", "envFile")
 URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 TYPE_KEYS: Final = ("type", "transport")
 TYPES: Final = {
@@ -65,6 +68,16 @@ class EntryKeys(msgspec.Struct, rename="camel"):
         dict[Annotated[str, _named("env")], str | float | None],
         doc("Environment variables of the program, beside the few it inherits."),
     ]
+    env_file: Annotated[
+        str | tuple[NonEmpty, ...],
+        doc(
+            "A file, or a list of files, in the form of .env: environment variables of the program, and a"
+            " source for ${VAR} in this entry. Those in env count before them."
+        ),
+    ] = msgspec.field(name="env_file")
+    env_file_of_editors: Annotated[str | tuple[NonEmpty, ...], doc("Another client's name for env_file.")] = (
+        msgspec.field(name="envFile")
+    )
     cwd: Annotated[
         NonEmpty, doc("Working folder of the program; a relative one starts at this file's folder.")
     ]
@@ -90,10 +103,9 @@ def read_key(entry: JSONObject, key: str, at: Location) -> Any:
 
 
 class ExpansionContext(msgspec.Struct, frozen=True):
-    """What an entry is read against: the environment, the home folder, and the folder of the file."""
+    """What an entry is read against: what references stand for, and the folder of the file."""
 
-    environ: Mapping[str, str]
-    home: str
+    values: Values
     folder: str
 
 
@@ -114,6 +126,26 @@ class Strings:
         self.reasons: list[str] = []
         self.variables: list[tuple[str, str]] = []
         self._entry, self._at, self._context, self._notices = entry, at, context, notices
+        self._values = context.values
+
+    def env_files(self) -> dict[str, str]:
+        """The variables of the files that the entry names; from now on they count for references, too."""
+        found: dict[str, str] = {}
+        for key in (key for key in ENV_FILE_KEYS if key in self._entry):
+            at = self._at.key(key)
+            with self._notices.gathering():
+                given = read_key(self._entry, key, self._at)
+                for each in (given,) if isinstance(given, str) else given:
+                    found |= self._env_file(each, at)
+                    self._values = replace(self._values, environ={**self._values.environ, **found})
+        return found
+
+    def _env_file(self, written: str, at: Location) -> Mapping[str, str]:
+        try:
+            return read_env_file(written, at, self._values, self._context.folder, self._notices)
+        except EnvFileProblem as problem:
+            self.reasons.append(f"{problem} (in {at.path})")
+            return {}
 
     def text(self, key: str, problem: Problem) -> str:
         """The string at `key`, which is there."""
@@ -155,11 +187,11 @@ class Strings:
             if wrong := problem(written):
                 raise at.error(wrong)
             return written
-        done = expand(written, environ=self._context.environ, home=self._context.home)
+        done = expand(written, self._values)
         self.variables += done.used
         if done.unparsed:
             self._notices.add(at, "a ${...} that names no variable stays as written; $${ says so on purpose")
-        wrong = None if done.problems else problem(done.text)
+        wrong = None if done.problems or done.deferred else problem(done.text)
         self.reasons += [f"{each} (used in {at.path})" for each in done.problems]
         self.reasons += [f"{wrong} (in {at.path}, after expansion)"] if wrong else []
         return done.text

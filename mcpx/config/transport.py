@@ -51,12 +51,16 @@ def read_transport(
         raise at.error(
             f'type "{declared}" needs {quote(needed)}, but the entry has {quote(url_key or "command")}'
         )
+    if isinstance(entry.get("command"), list):
+        hint = 'only its first item belongs here, the others in "args"'
+        raise at.key("command").error(f"expected a string, got an array; {hint}")
     strings = Strings(entry, at, context, notices)
     unfit = _STDIO_ONLY if url_key else ("headers",)
     reached_by = "a URL" if url_key else "a command"
     for key in (key for key in unfit if key in entry):
         notices.add(at.key(key), f"has no effect on a server that is reached by {reached_by}")
-    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, context)
+    files = strings.env_files()
+    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, context, files)
     if isinstance(transport, Http | Sse) and transport.headers and _is_read_on_the_way(transport.url):
         notices.add(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
@@ -98,12 +102,13 @@ def _neither(entry: JSONObject, at: Location) -> LocatedError:
     return at.error('neither "command" nor "url": MCPX cannot know how to reach this server')
 
 
-def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext) -> Stdio:
+def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext, files: dict[str, str]) -> Stdio:
+    strings.variables += files.items()
     cwd = _at_home(strings.text("cwd", _empty), context) if "cwd" in entry else None
     return Stdio(
         command=_at_home(strings.text("command", _empty), context),
         args=strings.texts("args"),
-        env=strings.named("env"),
+        env=files | strings.named("env"),
         cwd=None if cwd is None else os.path.normpath(os.path.join(context.folder, cwd)),  # noqa: PTH118
     )
 
@@ -117,7 +122,7 @@ def _remote(strings: Strings, url_key: str, declared: str | None) -> Http | Sse:
 
 
 def _at_home(path: str, context: ExpansionContext) -> str:
-    return context.home + path[1:] if path == "~" or path.startswith("~/") else path
+    return context.values.home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def _empty(text: str) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,10 +20,12 @@ import anyio.to_thread
 import structlog
 
 from mcpx.config import Config, parse, read_file
+from mcpx.config.document import as_text
 from mcpx.core.config_watch import POLL_INTERVAL_S, ConfigWatch, signature
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.errors import ConfigError
 from mcpx.observe.contained import contain
+from mcpx.paths import config_hint
 from supervisors import Incarnation, Signal
 
 log = structlog.get_logger()
@@ -65,13 +68,13 @@ class ConfigFile:
             self._reloaded.set()
             self._watch.interrupt()
 
-    async def reread(self) -> Config | None:
-        """The file with the environment and the secrets of now, for one server; None if it cannot be used."""
+    async def reread(self, server: str) -> Config | None:
+        """The file with the environment and that server's secrets of now; None if it cannot be used."""
         try:
             if signature(self._file).is_endless:
                 return None
             data = await anyio.to_thread.run_sync(read_file, self._file)
-            return await self._resolve(data, anew=True)
+            return await self._resolve(data, anew=server)
         except ConfigError:  # the watch notes it
             return None
 
@@ -107,16 +110,19 @@ class ConfigFile:
     async def _catch_up(self) -> None:
         """Put the file in force if its content is another than the one that was read last."""
         data = await self._read()
-        if data == self._used:
+        if data == self._used or (self._used is None and self._is_in_force(data)):
             self._note_in_force(data)
         elif data != self._tried:
             config = await self._parse(data)
-            if self._used is None and config == self._in_force():
-                self._note_in_force(data)  # it is as it was read at the start
-            else:
-                self._check_owner()
-                await self._use(data, config)
-                await anyio.sleep(RELOAD_PAUSE_S)
+            self._check_owner()
+            await self._use(data, config)
+            await anyio.sleep(RELOAD_PAUSE_S)
+
+    def _is_in_force(self, data: bytes) -> bool:
+        """Whether this is what was read at the start."""
+        with suppress(ConfigError):
+            return hash(as_text(data, where=self._source)) == self._in_force().digest
+        return False
 
     async def _use(self, data: bytes, config: Config) -> ReloadPlan:
         plan = await self._put_in_force(config)
@@ -152,7 +158,7 @@ class ConfigFile:
             self._note(data, error)
             raise
 
-    async def _resolve(self, data: bytes, *, anew: bool) -> Config:
+    async def _resolve(self, data: bytes, *, anew: bool | str) -> Config:
         read = partial(parse, data, where=self._source, folder=self._file.parent, resolve=True, anew=anew)
         return self.prepare(await anyio.to_thread.run_sync(read))  # it may wait for the login shell
 
@@ -161,6 +167,7 @@ class ConfigFile:
         found = self._watch.seen
         if found.owner not in {os.getuid(), 0} or found.mode & stat.S_IWOTH:
             why = "others may write to it, so it is not put in force by itself; read it and run mcpx reload"
+            why += config_hint(self._file, {})  # who reads it has another environment
             error = ConfigError(str(self._file), why)
             self._note(str(error), error)
             raise error

@@ -137,6 +137,7 @@ class Hub:
             SupervisorError: The infrastructure failed too often.
         """
         self.started = anyio.current_time()
+        self._log_environment()
         self._warn_of_disabled(self.upstreams)
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
@@ -144,6 +145,11 @@ class Hub:
             await self.root.run(task_status=task_status)
         finally:
             self._checker.close()
+
+    def _log_environment(self) -> None:
+        environment = self.config.environment
+        if environment is not None and environment.problem is not None:
+            log.warning("environment.login_shell_failed", problem=environment.problem)
 
     def _warn_of_disabled(self, names: Iterable[str]) -> None:
         for name in names:
@@ -206,6 +212,7 @@ class Hub:
         self._apply(effective_config(self.config, config))
         for notice in config.notices:
             log.info("config.notice", notice=notice)
+        self._log_environment()
         self._warn_of_disabled((*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
             self.fleet.observers.announce(plan.untouched)
@@ -237,7 +244,7 @@ class Hub:
 
     async def _take_in(self, name: str) -> bool:
         """Take in the entry of a server as it is now; whether the server was replaced for it."""
-        found = await self.file.reread()
+        found = await self.file.reread(name)
         if found is None or name not in found.servers or name not in self.config.servers:
             return False
         put_in_force(found.environment)

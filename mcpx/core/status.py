@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcpx.catalog.model import ServerInfo
     from mcpx.core.hub import Hub
     from mcpx.core.stats import Count, Totals
+    from mcpx.environment import Environment
     from mcpx.upstream.actor import Upstream
     from mcpx.upstream.direct.session import DirectSession
     from supervisors import ChildState
@@ -49,14 +50,28 @@ class HttpStatus(msgspec.Struct, frozen=True, kw_only=True):
     next_attempt_in_s: float | None = None
 
 
+class EnvironmentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where PATH and the variables of the servers came from: `shell` is the login shell that was asked.
+
+    `problem` says why it gave nothing; then they are those of the program that started MCPX.
+    """
+
+    source: str
+    path: str
+    shell: str | None = None
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The MCPX process. `clients` counts the connected ones.
 
     `config_error` says why the configuration file as it is cannot be used, if it cannot: then what was read
     before is in force. `dropped` counts the log and progress messages that were dropped because clients did
     not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
-    `tokens` is the sum over all servers and what MCPX answered by itself; a daemon of an older version says
-    nothing of it.
+    `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
+    and what MCPX answered by itself. `folder` is where it keeps what is for its configuration alone, with its
+    servers' logs; `log` is the file of its own, absent where that goes elsewhere. A daemon of an older
+    version says nothing of these four.
     """
 
     pid: int
@@ -66,7 +81,10 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     config_error: str | msgspec.UnsetType = msgspec.UNSET
     dropped: int | msgspec.UnsetType = msgspec.UNSET
     http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
+    environment: EnvironmentStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
+    folder: str | msgspec.UnsetType = msgspec.UNSET
+    log: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +155,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         config_error=hub.file.problem or msgspec.UNSET,
         dropped=hub.clients.dropped or msgspec.UNSET,
         http=msgspec.UNSET if hub.http is None else hub.http(),
+        environment=environment_status(hub.config.environment),
         tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
     )
     servers = [
@@ -146,6 +165,18 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         for name, upstream in hub.upstreams.items()
     ]
     return Status(daemon=daemon, servers=servers)
+
+
+def environment_status(environment: Environment | None) -> EnvironmentStatus | msgspec.UnsetType:
+    """What is said of the environment of a configuration."""
+    if environment is None or not environment.is_of_person:
+        return msgspec.UNSET
+    return EnvironmentStatus(
+        source=environment.source,
+        path=environment.path,
+        shell=environment.shell,
+        problem=environment.problem or msgspec.UNSET,
+    )
 
 
 def _of_clients(totals: Totals) -> Cost:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from mcpx.daemon.paths import DaemonPaths, connect
 from mcpx.daemon.protocol import PROGRESS_PREFIX
 from mcpx.errors import ConfigError, MCPXError
+from mcpx.paths import config_hint
 
 REQUEST_TIMEOUT_S: Final = 10.0  # for what the daemon can answer at once
 PROGRESS_INTERVAL_S: Final = 1.0  # between calls of `on_progress`
@@ -74,7 +75,9 @@ def request_or_fail(
     """
     response = request(paths, message, within=within)
     if response is None:
-        raise MCPXError(f"no daemon serves {paths.config}; start one with: mcpx daemon start")
+        raise MCPXError(
+            f"no daemon serves {paths.config}; start one with: mcpx daemon start{config_hint(paths.config)}"
+        )
     return response
 
 

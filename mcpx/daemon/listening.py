@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from mcpx.daemon.locks import advised
 from mcpx.daemon.paths import DaemonPaths, address, claim_folder, connect
 from mcpx.errors import DaemonError
+from mcpx.paths import config_hint
 
 BACKLOG: Final = 512  # connections that are not accepted yet
 
@@ -60,7 +62,7 @@ def listen(paths: DaemonPaths) -> socket.socket:
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
     except OSError as error:
         listener.close()
-        raise DaemonError(f"{paths.socket}: {error.strerror}") from None
+        raise DaemonError(f"{paths.socket}: {advised(error)}") from None
     finally:
         os.umask(before)
     return listener
@@ -76,7 +78,8 @@ def _clear(paths: DaemonPaths) -> None:
         raise DaemonError(f"{paths.socket}: in the way, and no socket; remove it")
     if (other := connect(paths)) is not None:
         other.close()
-        raise DaemonError(f"{paths.socket}: somebody listens here already; see mcpx daemon status")
+        option = config_hint(paths.config)
+        raise DaemonError(f"{paths.socket}: somebody listens here already; see mcpx daemon status{option}")
     import structlog  # noqa: PLC0415 - heavy, unless `mcpx.observe` has been imported before
 
     structlog.get_logger().info("socket.reclaimed", path=str(paths.socket))

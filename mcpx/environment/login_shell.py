@@ -14,20 +14,19 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import PurePath
-from select import select
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mcpx.environment.bounded import LEAVE_TIMEOUT_S, OutOfBounds, end, read, start
+
+if TYPE_CHECKING:
+    import subprocess
 
 INTERACTIVE_TIMEOUT_S: Final = 6.0  # version managers and prompts take one or two
 LOGIN_TIMEOUT_S: Final = 4.0
-LEAVE_TIMEOUT_S: Final = 2.0  # for its last scripts, after it has answered
-MAX_OUTPUT_BYTES: Final = 8 << 20  # what its start-up files print, with the variables
+MAX_OUTPUT_BYTES: Final = 2 << 20  # what its start-up files print, with the variables
 RESOLVING: Final = "MCPX_RESOLVING_ENVIRONMENT"
 """Set while the shell is asked, so that start-up files can leave out what is for people."""
 LOGIN_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"  # as login(1) sets it
@@ -92,20 +91,23 @@ def ask(shell: LoginShell, answered: Callable[[Answer], None]) -> None:
     for flags, timeout_s in _attempts(shell.path):
         mark = os.urandom(16).hex()
         try:
-            process = _start(shell, [*flags, _command(shell.path, mark)])
+            process = start([shell.path, *flags, _command(shell.path, mark)], dict(shell.environ))
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             answered(Answer({}, f"{shell.path} cannot be run: {reason}"))
             return
+        wait_s = 0.0
         try:
-            found, problem = _read(process, mark.encode(), timeout_s)
-            if found is not None:
-                answered(Answer(found))
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(LEAVE_TIMEOUT_S)
+            variables = _read(process, mark.encode(), timeout_s)
+            if variables is not None:
+                answered(Answer(variables))
+                wait_s = LEAVE_TIMEOUT_S
                 return
+            problem = problem or "ended without printing its variables"
+        except OutOfBounds as limit:
+            problem = problem or str(limit)
         finally:
-            _end(process)
+            end(process, wait_s=wait_s)
     answered(Answer({}, f"{shell.path} {problem}"))
 
 
@@ -129,39 +131,20 @@ def _command(shell: str, mark: str) -> str:
     return f"{external}{shlex.quote(sys.executable)} -I -S -c '{code}'"
 
 
-def _start(shell: LoginShell, arguments: list[str]) -> subprocess.Popen[bytes]:
-    environ = dict(shell.environ)
-    home = environ.get("HOME", "")
-    return subprocess.Popen(
-        [shell.path, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # it may show secrets
-        env=environ,
-        cwd=home if os.path.isdir(home) else "/",  # noqa: PTH112 - text to text
-        start_new_session=True,
+def _read(process: subprocess.Popen[bytes], mark: bytes, timeout_s: float) -> dict[str, str] | None:
+    """The variables that the process prints; None if it ends before.
+
+    Raises:
+        OutOfBounds: It does not print them.
+    """
+    output = read(
+        process,
+        timeout_s=timeout_s,
+        max_bytes=MAX_OUTPUT_BYTES,
+        is_enough=lambda output: output.count(mark) > 1,
     )
-
-
-def _read(
-    process: subprocess.Popen[bytes], mark: bytes, timeout_s: float
-) -> tuple[dict[str, str] | None, str]:
-    """The variables that the process prints, or None and why there are none."""
-    assert process.stdout is not None  # noqa: S101 - `_start` gives it a pipe
-    descriptor, deadline, output = process.stdout.fileno(), time.monotonic() + timeout_s, b""
-    while (left := deadline - time.monotonic()) > 0:
-        if not select([descriptor], [], [], left)[0]:
-            break
-        data = os.read(descriptor, 65536)
-        output += data
-        _, *found = output.split(mark, 2)
-        if len(found) == 2:  # noqa: PLR2004 - between the marks, and after them
-            return _decode(found[0]), ""
-        if not data:
-            return None, "ended without printing its variables"
-        if len(output) > MAX_OUTPUT_BYTES:
-            return None, "prints without end"
-    return None, f"did not answer within {timeout_s:g} s"
+    _, *found = output.split(mark, 2)
+    return _decode(found[0]) if len(found) == 2 else None  # noqa: PLR2004 - between the marks, and after them
 
 
 def _decode(block: bytes) -> dict[str, str]:
@@ -172,14 +155,3 @@ def _decode(block: bytes) -> dict[str, str]:
         for name, equals, value in pairs
         if equals and name not in _OF_THE_SHELL and not value.startswith("()")
     }
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what has not left, with its process group; what a shell that has left started goes on."""
-    if process.poll() is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(LEAVE_TIMEOUT_S)
-    if process.stdout is not None:
-        process.stdout.close()

@@ -28,12 +28,19 @@ class Environment:
     Any two are equal: what the variables mean for a server is in its transport, and in what `find` finds.
     """
 
-    __slots__ = ("problem", "shell", "variables")
+    __slots__ = ("is_of_person", "problem", "shell", "variables")
 
     def __init__(
-        self, variables: Mapping[str, str], *, shell: str | None = None, problem: str | None = None
+        self,
+        variables: Mapping[str, str],
+        *,
+        shell: str | None = None,
+        problem: str | None = None,
+        is_of_person: bool = True,
     ) -> None:
         self.variables = variables
+        self.is_of_person = is_of_person
+        """Whether it was made by `person`, and not for a look at a configuration."""
         self.shell = shell
         """The login shell that was asked, if one was."""
         self.problem = problem
@@ -115,7 +122,7 @@ def person(
     """
     shell = find_login_shell(environ) if login_shell else None
     if shell is None:
-        return own(environ)
+        return Environment(own(environ).variables)
     answer = _asking(shell, anew=anew).wait()
     if answer.problem is not None:
         return Environment(own(environ).variables, shell=shell.path, problem=answer.problem)
@@ -126,7 +133,8 @@ def person(
 
 def own(environ: Mapping[str, str] = os.environ) -> Environment:
     """The environment of this process alone."""
-    return Environment({name: value for name, value in as_written(environ).items() if name != CHILD_MARK})
+    variables = {name: value for name, value in as_written(environ).items() if name != CHILD_MARK}
+    return Environment(variables, is_of_person=False)
 
 
 def put_in_force(environment: Environment | None) -> None:

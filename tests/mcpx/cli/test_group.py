@@ -21,10 +21,10 @@ from tests.mcpx.terminal import CTRL_C, Terminal
 FAILING = """
 import sys
 from mcpx.cli import main
-def fail(*_given):
+def fail(*_given, **_options):
     raise {}
-import mcpx.config
-mcpx.config.load = fail
+import mcpx.config.findings
+mcpx.config.findings.examine = fail
 main.cli(sys.argv[1:])
 """
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")

@@ -141,7 +141,7 @@ def test_keys_of_other_clients_are_reported_once_however_many_servers_carry_them
 
 OTHERS = [
     "alwaysAllow", "autoApprove", "auth", "autoConnect", "autoStart", "description", "dev", "disabledTools",
-    "displayName", "enabledTools", "envFile", "excludeTools", "gallery", "icon", "id", "includeTools",
+    "displayName", "enabledTools", "excludeTools", "gallery", "icon", "id", "includeTools",
     "initTimeout", "inputs", "metadata", "name", "note", "oauth", "permissions", "preferences",
     "sandbox", "scope", "stderr", "tags", "timeout", "tools", "trust", "version",
 ]  # fmt: skip

@@ -63,11 +63,11 @@ def test_a_broken_configuration_is_told_at_once_and_stops_nothing(house):
     house.write({"s": entry()})
     ok(house.run("daemon", "start"))
     pid = house.pid
-    house.write({"s": {"command": 3}})
+    house.write({"s": entry()}, queue_size="many")
     for command in (("daemon", "start"), ("daemon", "restart"), ("reload",)):
         done = house.run(*command)
         assert done.returncode == 2
-        assert "$.mcpServers.s.command" in done.stderr
+        assert "$.queue_size" in done.stderr
     assert house.pid == pid
 
 
@@ -190,7 +190,8 @@ def test_without_a_daemon_the_commands_that_need_one_say_how_to_start_it(house):
     for command in (("status",), ("reload",), ("restart", "s")):
         done = house.run(*command)
         assert done.returncode == 1
-        assert done.stderr == f"mcpx: no daemon serves {house.config}; start one with: mcpx daemon start\n"
+        hint = f"start one with: mcpx daemon start --config {house.config}"
+        assert done.stderr == f"mcpx: no daemon serves {house.config}; {hint}\n"
 
 
 def test_logs_of_a_server_and_of_the_daemon(house):
