@@ -5,10 +5,11 @@ Standard library alone, and platformdirs where no folder is given: `mcpx attach`
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,36 +29,60 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOL
 
 
 def state_folder() -> Path:
-    """`MCPX_STATE_DIR`, or the user's state folder for mcpx. It is not created."""
+    """`MCPX_STATE_DIR`, or the user's state folder for mcpx. It is not created.
+
+    Raises:
+        FileNotFoundError: The user has no home folder.
+    """
     if chosen := os.environ.get(STATE_VARIABLE):
         return Path(chosen)
     import platformdirs  # noqa: PLC0415 - a fifth of the shim's start, where it is not needed
 
-    return platformdirs.user_state_path("mcpx")
+    return _in_home(platformdirs.user_state_path)
 
 
 def runtime_folder() -> Path:
-    """`run` in `MCPX_STATE_DIR`, or the user's runtime folder for mcpx. It is not created."""
+    """`run` in `MCPX_STATE_DIR`, or the user's runtime folder for mcpx. It is not created.
+
+    Raises:
+        FileNotFoundError: The user has no home folder.
+    """
     if chosen := os.environ.get(STATE_VARIABLE):
         return Path(chosen).absolute() / "run"
     import platformdirs  # noqa: PLC0415 - as above
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it takes a temporary one: whose it is will be checked
-        return platformdirs.user_runtime_path("mcpx")
+        return _in_home(platformdirs.user_runtime_path)
 
 
 def config_file(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:
     """The file given, else what `MCPX_CONFIG` names, else `config.json` in the user's config folder.
 
     Whether it exists or not; `~` at the start is the home folder.
+
+    Raises:
+        FileNotFoundError: None is given, and the user has no home folder.
     """
     given = str(path) if path is not None else environ.get(CONFIG_VARIABLE, "")
     if given:
         return Path(home(environ) + given[1:] if given == "~" or given.startswith("~/") else given)
     import platformdirs  # noqa: PLC0415 - as above
 
-    return platformdirs.user_config_path("mcpx") / CONFIG_NAME
+    return _in_home(platformdirs.user_config_path) / CONFIG_NAME
+
+
+def _in_home(find: Callable[[str], Path]) -> Path:
+    """One of the user's folders for mcpx.
+
+    Raises:
+        FileNotFoundError: The user has no home folder, neither in `HOME` nor in the password database.
+    """
+    with suppress(RuntimeError):  # platformdirs, on Linux
+        if (folder := find("mcpx")).is_absolute():
+            return folder
+    advice = "this user has no home folder: set HOME, or MCPX_STATE_DIR and MCPX_CONFIG"
+    raise FileNotFoundError(errno.ENOENT, advice)
 
 
 def config_hint(config: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> str:

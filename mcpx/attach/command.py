@@ -7,8 +7,11 @@ import signal
 import sys
 from typing import Final
 
+from mcpx.attach.connecting import Connecting, NoDaemon
+from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.shim import Shim
 from mcpx.daemon.paths import daemon_paths
+from mcpx.daemon.protocol import greeting
 from mcpx.door import EXPOSURES, Door, only_of
 from mcpx.errors import MCPXError
 
@@ -27,6 +30,11 @@ Options:
   --server NAME  This server alone, exactly as it is, under supervision.
   -h, --help     Show this message and exit.
 """
+WAITS_FOR_CLIENT: Final = (
+    "mcpx {} waits for an MCP client on standard input: desktop clients start it. Ctrl-C ends it;"
+    " for people there are mcpx status and mcpx inspect."
+)
+"""Said where standard input is a terminal."""
 _OPTIONS: Final = {
     "--config": "a file",
     "--expose": "three, all or both",
@@ -68,7 +76,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _usage(problem: str) -> int:
+    """Serve a client that starts this with wrong options, so that it can say what is wrong."""
     sys.stderr.write(f"mcpx attach: {problem}\n\n{USAGE}")
+    if not os.isatty(0):
+        reason = f"mcpx attach, as this client starts it: {problem}. Correct the client's configuration"
+        serve_client(NoDaemon(reason), Door())
     return 2
 
 
@@ -78,14 +90,23 @@ def _attach(config: str | None, door: Door) -> int:
         paths = daemon_paths(config)
     except MCPXError as error:
         sys.stderr.write(f"mcpx: {error}\n")
+        serve_client(NoDaemon(str(error)), door)
         return 1
+    if os.isatty(0):
+        sys.stderr.write(WAITS_FOR_CLIENT.format("attach") + "\n")
+    answers = None if door.server is not None else RememberedAnswers(paths, greeting(door))
+    serve_client(Connecting(paths), door, answers)
+    return 0
+
+
+def serve_client(connecting: Connecting, door: Door, answers: RememberedAnswers | None = None) -> None:
+    """Serve the client on standard input and output until it is done."""
     diverted = [fd for fd in (0, 1) if not os.isatty(fd)]  # a terminal is shared with the shell
     before = {fd: os.get_blocking(fd) for fd in diverted}
     try:
         for fd in diverted:
             os.set_blocking(fd, False)
-        Shim(paths, door, 0, 1).run()
+        Shim(connecting, door, 0, 1, answers).run()
     finally:
         for fd, blocking in before.items():
             os.set_blocking(fd, blocking)
-    return 0

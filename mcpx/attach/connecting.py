@@ -1,56 +1,84 @@
 """How a shim gets from one daemon to the next: when it tries, how often, and when it gives up.
 
 Connecting: a `DaemonLauncher` gets a connection. Idle: no daemon is wanted (it was stopped on purpose), or
-none can be reached; a request of the client ends that, and so does a daemon that another process has started.
+none can be reached. A request of the client ends that, and so does a daemon that another process has started.
+Where none could be reached, so do a configuration file that has changed, and the time.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
-from mcpx.daemon.launch import DaemonLauncher
+from mcpx.daemon.launch import ConfigProblemError, DaemonLauncher, StartFailedError
 from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
 from mcpx.errors import DaemonError
 
-IDLE_POLL_S: Final = 1.0  # while idle, between two attempts to find a daemon that others have started
-COOLDOWN_S: Final = 2.0  # after giving up, until it is tried again
+IDLE_POLL_S: Final = 1.0  # while idle, between two looks at the daemon's socket and at the configuration
+COOLDOWN_S: Final = 2.0  # after giving up, until a request of the client makes it try again
 MAX_ATTEMPTS: Final = 4  # daemons in a row that end before they have answered anything
 STABLE_AFTER_S: Final = 10.0  # of connection, after which earlier failures are forgotten
 RETRY_DELAY_S: Final = 0.25  # before the second attempt; doubled for each one after it
+FIRST_PAUSE_S: Final = 2.0  # after giving up, until it is tried again by itself; doubled each time
+LONGEST_PAUSE_S: Final = 60.0
 NO_DAEMON: Final = "There is no MCPX daemon, and none can be had"
+NO_CONFIG: Final = "MCPX cannot use its configuration"
+REFUSED: Final = "The MCPX daemon does not serve this client"
+
+
+class Launcher(Protocol):
+    """One attempt to get a connection, as `DaemonLauncher`."""
+
+    def poll(self) -> socket.socket | None: ...
+    def close(self) -> None: ...
 
 
 class Connecting:
-    """The attempts of one shim to get a connection. `start` begins the first."""
+    """The attempts of one shim to get a connection. `begin` makes the first."""
+
+    greets = True
+    """Whether a connection begins with the greeting of `mcpx.daemon.protocol`."""
 
     def __init__(self, paths: DaemonPaths) -> None:
         self.paths = paths
-        self._launcher: DaemonLauncher | None = None
+        self._launcher: Launcher | None = None
         self._not_before = 0.0  # when the next attempt may be made
         self._failures = 0  # in a row
         self._cause = "it goes away as soon as it is asked"
-        self._given_up = DaemonError()
-        self._gave_up_at = -COOLDOWN_S
+        self._given_up: DaemonError | None = None
+        self._gave_up_at = 0.0
+        self._is_refused = False  # by a daemon that runs
+        self._pause_s = FIRST_PAUSE_S
+        self._config_state = _state(paths.config)  # before the last attempt
+        self._complained: str | None = None  # the last cause on standard error
 
     @property
     def poll_interval_s(self) -> float:
         """The time between two calls of `poll`."""
         return IDLE_POLL_S if self._launcher is None else POLL_INTERVAL_S
 
+    def begin(self) -> None:
+        """Connect for the first time."""
+        self.start()
+
     def start(self) -> None:
         """Connect, after a delay if it has failed before."""
-        self.stop()
+        self._stop()
         self.paths = daemon_paths(self.paths.config)  # a link may lead elsewhere now
-        self._launcher = DaemonLauncher(self.paths)
+        self._config_state = _state(self.paths.config)
+        self._launcher = self._launch()
         self._not_before = time.monotonic()
-        if self._failures > 1:
+        if self._failures > 1 and self._given_up is None:
             self._not_before += RETRY_DELAY_S * 2 ** (self._failures - 2)
 
-    def stop(self) -> None:
+    def _launch(self) -> Launcher:
+        return DaemonLauncher(self.paths)
+
+    def _stop(self) -> None:
         """Become idle."""
         if self._launcher is not None:
             self._launcher.close()
@@ -61,6 +89,10 @@ class Connecting:
         with suppress(DaemonError):
             return connect(self.paths)
         return None
+
+    def was_stopped(self) -> bool:
+        """Whether the daemon was ended on purpose: the next is started for a request of the client alone."""
+        return self.paths.stopped.exists()
 
     def poll(self, *, wanted: bool) -> socket.socket | None:
         """A connection, or None: poll again. `wanted` is whether a request of the client waits for it.
@@ -74,31 +106,48 @@ class Connecting:
             return None
         try:
             connection = self._launcher.poll()
-        except DaemonError as error:
+        except StartFailedError as error:
             self._cause = str(error)
             self._failures += 1
             if self._failures > MAX_ATTEMPTS:
                 raise self.give_up(self._cause) from None
             self.start()
             return None
+        except ConfigProblemError as error:  # another attempt would find the same
+            raise self.give_up(str(error), trouble=NO_CONFIG) from None
+        except DaemonError as error:  # likewise
+            raise self.give_up(str(error)) from None
         if connection is not None:
-            self.stop()
+            self._stop()
         return connection
 
     def _stay_idle(self, *, wanted: bool) -> socket.socket | None:
-        """Start connecting for a request of the client, or use a daemon that another process has started."""
-        if wanted and time.monotonic() - self._gave_up_at < COOLDOWN_S:
+        """Start connecting for a request of the client, or use a daemon that another process has started.
+
+        After giving up: also when the configuration has changed, or a pause is over.
+        """
+        if self._given_up is None:
+            if wanted:
+                self._failures = 0
+                self.start()
+            return None if wanted else self.existing()
+        idle_s = time.monotonic() - self._gave_up_at
+        has_changed = _state(self.paths.config) != self._config_state
+        if has_changed:
+            self._pause_s = FIRST_PAUSE_S
+        elif wanted and idle_s < COOLDOWN_S:
             raise self._given_up
-        connection = None if wanted else self.existing()
-        if wanted or connection is not None:
-            self._failures = 0
-        if wanted:
-            self.start()
-        return connection
+        elif not wanted and idle_s < self._pause_s:
+            return None if self._is_refused else self.existing()
+        self._failures = MAX_ATTEMPTS  # the next failure is the last
+        self.start()
+        return None
 
     def succeeded(self) -> None:
-        """A daemon has answered: earlier failures are forgotten."""
+        """A daemon has answered the client: earlier failures are forgotten."""
         self._failures = 0
+        self._given_up = self._complained = None
+        self._pause_s = FIRST_PAUSE_S
 
     def lost(self, connected_s: float) -> DaemonError | None:
         """Count a connection that has ended after that time; the error if that was the last attempt."""
@@ -107,8 +156,63 @@ class Connecting:
         return self.give_up(self._cause) if self._failures > MAX_ATTEMPTS else None
 
     def give_up(self, cause: str, *, trouble: str = NO_DAEMON) -> DaemonError:
-        """Become idle; the error that says why. The cause goes to standard error."""
-        self.stop()
-        self._gave_up_at, self._given_up = time.monotonic(), DaemonError(f"{trouble}: {cause}")
-        sys.stderr.write(f"mcpx: {cause}\n")
+        """Become idle; the error that says why, and what to do. The cause goes to standard error, once."""
+        self._stop()
+        self._is_refused = trouble == REFUSED
+        if self._given_up is not None:
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        advice = _advice(self.paths.config, has_config_problem=trouble == NO_CONFIG)
+        self._gave_up_at, self._given_up = time.monotonic(), DaemonError(f"{trouble}: {cause}. {advice}")
+        if cause != self._complained:
+            self._complained = cause
+            sys.stderr.write(f"mcpx: {cause}\n")
         return self._given_up
+
+
+class NoDaemon(Connecting):
+    """In place of attempts: no daemon can ever be had by this process, and why."""
+
+    def __init__(self, reason: str) -> None:  # no paths: there are none
+        self._reason = reason
+
+    @property
+    def poll_interval_s(self) -> float:
+        return LONGEST_PAUSE_S
+
+    def start(self) -> None:
+        """Nothing can be started."""
+
+    def existing(self) -> socket.socket | None:
+        return None
+
+    def poll(self, *, wanted: bool) -> socket.socket | None:
+        """Nothing to wait for.
+
+        Raises:
+            DaemonError: The client wants a daemon.
+        """
+        if wanted:
+            raise DaemonError(self._reason)
+        return None
+
+
+def _advice(config: str, *, has_config_problem: bool) -> str:
+    """What a person can do in a terminal, without its full stop."""
+    import shlex  # noqa: PLC0415 - few shims need it
+
+    named = f"--config {shlex.quote(config)}"
+    if not os.path.lexists(config):
+        servers = "mcpx import takes over the servers of your AI clients, mcpx add NAME -- COMMAND adds one"
+        return f"In a terminal, {servers} ({named})"
+    if has_config_problem:
+        return f"In a terminal, mcpx check {named} shows every mistake"
+    return f"In a terminal, mcpx doctor {named} says more"
+
+
+def _state(config: str) -> tuple[int, int, int] | None:
+    """What changes with the configuration file; None if there is none."""
+    try:
+        found = os.stat(config)  # noqa: PTH116 - text to text
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

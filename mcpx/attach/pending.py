@@ -78,12 +78,12 @@ class PendingRequests:
             del self._requests[key]
         return _responses(lost, refusals.lost_response)
 
-    def refuse(self, cause: str) -> list[bytes]:
+    def refuse(self, respond: Callable[[RequestId, PendingRequest], bytes]) -> list[bytes]:
         """Take out all but streams, because there is no daemon; the responses for them."""
         streams = self.streams()
         refused = {key: each for key, each in self._requests.items() if key not in streams}
         self._requests = streams
-        return _responses(refused, lambda key, each: refusals.unavailable(key, each, cause))
+        return _responses(refused, respond)
 
 
 def _responses(

@@ -5,10 +5,8 @@ Pure, but for the file of `RememberedAnswers`.
 Lines pass through unchanged and are read on the way. The session keeps the opening (`initialize` and
 `initialized`), what stays in force (`logging/setLevel`, `resources/subscribe`, `subscriptions/listen`), and
 the requests that await a response. When the daemon is gone, `daemon_lost` says what the client gets, and
-`replay` what the next daemon gets; the responses to that are not passed on.
-
-Until the first daemon answers, the client is given what another daemon last answered to the same program, as
-far as that is known. The first daemon then gets the opening as a replay.
+`replay` what the next daemon gets; the responses to that are not passed on. While there is none, the client
+is answered by `WithoutDaemon`.
 
 Requests of the daemon to the client get ids of the shim's own, because each daemon counts from the same
 start. The client hears that a list changed only if it differs from what it was given: after a replay, and
@@ -18,32 +16,33 @@ when all servers of the daemon are up, asleep or have failed (`SETTLED_KEY`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from mcpx.attach import refusals
-from mcpx.attach.daemon_requests import DaemonRequests, cancelled_id, notification
-from mcpx.attach.given_lists import ListKind, list_kinds
+from mcpx.attach.announcements import SUBSCRIPTION_KEY, Announcements
+from mcpx.attach.daemon_requests import DaemonRequests, cancelled_id
+from mcpx.attach.given_lists import ListKind
 from mcpx.attach.in_force import InForce
 from mcpx.attach.pending import PendingRequests
 from mcpx.attach.refusals import PendingRequest, decode_object
-from mcpx.attach.remembered import RememberedAnswers, identify
+from mcpx.attach.remembered import OPENINGS, REMEMBERED, RememberedAnswers, identify
+from mcpx.attach.without_daemon import WithoutDaemon
+from mcpx.errors import Code
 from mcpx.wire import batch, envelope
 from mcpx.wire.batch import read
-from mcpx.wire.envelope import RequestId, RPCMessage
+from mcpx.wire.envelope import RPCMessage
 
 OWN_ID_PREFIX: Final = "mcpx-attach:"
 """The ids of the shim's own requests begin with it."""
-SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
-_NO_MEMBERS: Final = msgspec.Raw(b"{}")
 CONNECTION_CLOSED_TEXT: Final = b'"Connection closed"'
 """In the error with which a daemon that is ending drops a request; it counts as no response."""
 
 
 class Session:
-    """One client's session. `refused` is why the last replay failed, or None.
+    """One client's session. `refused` is why the daemon does not open it, or None.
 
     `to_daemon` are its own lines for the daemon; whoever sends them takes them out. Without `answers` nothing
     is remembered. A client of a `transparent` door hears of every change that is announced.
@@ -56,11 +55,8 @@ class Session:
         self.to_daemon: list[bytes] = []
         self._pending = PendingRequests(transparent=transparent)
         self._in_force = InForce()
-        self._discover: PendingRequest | None = None  # answered without the daemon, which is to be asked
-        self._kinds = list_kinds()
-        self._kind_of = {method: kind for kind in self._kinds for method in kind.lists}
-        self._acknowledged: set[RequestId] = set()  # streams that the client knows to be open
-        self._replayed: set[RequestId] = set()  # those that the daemon will acknowledge again
+        self._announcements = Announcements(self._pending, self._in_force)
+        self._without_daemon = WithoutDaemon(self._pending, self._in_force, self._announcements, answers)
         self._own_requests: dict[str, PendingRequest] = {}
         self._last_id = 0
         self._daemon_requests = DaemonRequests()
@@ -102,7 +98,7 @@ class Session:
         elif message.method == "notifications/cancelled":
             self._pending.pop(cancelled_id(message.params))
 
-    # --- while there is no daemon yet
+    # --- while there is no daemon
 
     @property
     def awaits_daemon(self) -> bool:
@@ -111,31 +107,15 @@ class Session:
 
     def answer(self, waiting: Iterable[bytes]) -> tuple[list[bytes], list[bytes]]:
         """The responses to what waits for a daemon, as far as they are known, and the lines that wait on."""
-        responses: list[bytes] = []
-        unanswered: list[bytes] = []
-        for line in waiting:
-            message = read(line)
-            request = self._pending.get(message.id) if message and message.method else None
-            result = self._known(request) if request else None
-            if message is None or message.id is None or request is None or result is None:
-                unanswered.append(line)
-                continue
-            self._pending.pop(message.id)
-            self._answered(request, result, by_daemon=False)
-            if request.method == "server/discover":
-                self._discover = request.copied()
-            responses.append(b"".join(envelope.answer(message.id, [result])))
-        return responses, unanswered
+        return self._without_daemon.answer(waiting)
 
-    def _known(self, request: PendingRequest) -> msgspec.Raw | None:
-        """The result that a daemon last gave this client program for such a request; None if not known."""
-        if request.method == "ping" and self._in_force.initialize:
-            return _NO_MEMBERS
-        if self._answers is None or (request.method == "initialize" and self._in_force.initialize):
-            return None
-        opening = request if request.method == "initialize" else self._in_force.initialize
-        client = identify(request, opening)
-        return self._answers.find(client, request) if client else None
+    def wait_no_longer(self, problem: str) -> None:
+        """From now on `answer` opens the session and lists the tools itself; `problem` as in `refuse`."""
+        self._without_daemon.problem = problem
+
+    def refuse(self, lines: Iterable[bytes], cause: str) -> list[bytes]:
+        """No daemon can be had: responses to the requests in `lines`, and to all that are pending."""
+        return self._without_daemon.refuse(lines, cause)
 
     # --- from the daemon to the client
 
@@ -156,10 +136,24 @@ class Session:
             return self._own_response(self._own_requests.pop(message.id), message)
         if message.error and CONNECTION_CLOSED_TEXT in bytes(message.error):
             return []  # it stays pending until the connection ends
-        request = self._pending.pop(message.id)
+        request = self._pending.get(message.id)
+        if request is not None and (cause := self._why_not_opened(request, message)):
+            self.refused = self.refused or cause
+            return []  # likewise
+        self._pending.pop(message.id)
         if request is not None and message.result:
             self._answered(request, message.result)
         return [line + b"\n"]
+
+    def _why_not_opened(self, request: PendingRequest, message: RPCMessage) -> str | None:
+        """Why the daemon cannot open the session, if that is an error of its opening, or of a list then."""
+        opens = request.method in OPENINGS or self.refused is not None or self._is_opening
+        return _unavailable(message.error) if opens and request.method in REMEMBERED else None
+
+    @property
+    def _is_opening(self) -> bool:
+        """Whether the daemon has yet to answer a replayed opening."""
+        return any(each.method in OPENINGS for each in self._own_requests.values())
 
     def _member_of_daemon(self, line: bytes) -> bytes:
         """A response to a batch; a daemon that is ending gives them all, and those it drops are lost."""
@@ -173,13 +167,11 @@ class Session:
             self._answered(request, message.result)
         return line
 
-    def _answered(self, request: PendingRequest, result: msgspec.Raw, *, by_daemon: bool = True) -> None:
+    def _answered(self, request: PendingRequest, result: msgspec.Raw) -> None:
         """Note a request of the client that has succeeded."""
         self._in_force.take(request, result)
-        if kind := self._kind_of.get(request.method):
-            kind.lists[request.method].give(request.copied(), result)
-        if by_daemon:
-            self._keep(request, result)
+        self._announcements.give(request, result)
+        self._keep(request, result)
 
     def _keep(self, request: PendingRequest, result: msgspec.Raw) -> None:
         """Keep an answer of the daemon for the next start."""
@@ -187,27 +179,16 @@ class Session:
             self._answers.note(client, request, result)
 
     def _notification_of_daemon(self, message: RPCMessage, line: bytes) -> list[bytes]:
-        for kind in self._kinds:
+        for kind in self._announcements.kinds:
             if kind.notification == message.method and kind.is_given and not self._transparent:
                 self._compare(kind)
                 return []
         if message.method == "notifications/subscriptions/acknowledged":
             meta = decode_object(message.params).get("_meta") or {}
-            return self._stream_opened(meta.get(SUBSCRIPTION_KEY), line)
+            return self._announcements.stream_opened(meta.get(SUBSCRIPTION_KEY), line + b"\n")
         if message.method == "notifications/cancelled":
             return [self._daemon_requests.cancellation(message.params) or line + b"\n"]
         return [line + b"\n"]
-
-    def _stream_opened(self, stream: RequestId | None, line: bytes) -> list[bytes]:
-        """Pass on that a stream is open, once; and on it what has changed before that."""
-        if stream in self._replayed:
-            self._replayed.discard(stream)
-            return []
-        if stream is None or stream not in self._pending:
-            return [line + b"\n"]
-        self._acknowledged = {each for each in self._acknowledged if each in self._pending} | {stream}
-        outdated = [each for each in self._kinds if each.is_outdated]
-        return [line + b"\n", *(told for kind in outdated for told in self._announce(kind, {stream}))]
 
     # --- from one daemon to the next
 
@@ -230,8 +211,8 @@ class Session:
         """The lines that the next daemon gets before `unsent`."""
         unsent = list(unsent)
         waiting = {each.id for line in unsent for each in batch.messages(line)}
-        opening = self._in_force.initialize or self._discover
-        self._discover = None
+        opening = self._in_force.initialize or self._without_daemon.discover
+        self._without_daemon.discover = self._without_daemon.problem = None
         lines = [self._own_request(opening)] if opening else []
         initialized = self._in_force.initialized
         if self._in_force.initialize and initialized and initialized + b"\n" not in unsent:
@@ -240,13 +221,17 @@ class Session:
         for request_id, request in self._pending:
             if request_id not in waiting:
                 lines.append(request.encoded(request_id))
-                if request_id in self._acknowledged:
-                    self._replayed.add(request_id)
+                self._announcements.replay(request_id)
         self.to_daemon.clear()
-        for kind in self._kinds:
+        for kind in self._announcements.kinds:
             kind.stop_comparing()
-            self._compare(kind, settled=True)
+            if not self._announcements.is_made_up(kind):
+                self._compare(kind, settled=True)
         return lines
+
+    def news_of_replay(self) -> list[bytes]:
+        """After a replay without an opening: what the client hears of the new daemon."""
+        return [] if self._is_opening else self._announcements.announce_made_up()
 
     def _compare(self, kind: ListKind, *, settled: bool = False) -> None:
         """List what the client was given of that kind, to find out whether it differs."""
@@ -265,35 +250,31 @@ class Session:
         return bool(self._own_requests) and not self._pending
 
     def _own_response(self, request: PendingRequest, message: RPCMessage) -> list[bytes]:
-        if request.method == "initialize" and message.error:
-            self.refused = bytes(message.error).decode(errors="replace")
-        kind = self._kind_of.get(request.method)
+        if request.method in OPENINGS:
+            return self._opened(request, message)
+        kind = self._announcements.kind_of.get(request.method)
         if kind is None:
-            if message.result:
-                self._keep(request, message.result)
             return []
         if kind.take(request.method, message):
             self._keep(request, message.result)
         if kind.must_repeat():
             self._compare(kind)
-        return self._announce(kind, self._acknowledged) if kind.is_to_be_announced() else []
+        return self._announcements.announce(kind) if kind.is_to_be_announced() else []
 
-    def _announce(self, kind: ListKind, streams: Collection[RequestId]) -> list[bytes]:
-        """The notification that lists of that kind differ; since 2026-07-28 on those streams that want it."""
-        if self._in_force.initialize:
-            return [notification(kind.notification, None)]
-        return [
-            notification(kind.notification, {"_meta": {SUBSCRIPTION_KEY: stream}})
-            for stream in self._pending.streams_for(kind.wanted)
-            if stream in streams
-        ]
+    def _opened(self, request: PendingRequest, message: RPCMessage) -> list[bytes]:
+        """The daemon has answered the opening that was replayed."""
+        if message.result:
+            self._keep(request, message.result)
+            return self._announcements.announce_made_up()
+        if request.method == "initialize":
+            self.refused = _unavailable(message.error) or bytes(message.error).decode(errors="replace")
+        return []
 
-    def refuse(self, lines: Iterable[bytes], cause: str) -> list[bytes]:
-        """No daemon can be reached: error responses to the requests in `lines`, and to pending ones."""
-        responses: list[bytes] = []
-        for line in lines:
-            if (message := read(line)) is not None and message.id not in self._pending:
-                self._pending.add(message)
-            if not any(each.id in self._pending for each in batch.messages(line)):
-                responses += refusals.unreadable(line)
-        return responses + self._pending.refuse(cause)
+
+def _unavailable(error: msgspec.Raw) -> str | None:
+    """The text of an error of MCPX, which says that a server cannot be had; None for any other."""
+    found = decode_object(error)
+    data = found.get("data")
+    if not isinstance(data, dict) or data.get("code") != Code.SERVER_UNAVAILABLE:
+        return None
+    return str(found.get("message")).rstrip(".")

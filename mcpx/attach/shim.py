@@ -20,12 +20,11 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-from mcpx.attach.connecting import Connecting
+from mcpx.attach.connecting import NO_DAEMON, REFUSED, Connecting
 from mcpx.attach.outbox import Outbox, read
 from mcpx.attach.refusals import decode_object, too_long
 from mcpx.attach.remembered import RememberedAnswers
 from mcpx.attach.session import Session
-from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY, greeting
 from mcpx.door import Door
 from mcpx.errors import DaemonError
@@ -35,26 +34,32 @@ HIGH_WATER: Final = 1 << 20  # bytes that wait for one side; beyond, the other s
 MAX_DAEMON_LINE: Final = 1 << 30  # bytes of a line of the daemon, which has a limit of its own
 MAX_CLIENT_LINE: Final = 64 << 20  # bytes of a line, until a daemon has said what it accepts
 GREETING_TIMEOUT_S: Final = 30.0  # for the daemon to answer the greeting
+LOOK_S: Final = 1.0  # meanwhile, between two looks at the clock
 GREETING_GRACE_S: Final = 0.05  # for that, before the client is answered from what is remembered
 HEAD_START_S: Final = 0.02  # of a client that can be answered, before the daemon is started beside it
 QUIET_S: Final = (
     0.1  # without any line, before what the daemon has answered is written down, or the shim ends
 )
-DAEMON_REFUSES: Final = "The MCPX daemon does not serve this client"
+ANSWERED_AFTER_S: Final = 5.0  # without a daemon, the session opens nevertheless: clients give up after 10 s
+STARTING: Final = f"{NO_DAEMON} yet: it is starting, or ends its last work"
 
 
 class Shim:
-    """Serves one client, at its door, until it is done. `stdin` and `stdout` do not block."""
+    """Serves one client, at its door, until it is done. `stdin` and `stdout` do not block.
 
-    def __init__(self, paths: DaemonPaths, door: Door, stdin: int, stdout: int) -> None:
+    Without `answers` nothing is remembered.
+    """
+
+    def __init__(
+        self, connecting: Connecting, door: Door, stdin: int, stdout: int, answers: RememberedAnswers | None
+    ) -> None:
         self._greeting = greeting(door)
         self._stdin = stdin
         self._stdout = stdout
-        self._connecting = Connecting(paths)
-        transparent = door.server is not None
-        self._answers = None if transparent else RememberedAnswers(paths, self._greeting)
-        self._session = Session(self._answers, transparent=transparent)
-        self._answers_known = None if transparent else False  # what is known already; None: no longer
+        self._connecting = connecting
+        self._answers = answers
+        self._session = Session(answers, transparent=door.server is not None)
+        self._answers_known = None if answers is None else False  # what is known already; None: no longer
         self._from_client = LineSplitter(MAX_CLIENT_LINE)
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
         self._to_client = Outbox()
@@ -64,6 +69,7 @@ class Shim:
         self._connection: socket.socket | None = None
         self._connected_at = 0.0
         self._greeted = False
+        self._waiting_since: float | None = None  # something of the client waits for a daemon
 
     def run(self) -> None:
         """Serve until the client is done."""
@@ -71,6 +77,7 @@ class Shim:
             self._begin()
             while not self._is_done():
                 self._poll_once(self._poll_timeout_ms())
+                self._count_waiting()
                 if self._connection is None and (self._to_daemon.lines or not self._input_closed):
                     self._connect()
         except BrokenPipeError:
@@ -86,7 +93,7 @@ class Shim:
         until = time.monotonic() + HEAD_START_S
         while not (self._session.awaits_daemon or self._input_closed) and time.monotonic() < until:
             self._poll_once(int(1000 * HEAD_START_S))
-        self._connecting.start()
+        self._connecting.begin()
         self._connect()
 
     def _is_done(self) -> bool:
@@ -125,7 +132,7 @@ class Shim:
         if self._connection is None:
             timeout_s = self._connecting.poll_interval_s
         elif not self._greeted:
-            timeout_s = GREETING_TIMEOUT_S if self._answers_known is not False else GREETING_GRACE_S
+            timeout_s = GREETING_GRACE_S if self._answers_known is False else LOOK_S
         elif (self._answers is not None and self._answers.has_notes) or self._input_closed:
             timeout_s = QUIET_S
         else:
@@ -155,6 +162,17 @@ class Shim:
     def _answer_known(self) -> None:
         """From now on answer what is known, also of what waits, until a daemon answers."""
         if self._answers_known is False:
+            self._answers_known = True
+            self._pass_on(self._to_daemon.take_unsent())
+
+    def _count_waiting(self) -> None:
+        """After `ANSWERED_AFTER_S` open the session and list the tools without a daemon."""
+        if self._greeted or not self._to_daemon.lines:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+        elif time.monotonic() - self._waiting_since > ANSWERED_AFTER_S:
+            self._session.wait_no_longer(STARTING)
             self._answers_known = True
             self._pass_on(self._to_daemon.take_unsent())
 
@@ -213,12 +231,13 @@ class Shim:
         """The daemon refuses the client, which is to hear that at once when it is started again."""
         if self._answers is not None:
             self._answers.drop()
-        self._disconnect(self._connecting.give_up(cause, trouble=DAEMON_REFUSES))
+        self._disconnect(self._connecting.give_up(cause, trouble=REFUSED))
 
     def _open_session(self) -> None:
         """Send what the previous daemon knew, then what has waited."""
         waiting = self._to_daemon.take_unsent()
         self._to_daemon.put(self._session.replay(waiting) + waiting)
+        self._to_client.put(self._session.news_of_replay())
         self._write_daemon()
 
     def _send_own(self) -> None:
@@ -243,6 +262,7 @@ class Shim:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._greeted = False
         self._from_daemon = LineSplitter(MAX_DAEMON_LINE)
         to_client, to_next_daemon = self._session.daemon_lost(self._to_daemon.take_unsent())
         self._to_client.put(to_client)
@@ -250,7 +270,7 @@ class Shim:
         given_up = given_up or self._connecting.lost(time.monotonic() - self._connected_at)
         if given_up is not None:
             self._refuse(given_up)
-        elif not self._input_closed and (to_next_daemon or not self._connecting.paths.stopped.exists()):
+        elif not self._input_closed and (to_next_daemon or not self._connecting.was_stopped()):
             self._connecting.start()
 
     def _connect(self) -> None:
@@ -267,6 +287,10 @@ class Shim:
         connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._connection = connection
         self._greeted, self._connected_at = False, time.monotonic()
+        if not self._connecting.greets:
+            self._greeted, self._answers_known = True, None
+            self._open_session()
+            return
         with suppress(OSError):  # its end will be read
             connection.send(self._greeting)
 

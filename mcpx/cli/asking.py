@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -32,22 +32,34 @@ def ask(config_path: str | None, control_request: JSON, progress: ProgressLine |
     Raises:
         MCPXError: The request failed.
     """
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
-    from mcpx.errors import DaemonError
-
     report = progress.show if progress is not None else None
-    with suppress(DaemonError):  # then no daemon can be there
-        # a call has deadlines of its own
-        answer = request(daemon_paths(config_path), control_request, within=None, on_progress=report)
-        if answer is not None:
-            return answer
+    if (answer := ask_daemon(config_path, control_request, report)) is not None:
+        return answer
     from mcpx.light_imports import light_sdk
 
     with light_sdk():
         from mcpx.cli.own_process import perform_alone
 
     return perform_alone(config_path, control_request, report or (lambda _step: None))
+
+
+def ask_daemon(
+    config_path: str | None, control_request: JSON, report: Callable[[JSON], None] | None = None
+) -> JSON | None:
+    """The response of the daemon; None where none runs.
+
+    Raises:
+        MCPXError: The request failed.
+    """
+    from mcpx.daemon.control_client import request
+    from mcpx.daemon.paths import daemon_paths
+    from mcpx.errors import DaemonError
+
+    try:
+        # a call has deadlines of its own
+        return request(daemon_paths(config_path), control_request, within=None, on_progress=report)
+    except DaemonError:  # then no daemon can be there
+        return None
 
 
 class ProgressLine:

@@ -13,6 +13,7 @@ from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
     from mcpx.daemon.paths import DaemonPaths
+    from mcpx.daemon.service import Report
 
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
 
@@ -49,10 +50,12 @@ def run(config_path: str | None) -> None:
     from mcpx.light_imports import import_structlog, light_sdk
 
     import_structlog()
+    from mcpx.observe.hangup import outlive_early_hangup
     from mcpx.observe.log import configure
     from mcpx.upstream.early_start import early_children
 
     configure()
+    outlive_early_hangup()
     paths = _paths(config_path)
     text = read_config(paths.config)
     loaded = text.parse(resolve=False)
@@ -78,12 +81,13 @@ def start(config_path: str | None) -> None:
     from mcpx.config import load
     from mcpx.daemon import lifecycle
     from mcpx.daemon.paths import lock_owner_pid
+    from mcpx.daemon.running import located
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
-    click.echo(f"socket {paths.socket}\nlog {paths.log}", err=True)
+    click.echo(f"socket {paths.socket}\nlog {located(paths).log}", err=True)
     _warn_of_http(paths)
 
 
@@ -213,7 +217,11 @@ def status(config_path: str | None) -> None:
         click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {paths.config}")
         if problem := about.get("config_error"):
             click.echo(f"that was changed, and cannot be used: {problem}")
-    click.echo(f"socket {paths.socket}\nlog {paths.log}")
+    about = {} if answer is None else answer["daemon"]
+    log = about.get("log") or (paths.log if "folder" not in about else "on its standard error")
+    click.echo(f"socket {paths.socket}\nlog {log}")
+    if error := (about.get("http") or {}).get("error"):
+        click.echo(f"HTTP is not served, and tried again: {error}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know
             environment = request(paths, {"mcpx": "environment"}) or {}
@@ -230,14 +238,18 @@ def status(config_path: str | None) -> None:
 def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of the daemon's log."""
     from mcpx.cli.tail import show
+    from mcpx.daemon.running import located
 
-    show(_paths(config_path).log, lines=lines, follow=follow)
+    show(located(_paths(config_path)).log, lines=lines, follow=follow)
 
 
 @daemon.command(short_help="Have systemd or launchd run it.")
 @with_config
 def install(config_path: str | None) -> None:
-    """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login."""
+    """Write a systemd user unit or a launchd agent for the daemon, and start it, now and at every login.
+
+    Exit code 1 if it was written, but the service manager could not be reached.
+    """
     from pathlib import Path
 
     from mcpx.config import load
@@ -245,8 +257,7 @@ def install(config_path: str | None) -> None:
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)
-    for line in service.install(Path(paths.config)):
-        click.echo(line)
+    _show(service.install(Path(paths.config)))
 
 
 @daemon.command(short_help="Take it from systemd or launchd.")
@@ -257,8 +268,14 @@ def uninstall(config_path: str | None) -> None:
 
     from mcpx.daemon import service
 
-    for line in service.uninstall(None if config_path is None else Path(_paths(config_path).config)):
-        click.echo(line)
+    _show(service.uninstall(None if config_path is None else Path(_paths(config_path).config)))
+
+
+def _show(report: Report) -> None:
+    for line in report.lines:
+        echo(line)
+    if not report.is_complete:
+        sys.exit(1)
 
 
 def _paths(config_path: str | None) -> DaemonPaths:

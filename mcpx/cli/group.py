@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 
 from mcpx.cli.printing import echo
+from mcpx.daemon.startup_report import report, take_starter
 from mcpx.errors import ConfigError, MCPXError
 
 EXIT_USAGE: Final = 2
@@ -36,7 +37,8 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+        is_name = bool(args) and not args[0].startswith("-") and not ctx.resilient_parsing
+        if is_name and self.get_command(ctx, args[0]) is None:
             raise no_such_command(args[0], self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 
@@ -57,6 +59,7 @@ class Cli(Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         as_json = ctx.meta[_AS_JSON]
+        take_starter()
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
@@ -100,7 +103,7 @@ def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
 
 
 def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
-    """End with what went wrong.
+    """End with what went wrong, and report it to the process that waits for the start.
 
     Raises:
         OSError: The reader of standard output has gone; click ends that quietly.
@@ -111,7 +114,11 @@ def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
             raise error
         problem = error.strerror or text or type(error).__name__
         text = f"{error.filename}: {problem}" if error.filename else problem
-    echo(f"mcpx: {text}", err=True, fg="red")
+    report(text)
+    try:
+        echo(f"mcpx: {text}", err=True, fg="red")
+    except OSError:  # it is a file on a full disk; what is still in its buffer must not fail at the end
+        _discard(sys.stderr)
     if as_json:
         import json
 
@@ -141,16 +148,16 @@ def _flush() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_output()
+        _discard(sys.stdout)
         raise SystemExit(1) from None
     except OSError as error:
-        _discard_output()
+        _discard(sys.stdout)
         echo(f"mcpx: standard output: {error.strerror}", err=True, fg="red")
         raise SystemExit(1) from None
 
 
-def _discard_output() -> None:
-    """Have Python write nothing more to standard output as it exits."""
+def _discard(stream: TextIO) -> None:
+    """Have Python write nothing more to a standard stream as it exits."""
     import os
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

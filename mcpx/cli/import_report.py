@@ -5,14 +5,13 @@ Values of `env` and of headers, passwords and queries of URLs are never in it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mcpx.cli.changing import short
 from mcpx.cli.printing import echo
 from mcpx.clients import ClientServers, ImportPlan, Planned, Server, masking
-from mcpx.paths import home
 
 
 def show(
@@ -21,34 +20,34 @@ def show(
     """Print what was found, client by client, and how the configuration would change."""
     by_origin = {(origin.path, origin.name): server for server in plan.servers for origin in server.origins}
     for each in found:
-        echo(f"{each.file.client.title}  {_short(each.file.path)}", bold=True)
+        echo(f"{each.file.client.title}  {short(each.file.path)}", bold=True)
         for line, colour in _lines(each, by_origin):
             echo(f"  {line}", fg=colour)
     for name, places in missing.items():
-        echo(f"{name}: no such file: {', '.join(_short(place) for place in places)}", fg="yellow")
+        echo(f"{name}: no such file: {', '.join(short(place) for place in places)}", fg="yellow")
     if not found:
-        echo("no file of a client was found")
+        echo("no file of a client was found; to add a server by hand: mcpx add NAME -- COMMAND")
         return
     if plan.new:
         echo("")
-        echo(masking.masked_diff(plan.before, plan.after, _short(path)))
+        echo(masking.masked_diff(plan.before, plan.after, short(path)))
         echo("")
     elif plan.servers:
-        echo(f"nothing to do: {_short(path)} has all of them")
+        echo(f"nothing to do: {short(path)} has all of them")
     elif not any(each.problem for each in found):
         echo("nothing to do: no server that MCPX could take over")
 
 
 def show_done(plan: ImportPlan, path: Path, reloaded: str | None) -> None:
     """Print what was done, and what the person has to do before every server works."""
-    echo(f"wrote {counted(len(plan.new), 'server')} to {_short(path)}; mcpx undo takes it back")
+    echo(f"wrote {counted(len(plan.new), 'server')} to {short(path)}; mcpx undo takes it back")
     if reloaded:
         echo(reloaded)
     todo = [(server.name, need) for server in plan.new for need in server.needs]
     for name, need in todo:
         echo(f"to do for {name}: {need}", fg="yellow")
     if others_read(path):
-        echo(f"others can read {_short(path)}, and it may hold secrets: chmod 600 {path}", fg="yellow")
+        echo(f"others can read {short(path)}, and it may hold secrets: chmod 600 {path}", fg="yellow")
     echo("next: mcpx install puts MCPX into your clients")
 
 
@@ -60,11 +59,11 @@ def as_json(
     *,
     changed: bool,
     reloaded: str | None,
-) -> str:
-    """The same as one JSON object."""
+) -> dict[str, Any]:
+    """The same as plain JSON."""
     by_origin = {(origin.path, origin.name): server for server in plan.servers for origin in server.origins}
     report: dict[str, Any] = {
-        "config": str(path),
+        "file": str(path),
         "changed": changed,
         "clients": [_client(each, by_origin) for each in found],
         "missing": missing,
@@ -87,7 +86,7 @@ def as_json(
         report["diff"] = masking.masked_diff(plan.before, plan.after, str(path))
     if reloaded:
         report["daemon"] = reloaded
-    return json.dumps(report, indent=2, ensure_ascii=False)
+    return report
 
 
 def counted(number: int, noun: str) -> str:
@@ -122,6 +121,8 @@ def _lines(
         yield f"{name}: MCPX itself", None
     for note in each.notes:
         yield note, "yellow"
+    if others_read(each.file.path) and any(masking.holds_secrets(server.entry) for server in each.servers):
+        yield f"others can read this file, and it may hold secrets: chmod 600 {each.file.path}", "yellow"
     if not (each.problem or each.servers or each.left_out or each.own or each.notes):
         yield "no servers", None
 
@@ -169,9 +170,3 @@ def _state(server: Planned, *, changed: bool) -> str:
     if server.present:
         return "present"
     return "added" if changed else "new"
-
-
-def _short(path: Path | str) -> str:
-    """A path with `~` for the home folder."""
-    text, folder = str(path), home()
-    return f"~{text[len(folder) :]}" if folder != "/" and text.startswith(f"{folder}/") else text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
-from mcpx.cli.printing import echo
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from mcpx.clients import ClientServers, ImportPlan
-
-RELOAD_TIMEOUT_S = 60.0  # servers that stop get their grace time
 
 
 def complete_client(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -45,30 +41,22 @@ def import_servers(
     are. Equal servers become one; what the configuration has stays as it is. The clients' files are not
     changed: mcpx install --adopt does that. mcpx undo takes it back.
     """
-    from mcpx.errors import ConfigError, MCPXError
-
-    try:
-        code = _import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes)
-    except MCPXError as error:
-        if not as_json:
-            raise
-        echo(json.dumps({"error": str(error)}, ensure_ascii=False))
-        code = 2 if isinstance(error, ConfigError) else 1
-    sys.exit(code)
+    sys.exit(_import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes))
 
 
 def _import(
     clients: tuple[str, ...], config_path: str | None, *, dry_run: bool, as_json: bool, yes: bool
 ) -> int:
-    from mcpx.changes import read_file, recover
+    from mcpx.changes import read_file
     from mcpx.cli import import_report as report
+    from mcpx.cli.changing import reload_daemon, take_back_interrupted
+    from mcpx.cli.results import print_json
     from mcpx.clients import plan_import
     from mcpx.config import locate
     from mcpx.documents import DocumentError
     from mcpx.errors import ConfigError
 
-    for sentence in recover():
-        echo(sentence, err=True)
+    take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
     path = Path(locate(config_path)).absolute()
     found, missing = _look(clients)
     try:
@@ -83,9 +71,9 @@ def _import(
         question = f"Write {report.counted(len(plan.new), 'server')} to {path}?"
         if may_go_on(question, yes=yes, dry_run=dry_run, as_json=as_json):
             _write(path, plan)
-            changed, reloaded = True, _reload(path)
+            changed, reloaded = True, reload_daemon(path)
     if as_json:
-        echo(report.as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
+        print_json(report.as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
     elif changed:
         report.show_done(plan, path, reloaded)
     if plan.new and not changed and not failed:
@@ -118,16 +106,3 @@ def _write(path: Path, plan: ImportPlan) -> None:
         "clients": sorted({origin.client for server in plan.new for origin in server.origins}),
     }
     carry_out("import", [Edit(path, plan.before, plan.after, syntax="json")], about=about)
-
-
-def _reload(path: Path) -> str | None:
-    """Have a daemon that runs take the new servers in; what came of it, None where no daemon runs."""
-    from mcpx.daemon.control_client import request
-    from mcpx.daemon.paths import daemon_paths
-    from mcpx.errors import MCPXError
-
-    try:
-        response = request(daemon_paths(path), {"mcpx": "reload"}, within=RELOAD_TIMEOUT_S)
-    except MCPXError as error:
-        return f"the daemon did not take it in: {error}"
-    return None if response is None else "the daemon has taken it in"

@@ -13,15 +13,18 @@ import click
 from mcpx.cli.about import show_help, version
 from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
+from mcpx.cli.completion import completion
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
+from mcpx.cli.doctor import doctor
 from mcpx.cli.group import Cli
 from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
-from mcpx.cli.offers import inspect, resources
+from mcpx.cli.offers import inspect, prompts, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.secret import secret
 from mcpx.cli.serve import serve
+from mcpx.cli.servers import add, add_json, disable, enable, list_servers, mcp, remove
 from mcpx.cli.stats import stats
 from mcpx.cli.undo import undo
 from mcpx.version import __version__
@@ -53,18 +56,28 @@ def attach(arguments: tuple[str, ...]) -> None:
 
 
 for command in (
+    add,
+    add_json,
     attach,
     check,
+    completion,
     config,
     daemon,
     demo,
+    disable,
+    doctor,
+    enable,
     exec_tool,
     show_help,
     import_servers,
     inspect,
     install,
+    list_servers,
     logs,
+    mcp,
+    prompts,
     reload_config,
+    remove,
     resources,
     restart,
     secret,

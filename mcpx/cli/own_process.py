@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, Self
 
 import anyio
 import msgspec
@@ -13,11 +14,15 @@ from rich.text import Text
 from mcpx.cli.printing import console
 from mcpx.config import Config, load
 from mcpx.core.hub import Hub, open_hub
+from mcpx.core.hub_view import HubView
 from mcpx.core.profiles import check_door, serving_only
 from mcpx.daemon.paths import check_state_folder
-from mcpx.gateway.frontends.control import ControlRequest, ReportStep, perform
+from mcpx.gateway.frontends.operations import ControlRequest, ReportStep, perform, server_entry
 from mcpx.observe.log import configure
 from mcpx.text import one_line
+
+MAX_WAIT_FOR_ALL_S: Final = 15.0  # where no server is named: one that hangs must not hide the others
+ShowServer = Callable[[dict[str, Any]], None]
 
 
 def perform_alone(
@@ -63,16 +68,72 @@ def _only(config: Config, request: ControlRequest) -> Config:
 
 async def _perform(config: Config, request: ControlRequest, report: ReportStep) -> dict[str, Any]:
     async with open_hub(config) as hub:
-        await _wait(hub)
+        with _Spinner([name for name, up in hub.upstreams.items() if up.config.disabled is None]):
+            await hub.settled(_patience(hub, request))
         return await perform(hub, request, report)
 
 
-async def _wait(hub: Hub) -> None:
-    """Wait for the servers, saying so on a terminal; no longer than the slowest may take to connect."""
-    seconds = max((up.config.limits.connect_timeout for up in hub.upstreams.values()), default=0.0)
-    if not sys.stderr.isatty():
-        await hub.settled(seconds)
-        return
-    waiting = [name for name, up in hub.upstreams.items() if up.config.disabled is None]
-    with console(err=True).status(Text(one_line(f"starting {', '.join(waiting)} ..."))):
-        await hub.settled(seconds)
+def list_alone(config_path: str | None, control_request: dict[str, Any], show: ShowServer) -> None:
+    """Start the servers of a configuration, and show each with what it offers as soon as that is known.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        DaemonError: Others may change the state folder.
+        DoorError: The request names a profile that there is not.
+    """
+    configure("error")
+    check_state_folder()
+    request = msgspec.convert(control_request, ControlRequest)
+    anyio.run(_list, _only(load(config_path), request), request, show)
+
+
+async def _list(config: Config, request: ControlRequest, show: ShowServer) -> None:
+    async with open_hub(config) as hub:
+        view = HubView(hub, request.door)
+        left = list(view.upstreams)
+
+        async def watch(name: str) -> None:
+            await hub.upstreams[name].await_first_attempt()
+            left.remove(name)
+            spinner.interrupt(lambda: show(server_entry(view, name)), left)
+
+        with _Spinner(left) as spinner, anyio.move_on_after(_patience(hub, request)):
+            async with anyio.create_task_group() as tasks:
+                for name in view.upstreams:
+                    tasks.start_soon(watch, name)
+        for name in left:
+            show(server_entry(view, name))
+
+
+def _patience(hub: Hub, request: ControlRequest) -> float:
+    """How long the servers are waited for, in seconds: as the one that is named may take, or all a while."""
+    slowest = max((up.config.limits.connect_timeout for up in hub.upstreams.values()), default=0.0)
+    return slowest if request.server is not None else min(slowest, MAX_WAIT_FOR_ALL_S)
+
+
+class _Spinner:
+    """Says on a terminal which servers are being started; a context manager."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._status = console(err=True).status(self._text(names)) if sys.stderr.isatty() else None
+
+    @staticmethod
+    def _text(names: list[str]) -> Text:
+        return Text(one_line(f"starting {', '.join(names)} ..."), no_wrap=True, overflow="ellipsis")
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def interrupt(self, show: Callable[[], None], names: list[str]) -> None:
+        """Print something where the spinner stood, and go on with the names that are left."""
+        self.__exit__()
+        show()
+        if self._status is not None and names:
+            self._status.update(self._text(names))
+            self._status.start()

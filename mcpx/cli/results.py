@@ -29,7 +29,12 @@ def show(shaped: JSON, *, as_json: bool = False) -> None:
         print_json(shaped)
         return
     for block in shaped["content"]:
-        echo(block["text"] if block.get("type") == "text" else _media(block), err=shaped["isError"])
+        echo(text_of(block), err=shaped["isError"])
+
+
+def text_of(block: JSON) -> str:
+    """A block as it is printed."""
+    return str(block["text"]) if block.get("type") == "text" else _media(block)
 
 
 def _media(block: JSON) -> str:

@@ -35,7 +35,7 @@ def starts_mcpx(entry: object) -> bool:
     else:
         args = entry.get("args")
     line = [*(words if isinstance(words, list) else [words]), *(args if isinstance(args, list) else [])]
-    texts = [word for word in line if isinstance(word, str)]
+    texts = [part for word in line if isinstance(word, str) for part in word.split()]
     if not any(word in {"attach", "serve"} for word in texts):
         return False
     return any(_base(word) == "mcpx" for word in texts)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from mcpx.clients.rows import Form
 from mcpx.clients.variables import Variables
+from mcpx.config.model import YEAR_S
 
 Given = dict[str, Any]
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
@@ -121,10 +122,17 @@ def _rename(given: Given, **names: str) -> None:
 
 def _seconds(given: Given, theirs: str, ours: str, unit: float) -> None:
     """Give a duration of theirs, a number of units of so many seconds, MCPX's name."""
-    value = given.get(theirs)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if (seconds := duration(given.get(theirs), unit)) is not None:
         del given[theirs]
-        given[ours] = round(value * unit, 3)
+        given[ours] = seconds
+
+
+def duration(value: object, unit: float) -> float | None:
+    """A number of units of so many seconds, in seconds; None if MCPX would not take it as a time limit."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= YEAR_S / unit:
+        return None
+    seconds = round(value * unit, 3)
+    return int(seconds) if seconds == int(seconds) else seconds
 
 
 _READERS: Final[dict[Form, Callable[[Given, Variables], Given]]] = {

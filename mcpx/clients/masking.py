@@ -24,12 +24,12 @@ _SECRET_NAME: Final = re.compile(
 _PAIR_FLAGS: Final = frozenset({"-e", "--env", "-H", "--header", "--headers"})
 _PAIR: Final = re.compile(r"(?P<name>-{0,2}[\w.-]+)(?P<sign>\s*[=:]\s*)(?P<value>.+)", re.DOTALL)
 _TOKEN: Final = re.compile(
-    r"\b(?:(?:sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[a-z]|hf|npm|ntn|secret|lin_api|figd|pat|key|shpat)"
-    r"[-_][\w-]{10,}|AKIA\w{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}(?:\.[\w-]+)*"
-    r"|(?=[\w+=-]*\d)(?=[\w+=-]*[A-Za-z])[\w+=-]{32,})"
+    r"\b(?:(?:sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[a-z]|hf|npm|ntn|secret|lin_api|figd|pat|key"
+    r"|shpat)[-_][\w-]{10,}|AKIA\w{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}(?:\.[\w-]+)*"
+    r"|(?=(?:[A-Za-z_+=-]*+\d){3})(?=[\d_+=-]*+[A-Za-z])[\w+=-]{32,})"
 )
 _URL: Final = re.compile(
-    r"(?P<scheme>[A-Za-z][\w+.-]*://)(?P<user>[^/?#\s@]*@)?(?P<rest>[^?#\s]*)(?P<query>[?#]\S*)?"
+    r"(?P<scheme>[A-Za-z][\w+.-]*://)(?P<user>[^/?#\s@\"]*@)?(?P<rest>[^?#\s\"]*)(?P<query>[?#][^\s\"]*)?"
 )
 _QUERY_PART: Final = re.compile(r"(?<=[?&#])(?P<name>[^=&#]*=)?(?P<value>[^&#]+)")
 _VALUES: Final = frozenset({"env", "headers"})
@@ -61,12 +61,19 @@ def command_line(entry: Mapping[str, Any]) -> str:
 def masked_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """A server's entry as it may be shown."""
     shown = {key: masked_text(value) if isinstance(value, str) else value for key, value in entry.items()}
+    if isinstance(command := entry.get("command"), str):
+        shown["command"] = _masked_command(command)
     if isinstance(args := entry.get("args"), list):
         shown["args"] = masked_arguments([str(arg) for arg in args])
     for key in _VALUES & entry.keys():
         if isinstance(values := entry[key], Mapping):
             shown[key] = {name: masked_value(value) for name, value in values.items()}
     return shown
+
+
+def holds_secrets(entry: Mapping[str, Any]) -> bool:
+    """Whether something in an entry would not be shown."""
+    return masked_entry(entry) != entry
 
 
 def masked_value(value: object) -> object:
@@ -91,7 +98,7 @@ def _masked_json(data: bytes) -> str:
     for node, value in _masks(parse(text), ""):
         masked += [text[at : node.start], json.dumps(value, ensure_ascii=False)]
         at = node.end
-    return _TOKEN.sub(HIDDEN, "".join([*masked, text[at:]]))
+    return masked_text("".join([*masked, text[at:]]))
 
 
 def _masks(node: Node, key: str) -> Iterator[tuple[Node, object]]:
@@ -105,15 +112,22 @@ def _masks(node: Node, key: str) -> Iterator[tuple[Node, object]]:
         )
         return
     for member in node.members:
-        if key in _VALUES:
+        if key in _VALUES or (isinstance(member.node.value, str) and _SECRET_NAME.search(member.key)):
             if (shown := masked_value(member.node.value)) != member.node.value:
                 yield member.node, shown
         else:
             yield from _masks(member.node, member.key)
     for item in node.items:
         yield from _masks(item, "")
-    if isinstance(node.value, str) and (text := masked_text(node.value)) != node.value:
-        yield node, text
+    if isinstance(node.value, str):
+        shown = _masked_command(node.value) if key == "command" else masked_text(node.value)
+        if shown != node.value:
+            yield node, shown
+
+
+def _masked_command(command: str) -> str:
+    """A command, which some write as a whole command line."""
+    return " ".join(masked_arguments(command.split(" ")))
 
 
 def _masked_argument(arg: str, before: str) -> str:

@@ -21,12 +21,17 @@ from mcpx.clients.forms import NotImportedError
 from mcpx.clients.reading import ClientServers
 from mcpx.clients.rows import Client
 from mcpx.clients.translating import Server, translate
+from mcpx.config.document import Location
 from mcpx.config.model import HttpGateway
+from mcpx.config.notices import ConfigNotices
+from mcpx.config.servers import find_entries
 from mcpx.config.transport import is_loopback
 from mcpx.documents.editing import read, set_member
+from mcpx.documents.jsonc import JSONObject
 
 _MCPX: Final = Client(name="mcpx", title="MCPX", files={})
-_FORMS: Final = ("mcpServers", "servers")
+_FORMS: Final = ("mcpServers", "servers", "context_servers", "amp.mcpServers")
+"""Where new servers are written: at the first of these that the configuration has, else at the first."""
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 _NOT_COMPARED: Final = frozenset({"disabled", "call_timeout", "connect_timeout"})
 
@@ -85,9 +90,9 @@ def plan_import(found: Iterable[ClientServers], config: bytes | None) -> ImportP
     Raises:
         DocumentError: The configuration is not understood.
     """
-    document = read(config, "json") if config else {}
-    if not isinstance(document, dict):
-        document = {}
+    document = read(config, "json") if config else None
+    if not isinstance(document, JSONObject):
+        document = JSONObject([])
     plan = _Plan(document)
     for each in found:
         for server in each.servers:
@@ -99,7 +104,7 @@ def plan_import(found: Iterable[ClientServers], config: bytes | None) -> ImportP
 class _Plan:
     """The servers by what they are; a name is given once."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: JSONObject) -> None:
         self.servers: list[Planned] = []
         self._ports = _own_ports(document)
         self._names: set[str] = set()
@@ -214,19 +219,10 @@ def _fits(text: str, pattern: str) -> bool:
     return re.fullmatch(".*".join(literals), text, re.DOTALL) is not None
 
 
-def _configured(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _configured(document: JSONObject) -> Iterator[tuple[str, Any]]:
     """The servers that a configuration has, in any of its forms."""
-    editor = document.get("mcp")
-    for place in (
-        *(document.get(form) for form in _FORMS),
-        editor.get("servers") if isinstance(editor, dict) else None,
-    ):
-        if isinstance(place, dict):
-            yield from place.items()
-    listed = document.get("mcp_servers")
-    for each in listed if isinstance(listed, list) else ():
-        if isinstance(each, dict) and isinstance(each.get("name"), str):
-            yield each["name"], each
+    for entry in find_entries(document, Location(""), ConfigNotices()):
+        yield entry.name, entry.given
 
 
 def _own_ports(document: Mapping[str, Any]) -> frozenset[int]:

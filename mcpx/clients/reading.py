@@ -6,7 +6,7 @@ not stand in the way of the others. No text here holds a value of `env`, of a he
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -85,13 +85,16 @@ def servers_key(client: Client, document: Any) -> tuple[str, ...]:
 
 def _read_entries(file: ClientFile, value: Any, document: Mapping[str, Any]) -> ClientServers:
     servers, left_out, own = [], [], []
-    inputs = _inputs(document)
+    inputs, turned_off = _inputs(document), _turned_off(document)
     for name, given in _named(value):
         if starts_mcpx(given):
             own.append(name)
             continue
         try:
-            servers.append(translate(name, given, file.client, inputs))
+            server = translate(name, given, file.client, inputs)
+            if turned_off(name):
+                server = msgspec.structs.replace(server, entry={**server.entry, "disabled": True})
+            servers.append(server)
         except NotImportedError as error:
             left_out.append(LeftOut(name, str(error)))
     notes = [
@@ -122,6 +125,17 @@ def _inputs(document: Mapping[str, Any]) -> Inputs:
     asked = document.get("inputs")
     given = [each for each in asked if isinstance(each, Mapping)] if isinstance(asked, list) else []
     return {str(each.get("id")): each for each in given}
+
+
+def _turned_off(document: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Whether a server is turned off outside of its entry, as in Gemini CLI's `mcp.excluded`."""
+    lists = document.get("mcp")
+    given = lists if isinstance(lists, Mapping) else {}
+    allowed, excluded = given.get("allowed"), given.get("excluded")
+    return lambda name: (
+        (isinstance(allowed, list) and bool(allowed) and name not in allowed)
+        or (isinstance(excluded, list) and name in excluded)
+    )
 
 
 def _elsewhere(client: Client, document: Any) -> Iterator[str]:

@@ -79,6 +79,19 @@ def _in_user_folder(inside: str, *editors: str) -> dict[System, tuple[str, ...]]
     }
 
 
+def _user_folder_and_server(editor: str, server: str) -> dict[System, tuple[str, ...]]:
+    """VS Code's own file; on Linux also that of its server side, for those who come over SSH."""
+    places = _in_user_folder("mcp.json", editor)
+    return {**places, "linux": (*places["linux"], f"{{home}}/{server}/data/User/mcp.json")}
+
+
+def _of_extension(extension: str, file: str, *more: str) -> dict[System, tuple[str, ...]]:
+    """A file of an extension, which may live in several editors; `more` are places without one."""
+    inside = f"globalStorage/{extension}/settings/{file}"
+    places = _in_user_folder(inside, "Code", "Code - Insiders", "Cursor", "Windsurf", "VSCodium")
+    return {system: (*templates, *more) for system, templates in places.items()}
+
+
 _ADD_MCP: Final = ("--add-mcp", "{json}")
 
 CLIENTS: Final[tuple[Client, ...]] = (
@@ -113,7 +126,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="vscode",
         title="VS Code",
-        files=_in_user_folder("mcp.json", "Code"),
+        files=_user_folder_and_server("Code", ".vscode-server"),
         key=("servers",),
         form="typed",
         command=ClientCommand("code", _ADD_MCP),
@@ -121,7 +134,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
     Client(
         name="vscode-insiders",
         title="VS Code Insiders",
-        files=_in_user_folder("mcp.json", "Code - Insiders"),
+        files=_user_folder_and_server("Code - Insiders", ".vscode-server-insiders"),
         key=("servers",),
         form="typed",
         command=ClientCommand("code-insiders", _ADD_MCP),
@@ -179,17 +192,23 @@ CLIENTS: Final[tuple[Client, ...]] = (
         name="cline",
         title="Cline",
         timeout_unit_s=1,
-        files=_in_user_folder(
-            "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", "Code", "Cursor"
+        files=_of_extension(
+            "saoudrizwan.claude-dev",
+            "cline_mcp_settings.json",
+            "{home}/.cline/data/settings/cline_mcp_settings.json",
         ),
     ),
     Client(
         name="roo",
         title="Roo Code",
         timeout_unit_s=1,
-        files=_in_user_folder(
-            "globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", "Code", "Cursor"
-        ),
+        files=_of_extension("rooveterinaryinc.roo-cline", "mcp_settings.json"),
+    ),
+    Client(
+        name="kilo",
+        title="Kilo Code",
+        timeout_unit_s=1,
+        files=_of_extension("kilocode.kilo-code", "mcp_settings.json"),
     ),
     Client(
         name="zed",

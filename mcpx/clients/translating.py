@@ -8,15 +8,15 @@ of a URL. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from mcpx.clients.forms import Given, NotImportedError, shared_form
+from mcpx.clients.forms import Given, NotImportedError, duration, shared_form
 from mcpx.clients.rows import Client
 from mcpx.clients.variables import Variables
-from mcpx.config.model import YEAR_S
+from mcpx.config.settings import is_text
 from mcpx.config.strings import TYPES, URL_KEYS
 from mcpx.text import holds_controls
 
@@ -27,6 +27,7 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ASKING: Final = "the client asks before exec as a whole"
 _SHOWING: Final = "MCPX offers all tools; profiles can show fewer"
 _SIGNING_IN: Final = "MCPX does not sign in by itself"
+_SIGN_IN_KEYS: Final = ("oauth", "auth", "authProviderType", "headersHelper", "requiresOAuth")
 _MEANINGS: Final = {
     **dict.fromkeys(("autoApprove", "alwaysAllow", "trust", "default_tools_approval_mode"), _ASKING),
     **dict.fromkeys(
@@ -43,7 +44,7 @@ _MEANINGS: Final = {
         ),
         _SHOWING,
     ),
-    **dict.fromkeys(("oauth", "auth", "scopes", "oauth_resource", "authProviderType"), _SIGNING_IN),
+    **dict.fromkeys(("scopes", "oauth_resource", *_SIGN_IN_KEYS), _SIGNING_IN),
 }
 """Why the keys that many clients have are left out."""
 
@@ -73,7 +74,9 @@ def translate(name: str, given: object, client: Client, inputs: Inputs | None = 
     variables = Variables(client, inputs or {})
     translation = _Translation(shared_form(client.form, given, variables), client, variables)
     entry = translation.entry()
-    return Server(name, entry, tuple(translation.notes), tuple(variables.needs))
+    if not all(map(is_text, _texts_in(entry))):
+        raise NotImportedError("a text in it holds a character that is no text")
+    return Server(name, entry, tuple(translation.notes), tuple(dict.fromkeys(variables.needs)))
 
 
 class _Translation:
@@ -125,16 +128,35 @@ class _Translation:
             entry["args"] = texts[1:]
         if env := self._named("env", lambda name: "=" not in name and "\0" not in name):
             entry["env"] = env
-        if isinstance(file := self._given.get("envFile"), str) and file:
-            del self._given["envFile"]
-            entry["env_file"] = self._variables(file)
+        if files := self._env_files():
+            entry["env_file"] = files[0] if len(files) == 1 else files
         if isinstance(cwd := self._given.get("cwd"), str):
             del self._given["cwd"]
             entry |= {"cwd": self._variables(cwd)} if cwd else {}
-        for key in ("cwd", "env_file"):
-            if not entry.get(key, "/").startswith(("/", "~", "$")) and ":" not in entry[key]:
-                self.notes.append(f"{key} is relative: MCPX starts it at the folder of its own configuration")
+        self._name_relative_paths(entry, files)
         return entry
+
+    def _env_files(self) -> list[str]:
+        """The files of variables, under the clients' key for them or MCPX's own."""
+        for key in ("envFile", "env_file"):
+            given = self._given.get(key)
+            files = [given] if isinstance(given, str) else given
+            if isinstance(files, list) and all(isinstance(file, str) for file in files):
+                del self._given[key]
+                return [self._variables(file) for file in files if file]
+        return []
+
+    def _name_relative_paths(self, entry: Mapping[str, Any], files: Sequence[str]) -> None:
+        """Say which paths start at the folder where the client is started, which MCPX does not know."""
+        paths = [("cwd", entry.get("cwd", "")), *(("env_file", file) for file in files)]
+        if "cwd" not in entry:
+            words = [("command", entry["command"]), *(("an argument", arg) for arg in entry.get("args", ()))]
+            paths += [(what, word) for what, word in words if re.match(r"\.\.?(?:[/\\]|$)", word)]
+        self._variables.needs += [
+            f"{what} is a path from where the client is started: write the whole path"
+            for what, path in paths
+            if path and not re.match(r"[/~\\]|\$\{|[A-Za-z]:", path)
+        ]
 
     def _remote(self, key: str, kind: str | None) -> dict[str, Any]:
         url = self._given.pop(key)
@@ -174,15 +196,11 @@ class _Translation:
                     entry["disabled"] = True
 
     def _durations(self, entry: dict[str, Any]) -> None:
-        timeout = self._given.get("timeout")
-        if isinstance(timeout, int | float) and not isinstance(timeout, bool):
-            del self._given["timeout"]
-            self._given.setdefault("call_timeout", round(timeout * self._client.timeout_unit_s, 3))
-        for key in ("connect_timeout", "call_timeout"):
-            seconds = self._given.get(key)
-            if isinstance(seconds, int | float) and 0 < seconds <= YEAR_S:
+        units = {"timeout": self._client.timeout_unit_s, "call_timeout": 1, "connect_timeout": 1}
+        for key, unit in units.items():
+            if (seconds := duration(self._given.get(key), unit)) is not None:
                 del self._given[key]
-                entry[key] = int(seconds) if seconds == int(seconds) else seconds
+                entry["call_timeout" if key == "timeout" else key] = seconds
 
     def _remainder(self) -> None:
         """Name the keys that are left, those of one meaning together."""
@@ -190,11 +208,22 @@ class _Translation:
         for key, value in self._given.items():
             if value not in (None, [], {}, "") and (value is not False or key not in _MEANINGS):
                 meanings.setdefault(_MEANINGS.get(key, ""), []).append(key)
-            if key in ("oauth", "auth", "authProviderType") and value:
+            if key in _SIGN_IN_KEYS and value:
                 self._variables.needs.append("the client signs in to it; MCPX does not: give it a header")
         for meaning, keys in meanings.items():
             why = f" ({meaning})" if meaning else ""
             self.notes.append(f"left out: {', '.join(keys)}{why}")
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """All strings in a value, names too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value:
+            yield from _texts_in(each)
+        if isinstance(value, dict):
+            yield from _texts_in(list(value.values()))
 
 
 def _text(value: object) -> str:

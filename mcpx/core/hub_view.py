@@ -69,9 +69,10 @@ class HubView:
         """When the hub was run, by `anyio.current_time()`; now, if it was not."""
         return anyio.current_time() if self._hub.started is None else self._hub.started
 
-    async def listed(self, seconds: float) -> None:
-        """As `Hub.listed`, for the servers that are shown."""
-        await self._hub.fleet.readiness.listed(seconds, self.upstreams)
+    async def listed(self, seconds: float, server: str | None = None) -> None:
+        """As `Hub.listed`, for the servers that are shown, or one of them."""
+        among = self.upstreams if server is None else {server: self.upstreams[server]}
+        await self._hub.fleet.readiness.listed(seconds, among)
 
     async def described(self, seconds: float) -> None:
         """As `Hub.described`, for the servers that are shown."""

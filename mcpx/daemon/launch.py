@@ -23,9 +23,20 @@ from mcpx.paths import STATE_VARIABLE, config_hint, ensure_folder, home
 if TYPE_CHECKING:
     import subprocess
 
+    from mcpx.daemon.startup_report import StartupReport
+
 START_TIMEOUT_S: Final = 40.0  # for a daemon to answer: LOCK_TIMEOUT_S, then Python and the SDK are loaded
 MAX_LOG_BYTES: Final = 5_000_000  # of a daemon's log; then a new one is begun, and one old one is kept
 LAST_WORDS_BYTES: Final = 2000  # of a daemon's log, read for the reason why it ended
+BAD_CONFIG: Final = 2  # the exit code of a daemon that cannot use its configuration
+
+
+class ConfigProblemError(DaemonError):
+    """No daemon can use the configuration, as long as it is as it is."""
+
+
+class StartFailedError(DaemonError):
+    """A daemon was started, and ended or did not answer: the next may do better."""
 
 
 class DaemonLauncher:
@@ -39,6 +50,7 @@ class DaemonLauncher:
         self._lock = lock
         self._deadline = time.monotonic() + START_TIMEOUT_S
         self._log_began = 0
+        self._report: StartupReport | None = None
         self.started: subprocess.Popen[bytes] | None = None
         """The daemon, if this launcher started it."""
 
@@ -46,16 +58,21 @@ class DaemonLauncher:
         """A connection, or None: poll again.
 
         Raises:
-            DaemonError: There will be none; the text says why.
+            ConfigProblemError: There is no configuration, or it cannot be used.
+            StartFailedError: The daemon has ended, or does not answer.
+            DaemonError: None can be started, for another reason.
         """
         if (connection := connect(self._paths)) is not None:
             return connection
         if self.started is None:
             self._start_if_first()
         elif (code := self.started.poll()) is not None:
-            raise DaemonError(f"the daemon ended at once (exit code {code}): {self._last_words()}")
+            words = self._last_words()
+            if code == BAD_CONFIG:
+                raise ConfigProblemError(words)
+            raise StartFailedError(f"the daemon ended at once (exit code {code}): {words}")
         if time.monotonic() > self._deadline:
-            raise DaemonError(f"no daemon answers within {START_TIMEOUT_S:g} s; see {self._paths.log}")
+            raise StartFailedError(f"no daemon answers within {START_TIMEOUT_S:g} s; see {self._paths.log}")
         return None
 
     def wait(self) -> socket.socket:
@@ -73,8 +90,13 @@ class DaemonLauncher:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        if self._report is not None:
+            self._report.close()
+            self._report = None
 
     def _start_if_first(self) -> None:
+        if not os.path.lexists(self._paths.config):
+            raise ConfigProblemError(f"{self._paths.config}: no such file")
         if self._lock is None:
             claim_folder(self._paths)
             self._lock = take_lock(self._paths.starting)
@@ -88,8 +110,11 @@ class DaemonLauncher:
     def _spawn(self) -> None:
         import subprocess  # noqa: PLC0415 - few of many shims start a daemon
 
+        from mcpx.daemon.startup_report import StartupReport  # noqa: PLC0415 - likewise
+
         log = self._open_log()
-        environ = for_daemon(os.environ)
+        self._report = StartupReport()
+        environ = for_daemon(os.environ) | self._report.environment
         if folder := environ.get(STATE_VARIABLE):
             environ[STATE_VARIABLE] = os.path.abspath(folder)  # noqa: PTH100 - text to text
         where = home()
@@ -103,6 +128,7 @@ class DaemonLauncher:
                 stderr=log,
                 cwd=where if os.path.isdir(where) else "/",  # noqa: PTH112 - text to text
                 env=environ,
+                pass_fds=(self._report.descriptor,),
                 start_new_session=True,
             )
         except OSError as error:
@@ -126,7 +152,9 @@ class DaemonLauncher:
         return log
 
     def _last_words(self) -> str:
-        """The last line that the daemon logged, or where to look."""
+        """What the daemon has reported, else the last line that it logged, or where to look."""
+        if self._report is not None and (reported := self._report.read()):
+            return reported
         try:
             with self._paths.log.open("rb") as log:
                 if self._paths.log.is_file():

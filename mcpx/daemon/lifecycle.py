@@ -46,7 +46,8 @@ def stop(paths: DaemonPaths, *, marked: bool) -> int | None:
     if pid is None:
         return None
     if marked:
-        paths.stopped.touch(mode=0o600)
+        with suppress(OSError):  # a full disk costs the mark: a shim may start the next daemon by itself
+            paths.stopped.touch(mode=0o600)
     response = None
     with suppress(MCPXError):  # one that hangs gets a signal
         response = request(paths, {"mcpx": "stop"})

@@ -7,6 +7,7 @@ holds it: whoever takes a lock makes sure that its file is still there.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -15,6 +16,12 @@ from typing import Final, NamedTuple
 from mcpx.errors import DaemonError
 
 MAX_LOCK_BYTES: Final = 8192  # of a lock file: a process id, and a path
+
+
+def advised(error: OSError) -> str:
+    """Why a file of the daemon cannot be used, and what to do."""
+    full = "make room, or " if error.errno in {errno.ENOSPC, errno.EDQUOT} else ""
+    return f"{error.strerror or error}; {full}name another folder with MCPX_STATE_DIR"
 
 
 class LockOwner(NamedTuple):
@@ -35,7 +42,7 @@ def take_lock(path: Path) -> int | None:
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise DaemonError(f"{path}: {error.strerror}; name another folder with MCPX_STATE_DIR") from None
+        raise DaemonError(f"{path}: {advised(error)}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(lock), path.stat()):  # a lock on a removed file locks nothing
@@ -46,10 +53,18 @@ def take_lock(path: Path) -> int | None:
     return None
 
 
-def sign_lock(lock: int, config: str) -> None:
-    """Write into a lock who holds it, and what it serves."""
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, os.fsencode(f"{os.getpid()}\n{config}"), 0)
+def sign_lock(lock: int, path: Path, config: str) -> None:
+    """Write into the lock at `path`, which this process holds, who holds it and what it serves.
+
+    Raises:
+        DaemonError: The disk takes nothing.
+    """
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, os.fsencode(f"{os.getpid()}\n{config}"), 0)
+    except OSError as error:
+        os.close(lock)
+        raise DaemonError(f"{path}: {advised(error)}") from None
 
 
 def lock_owner(path: Path) -> LockOwner | None:

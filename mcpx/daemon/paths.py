@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mcpx.daemon.locks import lock_owner, sign_lock, take_lock
+from mcpx.daemon.locks import advised, lock_owner, sign_lock, take_lock
 from mcpx.errors import DaemonError
 from mcpx.paths import (
     CONFIGURATIONS,
@@ -57,9 +57,16 @@ def daemon_paths(config: str | os.PathLike[str] | None = None) -> DaemonPaths:
     """The paths for the configuration in that file, or in the usual one. Creates nothing.
 
     Raises:
-        DaemonError: The folder's name is too long for a socket, on a system where that cannot be helped.
+        DaemonError: The folder's name is too long for a socket, on a system where that cannot be helped; or
+            the user has no home folder.
     """
-    given = config_file(None if config is None else os.fspath(config))
+    try:
+        return _daemon_paths(config_file(None if config is None else os.fspath(config)))
+    except FileNotFoundError as error:  # no home folder, or for a relative name no working folder
+        raise DaemonError(error.strerror) from None
+
+
+def _daemon_paths(given: Path) -> DaemonPaths:
     real, absolute = os.path.realpath(given), os.path.abspath(given)  # noqa: PTH100 - `..` goes too
     if os.path.realpath(absolute) != real:  # a `..` behind a linked folder
         absolute = real
@@ -142,9 +149,8 @@ def check_state_folder() -> None:
         raise _not_ours(folder)
 
 
-def _unusable(folder: Path, error: OSError) -> DaemonError:
-    problem = error.strerror or str(error)
-    return DaemonError(f"{folder}: {problem}; name another folder with MCPX_STATE_DIR")
+def _unusable(path: Path, error: OSError) -> DaemonError:
+    return DaemonError(f"{path}: {advised(error)}")
 
 
 def _not_ours(folder: Path) -> DaemonError:
@@ -198,8 +204,7 @@ def connect(paths: DaemonPaths) -> socket.socket | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        problem = f"{error.strerror}; name another folder with MCPX_STATE_DIR"
-        raise DaemonError(f"{paths.socket}: {problem}") from None
+        raise _unusable(paths.socket, error) from None
     connection = socket.socket(socket.AF_UNIX)
     try:
         with address(paths.socket) as path:
@@ -227,7 +232,7 @@ def acquire_lock(paths: DaemonPaths) -> int:
             other.close()
             raise DaemonError(f"a daemon serves {paths.config} already (pid {pid})")
         time.sleep(POLL_INTERVAL_S)
-    sign_lock(lock, paths.config)
+    sign_lock(lock, paths.lock, paths.config)
     _note_alias(paths)
     return lock
 

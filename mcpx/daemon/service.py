@@ -1,6 +1,6 @@
 """Installing MCPX as a service of the user, and removing it: systemd on Linux, launchd on macOS.
 
-`install` and `uninstall` return what they did as lines for the user. Both may be repeated without effect. A
+`install` and `uninstall` return what they did (`Report`). Both may be repeated without effect. A
 file that MCPX has not written is never touched. If the service manager cannot be reached (no user session, a
 container), the file is written all the same and the lines say what to run.
 """
@@ -14,12 +14,12 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from mcpx.daemon.paths import daemon_paths
-from mcpx.daemon.service_files import LABEL, MARK, launchd_agent, runs, systemd_unit
+from mcpx.daemon.service_files import LABEL, MARK, launchd_agent, served_by, systemd_unit
 from mcpx.errors import MCPXError
 from mcpx.paths import config_hint, ensure_folder
 
@@ -33,6 +33,15 @@ Command = tuple[str, ...]
 
 class ServiceError(MCPXError):
     """MCPX cannot be installed as a service, or removed."""
+
+
+class Report(NamedTuple):
+    """What was done."""
+
+    lines: list[str]
+    """For the user."""
+    is_complete: bool
+    """Whether the service manager did its part, too."""
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +111,7 @@ def _launchd(home: Path) -> Service:
     )
 
 
-def install(
-    config: Path, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
-) -> list[str]:
+def install(config: Path, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Report:
     """Let the service manager run MCPX with that configuration, now and at every login.
 
     Raises:
@@ -123,18 +130,19 @@ def install(
         _write(target.file, text)
         with suppress(OSError):  # then there is no log; launchd makes the file, not the folder
             ensure_folder(log.parent)
-        lines = [f"{'replaced' if before else 'wrote'} {target.file}"]
+        lines = [f"{_replaced(before, config)} {target.file}"]
     for each in target.clear:
         _run(each, environ)
     commands = target.start if before in {None, text} else target.restart
-    lines += _run_all(commands, environ)
+    done = _run_all(commands, environ)
     option = config_hint(config.absolute())
-    return [*lines, *(hint.replace("{config}", option) for hint in target.hints)]
+    hints = [hint.replace("{config}", option) for hint in target.hints]
+    return Report([*lines, *done.lines, *hints], done.is_complete)
 
 
 def uninstall(
     config: Path | None = None, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
-) -> list[str]:
+) -> Report:
     """Remove MCPX from the service manager, and end the one that it runs; of that configuration, if given.
 
     Raises:
@@ -144,15 +152,17 @@ def uninstall(
     target = service(platform, environ)
     text = _read_ours(target.file)
     if text is None:
-        return [f"{target.file} is not there; nothing to remove"]
-    if config is not None and not runs(text, str(config.absolute())):
+        return Report([f"{target.file} is not there; nothing to remove"], is_complete=True)
+    if config is not None and served_by(text) != str(config.absolute()):
         raise ServiceError(f"{target.file} runs another configuration; leave --config out to remove it")
-    lines = _run_all(target.stop, environ)
+    done = _run_all(target.stop, environ)
     try:
         target.file.unlink()
     except OSError as error:
         raise ServiceError(f"{target.file} cannot be removed: {error.strerror}") from error
-    return [*lines, f"removed {target.file}", *_run_all(target.after_removal, environ)]
+    after = _run_all(target.after_removal, environ)
+    lines = [*done.lines, f"removed {target.file}", *after.lines]
+    return Report(lines, done.is_complete and after.is_complete)
 
 
 def _read_ours(file: Path) -> str | None:
@@ -184,15 +194,25 @@ def _write(file: Path, text: str) -> None:
         raise ServiceError(f"{file} cannot be written: {error.strerror}") from error
 
 
-def _run_all(commands: tuple[Command, ...], environ: Mapping[str, str]) -> list[str]:
+def _replaced(before: str | None, config: Path) -> str:
+    """What becomes of the file: `wrote`, or `replaced (it served another.json)`."""
+    if before is None:
+        return "wrote"
+    served = served_by(before)
+    differs = served is not None and served != str(config.absolute())
+    return f"replaced (it served {served})" if differs else "replaced"
+
+
+def _run_all(commands: tuple[Command, ...], environ: Mapping[str, str]) -> Report:
     """Run them in turn; after a failure, the lines say what is left to be run by hand."""
     lines: list[str] = []
     for number, command in enumerate(commands):
         if (problem := _run(command, environ)) is not None:
             left = " && ".join(shlex.join(each) for each in commands[number:])
-            return [*lines, f"{shlex.join(command)} did not work: {problem}", f"then run: {left}"]
+            lines += [f"{shlex.join(command)} did not work: {problem}", f"then run: {left}"]
+            return Report(lines, is_complete=False)
         lines.append(f"ran {shlex.join(command)}")
-    return lines
+    return Report(lines, is_complete=True)
 
 
 def _run(command: Command, environ: Mapping[str, str]) -> str | None:

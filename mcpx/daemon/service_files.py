@@ -8,6 +8,8 @@ taken as it is written.
 from __future__ import annotations
 
 import plistlib
+import re
+import xml.parsers.expat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +21,9 @@ WATCHDOG_S: Final = 30
 BAD_CONFIG: Final = 2  # the exit code after which a restart is useless
 _SPACE: Final = 0x20
 _DELETE: Final = 0x7F
+
+_CONFIG_WORD: Final = re.compile(r'^ExecStart=.*"--config" "((?:[^"\\]|\\.)*)"', re.MULTILINE)
+_ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})|\\.|%%")
 
 _SYSTEMD: Final = """\
 # {mark}
@@ -58,13 +63,6 @@ def systemd_unit(command: Sequence[str], again: Sequence[str], environment: Mapp
     )
 
 
-def runs(text: str, config: str) -> bool:
-    """Whether such a file runs MCPX with that configuration."""
-    if text.startswith("<?xml"):
-        return config in plistlib.loads(text.encode())["ProgramArguments"]
-    return _word(config) in text
-
-
 def _command_line(command: Sequence[str]) -> str:
     as_written = ":" if any("$" in word for word in command) else ""
     return as_written + " ".join(map(_word, command))
@@ -99,3 +97,23 @@ def launchd_agent(command: Sequence[str], environment: Mapping[str, str], *, log
     }
     text = plistlib.dumps(agent, sort_keys=False).decode()
     return text.replace("<plist", f"<!-- {MARK} -->\n<plist", 1)
+
+
+def served_by(text: str) -> str | None:
+    """The configuration that such a file names; None where none is found."""
+    if "<plist" in text:
+        try:
+            words = plistlib.loads(text.encode("utf-8", "surrogateescape")).get("ProgramArguments", [])
+        except (ValueError, xml.parsers.expat.ExpatError):
+            return None
+        after = words[words.index("--config") + 1 :] if "--config" in words else []
+        return str(after[0]) if after else None
+    found = _CONFIG_WORD.search(text)
+    return None if found is None else _ESCAPE.sub(_unescaped, found[1])
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    code = found[1]
+    if code is not None:
+        return chr(int(code, 16))
+    return found[0][1]

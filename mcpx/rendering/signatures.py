@@ -61,6 +61,20 @@ def signature(tool: ToolInfo, *, typed: bool = False, limit: int | None = None) 
     return f"{name}({', '.join(shown)}){mark}"
 
 
+def described_parameters(tool: ToolInfo) -> list[tuple[str, str]]:
+    """Each parameter as in a typed signature, required ones first, and its description on one line."""
+    named = tool.input_schema.get("properties")
+    if not isinstance(named, dict):
+        return []
+    shown = _parameters(tool, typed=True)
+    schemas = [named[name] for name in _ordered(named, tool.input_schema)]
+    texts = [each.get("description") if isinstance(each, dict) else None for each in schemas]
+    return [
+        (parameter, one_line(text) if isinstance(text, str) else "")
+        for parameter, text in zip(shown, texts, strict=False)
+    ]
+
+
 def line_parts(
     tool: ToolInfo, summary: int, *, typed: bool = False, limit: int | None = None
 ) -> tuple[str, str]:
@@ -141,15 +155,24 @@ def _made(schema: JSON, typed: bool) -> list[str]:  # noqa: FBT001
     if not isinstance(named, dict) or not named:
         hidden = {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"} & schema.keys()
         return [_REST] if hidden else []
-    listed = schema.get("required")
-    needed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
-    ordered = sorted(named, key=lambda name: name not in needed)
+    needed = _required(schema)
     shown = []
-    for name in islice(ordered, _MAX_PARAMETERS):
+    for name in islice(_ordered(named, schema), _MAX_PARAMETERS):
         optional = name not in needed
         kind = _type(named[name], schema, nullable=not optional) if typed else ""
         shown.append(shown_name(name) + "?" * optional + (f": {kind}" if kind else ""))
     return [*shown, _REST] if len(named) > _MAX_PARAMETERS else shown
+
+
+def _required(schema: JSON) -> set[str]:
+    listed = schema.get("required")
+    return {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+
+
+def _ordered(named: JSON, schema: JSON) -> list[str]:
+    """The parameters, required ones first."""
+    needed = _required(schema)
+    return sorted(named, key=lambda name: name not in needed)
 
 
 def _within(shown: list[str], room: int) -> list[str]:

@@ -8,9 +8,11 @@ on error texts.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
@@ -36,6 +38,7 @@ from supervisors import Cause
 
 CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
 _NO_SECRETS: Final = Redactor()
+_MAX_CAUSES: Final = 10  # of an error, one behind the other
 MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
 MAX_PATH_CHARS: Final = 600  # of a PATH that was searched
 
@@ -101,10 +104,14 @@ def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return Cause(f"{leaf}{pinned}: {_explained(leaf.error, config).text}", error=leaf)
 
 
-def _lost(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, ConnectionLost):
         return None
-    text = f"{leaf}; its last words: {leaf.stderr}" if leaf.stderr else str(leaf)
+    text = str(leaf)
+    if leaf.lacks_command and isinstance(config.transport, Stdio):
+        text += f": a command was not found on {_path(config.transport)}"
+    if leaf.stderr:
+        text += f"; its last words: {leaf.stderr}"
     return Cause(text, retryable=leaf.retryable, error=leaf)
 
 
@@ -132,15 +139,18 @@ def _where_it_was_sought(stdio: Stdio, config: ServerConfig) -> str:
     if os.sep in stdio.command:
         is_there = environment.find(stdio.command, folder=stdio.cwd) is not None
         return "; it is there, but the interpreter in its first line is not" if is_there else ""
-    given = stdio.env.get("PATH")
-    path = environment.path if given is None else given
     option = config_hint(config.source, {}) if config.source else ""  # who reads it has another environment
-    restart = f"mcpx restart {config.name}{option}"
-    whose = "" if given is None else 'the "env" of its entry; '
     return (
-        f". Searched: {cut(path, MAX_PATH_CHARS)} ({whose or environment.source}). Give the whole path of the"
-        f" command, or add its folder to the PATH that your login shell sets; then run: {restart}"
+        f". Searched: {_path(stdio)}. Give the whole path of the command, or add its folder to the PATH that"
+        f" your login shell sets; then run: mcpx restart {shlex.quote(config.name)}{option}"
     )
+
+
+def _path(stdio: Stdio) -> str:
+    """The PATH of a server, and where it came from."""
+    environment, given = in_force(), stdio.env.get("PATH")
+    path, source = (environment.path, environment.source) if given is None else (given, "its own env")
+    return f"{cut(path, MAX_PATH_CHARS)} (PATH of {source})"
 
 
 def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
@@ -154,10 +164,32 @@ def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
             f"the server answers HTTP {status}", retryable=status not in PERMISSION_STATUSES, error=leaf
         )
     if isinstance(leaf, httpx2.TimeoutException):
-        return Cause("the server does not answer the connection", error=leaf)
+        return Cause(
+            f"the server does not answer the connection to {_shown(config.transport.url)}", error=leaf
+        )
     if isinstance(leaf, httpx2.HTTPError):
-        return Cause(f"the server cannot be reached: {leaf or type(leaf).__name__}", error=leaf)
+        where, why = _shown(config.transport.url), _reason(leaf)
+        return Cause(f"the server cannot be reached: {where}: {why}", error=leaf)
     return None
+
+
+def _shown(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
+    found: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if found is None:
+            break
+        leaf = next(leaves(found))
+        if isinstance(leaf, OSError) and isinstance(leaf.errno, int) and leaf.errno > 0:
+            return os.strerror(leaf.errno)
+        found = leaf.__cause__ or leaf.__context__
+    return str(error) or type(error).__name__
 
 
 def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:

@@ -17,6 +17,7 @@ import click
 from mcpx.attach.command import USAGE
 from mcpx.catalog.model import Catalogue, ServerInfo, State, ToolInfo
 from mcpx.cli.main import cli
+from mcpx.clients.rows import CLIENTS
 from mcpx.config import json_schema
 from mcpx.config.servers import FORMS
 from mcpx.config.strings import TYPES
@@ -124,6 +125,7 @@ def tables() -> dict[str, str]:
             for each in KNOWN_CLIENTS
             if each.description_chars
         ),
+        "clients": clients(),
         "systemd-unit": systemd(),
         "launchd-agent": launchd(),
     }
@@ -183,6 +185,30 @@ def transport_types() -> str:
         for each, meaning in named.items()
     ]
     return _table(("`type`", "transport"), rows)
+
+
+# --- clients
+
+
+def clients() -> str:
+    """The clients whose files MCPX knows, and where these are."""
+    rows = [
+        (
+            f"`{client.name}`",
+            client.title,
+            *(_where(client.files[system]) for system in ("linux", "macos")),
+            f"`{'.'.join(client.key)}`",
+        )
+        for client in CLIENTS
+    ]
+    return _table(("name", "client", "file on Linux", "on macOS", "servers under"), rows)
+
+
+def _where(templates: tuple[str, ...]) -> str:
+    """The preferred file of those that no variable names."""
+    folders = {"home": "~", "config": "~/.config", "support": "~/Library/Application Support"}
+    preferred = next(each for each in templates if not each.startswith("$"))
+    return f"`{preferred.format(**folders)}`"
 
 
 # --- errors

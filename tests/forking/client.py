@@ -116,7 +116,7 @@ class Python(subprocess.Popen[Any]):
         return int(self.wait())
 
     def _execute_child(self, args: Any, *options: Any) -> None:
-        _executable, _preexec, _close, _pass_fds, cwd, env = options[:6]
+        _executable, _preexec, _close, passed, cwd, env = options[:6]
         pipes = options[9:15]
         new_session = options[20]
         arguments = None if self._real or not FORKING else _python_arguments(list(args), env)
@@ -126,8 +126,8 @@ class Python(subprocess.Popen[Any]):
         theirs = [pipes[end] if pipes[end] != -1 else own for own, end in enumerate((0, 3, 5))]
         environ = os.environ if env is None else env
         folder = os.fspath(Path.cwd() if cwd is None else cwd)
-        request = (arguments, folder, _encoded(environ), bool(new_session), False)
-        self._control = _ask(SERVER.address(), marshal.dumps(request), theirs)
+        request = (arguments, folder, _encoded(environ), bool(new_session), False, tuple(passed))
+        self._control = _ask(SERVER.address(), marshal.dumps(request), [*theirs, *passed])
         self.pid = int.from_bytes(_receive(self._control), "big")
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]

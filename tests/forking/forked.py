@@ -16,7 +16,7 @@ RIGHTS = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2))
 
 def main() -> None:
     arguments, environ = sys.argv[2:], {**posix.environ}
-    request = marshal.dumps((arguments, posix.getcwd(), environ, False, True))
+    request = marshal.dumps((arguments, posix.getcwd(), environ, False, True, ()))
     server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     server.connect(sys.argv[1])
     ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, RIGHTS)]

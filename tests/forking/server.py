@@ -1,8 +1,9 @@
 """The fork server: a Python that has imported MCPX and the SDK, and forks off Python programs that start so.
 
 Run by `tests.forking.client` as `python -P server.py LISTENER PATH PADDING`. A request on the socket is the
-four bytes of its length and, marshalled, `(arguments of python, folder, environment, new session, tied)`,
-with the three standard streams as its file descriptors. It is answered with the process's id and, when that
+four bytes of its length and, marshalled, `(arguments of python, folder, environment, new session, tied,
+passed)`, with the three standard streams as its file descriptors, and behind them those that the process is
+to have under the numbers `passed`. It is answered with the process's id and, when that
 has ended, its exit code (negative for a signal), four bytes each. A tied process is killed when its
 connection ends. The server ends when its standard input does, and with it whatever is tied.
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import io
 import marshal
@@ -62,6 +64,7 @@ KILLED_BY_ID = {
     "mcpx.demo.tools"
 }  # a forked one, behind the process that was started, still answers for a moment
 FORK_ALL = "MCPX_TESTS_FORK_ALL"  # in the environment of a test that kills none
+MAX_PASSED = 4  # descriptors, beside the three streams
 PLAIN_LOCALES = {"C", "POSIX", "C.UTF-8", "C.utf8"}  # Python lets any byte through its streams there
 
 
@@ -73,6 +76,8 @@ class Request(NamedTuple):
     environ: Mapping[bytes, bytes]
     new_session: bool
     tied: bool
+    passed: tuple[int, ...]
+    """Under which numbers the process has the descriptors that follow its streams."""
     streams: list[int]
     connection: socket.socket
 
@@ -114,7 +119,7 @@ class Server:
         connection, _ = self._listener.accept()
         data, size, streams = b"", 1, []
         with suppress(OSError):  # the caller has ended in between
-            head, streams, _, _ = socket.recv_fds(connection, 4, 3)
+            head, streams, _, _ = socket.recv_fds(connection, 4, 3 + MAX_PASSED)
             size = int.from_bytes(head, "big") or 1
             while len(data) < size and (chunk := connection.recv(size - len(data))):
                 data += chunk
@@ -171,9 +176,15 @@ class Server:
 
 def become(request: Request, *, path: str) -> None:
     """Make this process what a new one would be."""
-    for number, fd in enumerate(request.streams):
+    above = max(request.passed, default=2) + 1
+    safe = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in request.streams]
+    for number, fd in zip((0, 1, 2, *request.passed), safe, strict=True):
         os.dup2(fd, number)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for number in range(3, above):
+        if number not in request.passed:
+            with suppress(OSError):
+                os.close(number)
+    os.closerange(above, os.sysconf("SC_OPEN_MAX"))
     if request.new_session:
         os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -57,6 +57,9 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(PATIENCE_S)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
         os.close(self._ours)
 
     def resize(self, rows: int, columns: int) -> None:

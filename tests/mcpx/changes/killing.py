@@ -2,7 +2,8 @@
 
 `kill_everywhere` forks a child for every step that `act` takes. Python's audit hook sees each file that is
 opened, renamed, removed and so on, however it is called; writes and syncs, which have no audit event, are
-wrapped. A write is cut in half as well. Run in a process without threads.
+wrapped. A write is cut in half as well. What a kill leaves is in the kernel, so nothing is really synced. Run
+in a process without threads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Self
 
+os.fsync = lambda _: None  # type: ignore[assignment]
 EVENTS = {
     "open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown",
     "os.utime", "os.truncate", "os.setxattr", "fcntl.flock", "subprocess.Popen",
@@ -64,17 +66,13 @@ def _light(step: int) -> None:
         if event in EVENTS and not (event == "open" and _reads(arguments)):
             fuse.step()
 
-    fdopen, fsync = os.fdopen, os.fsync
+    fdopen = os.fdopen
 
     def cut(descriptor: int, mode: str = "r", *rest: Any, **named: Any) -> Any:
         file = fdopen(descriptor, mode, *rest, **named)
         return _Cut(file, fuse) if "w" in mode else file
 
-    def synced(descriptor: int) -> None:
-        fuse.step()
-        fsync(descriptor)
-
-    os.fdopen, os.fsync = cut, synced  # type: ignore[assignment]
+    os.fdopen, os.fsync = cut, lambda _: fuse.step()  # type: ignore[assignment]
     sys.addaudithook(seen)
 
 

@@ -69,7 +69,8 @@ def test_inspect_shows_the_tools_of_one_server_and_starts_no_other(run, ears):
 def test_inspect_shows_one_tool_with_its_original_schema(run):
     shown = json.loads(answered(run("inspect", "plain", "echo", "--json")))
     assert shown["structuredContent"]["input_schema"]["required"] == ["text"]
-    assert "{text: string}" in answered(run("inspect", "plain", "echo"))
+    assert "echo(text: string)\n" in answered(run("inspect", "plain", "echo"))
+    assert "{text: string}" in answered(run("inspect", "plain", "echo", "--raw"))
 
 
 def test_inspect_shows_several_tools_and_searches(run):

@@ -17,10 +17,10 @@ FAILS = f"""
 import sys
 from mcpx.cli import main
 from mcpx.errors import MCPXError
-import mcpx.config
+import mcpx.config.findings
 def refuse(*_given):
     raise MCPXError({EVIL!r})
-mcpx.config.load = refuse
+mcpx.config.findings.examine = refuse
 main.cli(["check", "x.json"])
 """
 

@@ -45,6 +45,8 @@ def test_an_entry_is_written_in_the_form_of_the_client_and_known_again(form: For
         {"command": "C:\\Tools\\MCPX.exe", "args": ["serve"]},
         {"command": "/usr/bin/python3", "args": ["-m", "mcpx", "attach"]},
         {"command": "uvx", "args": ["mcpx", "attach"]},
+        {"command": "bash", "args": ["-lc", "exec mcpx attach"]},
+        {"command": "/my folder/mcpx", "args": ["attach"]},
         {"command": {"path": "/opt/mcpx", "args": ["attach"]}},
     ],
 )

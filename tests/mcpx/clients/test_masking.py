@@ -56,7 +56,7 @@ def test_an_entry_is_shown_without_values() -> None:
 
 def test_a_diff_shows_no_secret_neither_of_what_is_new_nor_of_what_was_there() -> None:
     before = b"""\xef\xbb\xbf{
-  // old token: ghp_hunter2hunter2x
+  // old token: ghp_hunter2hunter2x, or https://me:hunter2@h/?key=hunter2
   "mcpServers": {
     "old": {"command": "a", "env": {"K": "hunter2", "N": 5}, "args": ["--password", "hunter2"]},
     "web": {"url": "https://h/?key=hunter2", "headers": {"A": "hunter2"}}

@@ -55,6 +55,7 @@ EQUAL = [
     ({"url": "https://h/sse"}, {"type": "sse", "url": "https://h/sse"}),
     ({"command": "a", "env": {"A": "1", "B": "${env:X}"}}, {"command": "a", "env": {"B": "${X}", "A": "1"}}),
     ({"command": "a", "timeout": 1000}, {"command": "a", "autoApprove": ["x"]}),
+    ({"command": "a", "envFile": "/e"}, {"command": "a", "env_file": ["/e"]}),
     ({"serverUrl": "https://h/mcp"}, {"httpUrl": "https://h/mcp"}),
 ]
 DIFFERENT = [
@@ -127,6 +128,7 @@ def test_what_the_configuration_has_stays_to_the_byte() -> None:
         {"servers": {"my": GIT}},
         {"mcp": {"servers": {"my": GIT}}},
         {"mcp_servers": [{"name": "my", **GIT}]},
+        {"context_servers": {"my": GIT}},
         {"mcpServers": {"x": {"command": "x"}}, "servers": {"my": GIT}},
     ],
 )
@@ -209,6 +211,8 @@ ENTRIES = st.one_of(
             "args": st.lists(TEXTS, max_size=2),
             "env": st.dictionaries(st.sampled_from(["A", "B"]), TEXTS, max_size=2),
             "disabled": st.booleans(),
+            "cwd": st.sampled_from(["/w", "w"]),
+            "envFile": st.sampled_from(["/e", ".env"]),
         },
     ),
     st.fixed_dictionaries(

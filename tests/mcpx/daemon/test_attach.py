@@ -168,24 +168,6 @@ async def test_rubbish_of_a_client_costs_nobody_anything(house):
         assert text(await client.call("exec", **ECHO)) == "hi"
 
 
-async def test_with_no_daemon_to_be_had_each_request_is_told_why(house):
-    house.write({"s": entry()}, queue_size="many")
-    async with house.attached() as client:
-        asked = [await client.ask("initialize", {}), await client.ask("tools/list")]
-        for request in asked:
-            error = (await client.answer(request))["error"]
-            assert "expected a whole number" in error["message"]
-            assert "$.queue_size" in error["message"]
-            assert (error["data"]["code"], error["data"]["outcome"]) == ("server_unavailable", "not_sent")
-        call = await client.answer(await client.ask("tools/call", {"name": "exec", "arguments": ECHO}))
-        assert call["result"]["isError"]
-        told = call["result"]["structuredContent"]
-        assert (told["outcome"], told["server"], told["tool"]) == ("not_sent", "s", "echo")
-        assert any("expected a whole number" in line for line in client.other_stderr)
-        await client.close_input()
-        assert await client.exit_code() == 0
-
-
 async def test_a_session_of_the_revision_without_a_handshake(house):
     house.write({"s": entry()})
     async with house.attached() as client:

@@ -265,9 +265,10 @@ async def test_a_daemon_that_never_stays_is_given_up_with_its_cause(house, ears)
         await client.initialize()
         house.write({"s": entry(ears)}, queue_size="many")
         kill(house)
-        error = (await client.answer(await client.ask("tools/list")))["error"]
-        assert "$.queue_size" in error["message"]
-        assert error["data"]["outcome"] == "not_sent"
+        told = await client.call("inspect")
+        assert "$.queue_size" in told["content"][0]["text"]
+        refused = await client.call("exec", **ECHO)
+        assert refused["structuredContent"]["outcome"] == "not_sent"
         house.write({"s": entry(ears)})
         await until_served(client)
 

@@ -45,9 +45,10 @@ async def test_each_shim_has_its_door_for_good_and_all_share_the_servers(house, 
     house.write({"s": entry(ears)})
     house.run("reload")
     async with attached(house, "--profile", "work") as late:
-        refused = await late.answer(await late.ask("initialize", {}))
-        assert "there is no profile" in refused["error"]["message"]
-        assert "none is configured" in refused["error"]["message"]
+        await late.initialize()
+        refused = (await late.call("inspect"))["content"][0]["text"]
+        assert "there is no profile" in refused
+        assert "none is configured" in refused
 
 
 @pytest.mark.parametrize("command", ["attach", "serve"])

@@ -61,7 +61,7 @@ def mac(tmp_path):
 
 def test_on_linux_it_is_written_started_and_said(linux):
     home, given = linux
-    lines = install(home.config, **given)
+    lines = install(home.config, **given).lines
     file = Path(home.environ["HOME"]) / ".config/systemd/user/mcpx.service"
     assert lines[0] == f"wrote {file}"
     assert home.asked() == ["--user daemon-reload", "--user enable --now mcpx.service"]
@@ -85,10 +85,10 @@ def test_again_it_changes_nothing_and_with_another_configuration_it_starts_anew(
     home, given = linux
     install(home.config, **given)
     home.asked()
-    assert install(home.config, **given)[0].endswith("mcpx.service is there already")
+    assert install(home.config, **given).lines[0].endswith("mcpx.service is there already")
     assert home.asked() == ["--user daemon-reload", "--user enable --now mcpx.service"]
-    lines = install(home.folder / "other.json", **given)
-    assert lines[0].startswith("replaced ")
+    lines = install(home.folder / "other.json", **given).lines
+    assert lines[0].startswith(f"replaced (it served {home.config}) ")
     assert home.asked() == [
         "--user daemon-reload",
         "--user enable mcpx.service",
@@ -109,23 +109,24 @@ def test_it_is_removed_and_removing_it_again_is_well(linux):
     install(home.config, **given)
     home.asked()
     file = service(**given).file
-    assert f"removed {file}" in uninstall(**given)
+    assert f"removed {file}" in uninstall(**given).lines
     assert not file.exists()
     assert home.asked() == ["--user disable --now mcpx.service", "--user daemon-reload"]
-    assert uninstall(**given) == [f"{file} is not there; nothing to remove"]
+    assert uninstall(**given).lines == [f"{file} is not there; nothing to remove"]
     assert home.asked() == []
 
 
 def test_where_the_service_manager_does_not_work_it_says_what_to_run(linux):
     home, given = linux
     home.fails("Failed to connect to bus: No medium found")
-    lines = install(home.config, **given)
+    lines, is_complete = install(home.config, **given)
+    assert not is_complete
     assert service(**given).file.exists()
     assert "systemctl --user daemon-reload did not work: Failed to connect to bus: No medium found" in lines
     assert "then run: systemctl --user daemon-reload && systemctl --user enable --now mcpx.service" in lines
     home.tool.unlink()
     home.environ["PATH"] = str(home.tool.parent)  # where there is none at all
-    lines = uninstall(**given)
+    lines = uninstall(**given).lines
     assert any("did not work: No such file or directory" in line for line in lines)
     assert not service(**given).file.exists()
 
@@ -153,7 +154,7 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(linux):
 
 def test_on_macos_it_is_an_agent(mac):
     home, given = mac
-    lines = install(home.config, **given)
+    lines = install(home.config, **given).lines
     file = Path(home.environ["HOME"]) / "Library/LaunchAgents/mcpx.daemon.plist"
     assert lines[0] == f"wrote {file}"
     domain = f"gui/{os.getuid()}"
@@ -163,7 +164,7 @@ def test_on_macos_it_is_an_agent(mac):
     assert agent["ProgramArguments"][-2:] == ["--config", str(home.config)]
     install(home.config, **given)
     assert home.asked() == loaded
-    assert f"removed {file}" in uninstall(**given)
+    assert f"removed {file}" in uninstall(**given).lines
     assert not file.exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.daemon.service_files import MARK, launchd_agent, systemd_unit
+from mcpx.daemon.service_files import MARK, launchd_agent, served_by, systemd_unit
 from tests.mcpx.daemon.unit_reading import assignments, unquoted, values
 
 AWKWARD = [
@@ -54,6 +54,15 @@ def test_a_systemd_unit_says_the_command_and_the_variables_as_they_are(awkward):
         assert line.startswith(":") is ("$" in awkward)
         assert unquoted(line.removeprefix(":")) == list(command)
     assert [unquoted(each) for each in values(unit, "Environment")] == [[f"PATH={awkward}"], ["B=two words"]]
+
+
+@pytest.mark.parametrize("awkward", [each for each in AWKWARD if "\n" not in each])
+def test_the_configuration_that_a_file_names_is_read_back(awkward, tmp_path):
+    command = ("/usr/bin/python3", "-m", "mcpx", "daemon", "run", "--config", awkward)
+    assert served_by(systemd_unit(command, command, {})) == awkward
+    if "\t" not in awkward:
+        assert served_by(launchd_agent(command, {}, log=tmp_path)) == awkward
+    assert served_by("[Service]\nExecStart=/x\n") is None
 
 
 def test_a_systemd_unit_is_kept_alive_until_it_is_stopped_and_watched():
