@@ -46,7 +46,9 @@ NOT_JSON = {
     '{"a": 1,, "b": 2}': "c.json:1:9: not JSON: a comma too many",
     r'{"a": "C:\Users"}': r'c.json:1:10: not JSON: a single backslash; double it, also in paths: "C:\\Users"',
     '{"queue_size": NaN}': "c.json:1:16: not JSON: NaN and Infinity are not JSON; write a number, or null",
-    "\n\n[mcp_servers.a]\ncommand = 'x'": "c.json:3:2: not JSON: this looks like TOML, not JSON; mcpx import reads such files",
+    "\n\n[mcp_servers.a]\ncommand = 'x'": (
+        "c.json:3:2: not JSON: this looks like TOML, not JSON; mcpx import reads such files"
+    ),
     "[" * 200_000: "c.json:1:129: not JSON: this is nested too deeply",
 }
 
