@@ -14,6 +14,7 @@ import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged
 from mcpx.cli.entry_arguments import SCOPES, TRANSPORTS, arranged, pasted_entry, read_entry
+from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
 
 
 @click.command(short_help="Take servers out.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @_scope
 @changing_options
 def remove(*, names: tuple[str, ...], **options: Any) -> None:
@@ -124,7 +125,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
 
 
 @click.command(short_help="Switch servers on.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @changing_options
 def enable(*, names: tuple[str, ...], **options: Any) -> None:
     """Switch each server NAME on, and say what it offers."""
@@ -132,7 +133,7 @@ def enable(*, names: tuple[str, ...], **options: Any) -> None:
 
 
 @click.command(short_help="Switch servers off, and keep them.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @changing_options
 def disable(*, names: tuple[str, ...], **options: Any) -> None:
     """Switch each server NAME off: it stays in the configuration, and is not started."""
