@@ -13,6 +13,7 @@ from mcpx.config.servers import DISABLED
 from mcpx.config.strings import URL_KEYS
 from mcpx.documents.editing import read
 from mcpx.errors import MCPXError
+from mcpx.paths import config_hint
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
@@ -79,4 +80,5 @@ def show(found: JSON) -> None:
         if "why" in each:
             echo(f"{each['name']}: {one_line(each['why'])}", fg="yellow")
     if not found["daemon"]:
-        echo("no daemon runs; a client starts it, or: mcpx daemon start", err=True)
+        start = f"mcpx daemon start{config_hint(found['file'])}"
+        echo(f"no daemon runs; a client starts it, or: {start}", err=True)
