@@ -27,9 +27,8 @@ def show(
     for name, places in missing.items():
         echo(f"{name}: no such file: {', '.join(short(place) for place in places)}", fg="yellow")
     if not found:
-        echo(
-            f"no file of a client was found; to add a server by hand: mcpx add{config_hint(path)} NAME -- COMMAND"
-        )
+        add = f"mcpx add{config_hint(path)} NAME -- COMMAND"
+        echo(f"no file of a client was found; to add a server by hand: {add}")
         return
     if plan.new:
         echo("")

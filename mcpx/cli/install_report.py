@@ -55,9 +55,8 @@ def show_done(plan: InstallPlan, change: Change, reloaded: str | None) -> None:
     echo(f"next: restart {', '.join(dict.fromkeys(titles))}")
     if not plan.config.exists():
         option = config_hint(plan.config)
-        echo(
-            f"there is no configuration yet ({short(plan.config)}): mcpx import{option}, or mcpx add{option}"
-        )
+        commands = f"mcpx import{option}, or mcpx add{option}"
+        echo(f"there is no configuration yet ({short(plan.config)}): {commands}")
 
 
 def as_json(plan: InstallPlan, change: Change | None, *, reloaded: str | None) -> dict[str, Any]:
