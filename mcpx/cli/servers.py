@@ -16,6 +16,7 @@ from mcpx.cli.consent import changing_options, exit_unchanged
 from mcpx.cli.entry_arguments import SCOPES, TRANSPORTS, arranged, pasted_entry, read_entry
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,7 +156,8 @@ def list_servers(*, config_path: str | None, as_json: bool) -> None:
         show(found)
     else:
         echo(f"no servers in {found['file']} yet")
-        echo("mcpx import takes over those of your AI clients, mcpx add adds one")
+        option = config_hint(found["file"])
+        echo(f"mcpx import{option} takes over those of your AI clients, mcpx add{option} adds one")
 
 
 @click.group(hidden=True)
@@ -189,7 +191,7 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
 
     edit = _open(**options)
     if name in edit.names() and not replace:
-        again = f"mcpx remove {name} takes it out, --replace replaces it"
+        again = f"mcpx remove {name}{config_hint(edit.path)} takes it out, --replace replaces it"
         raise MCPXError(f"{name} is in {edit.path} already; {again}")
     after = edit.edited(partial(with_server, edit.before, name, entry))
     edit.report |= {"server": name, "entry": masked_entry(entry)}
@@ -260,6 +262,6 @@ def _end(edit: ConfigurationEdit, started: list[str]) -> None:
     for name, check in checks.items():
         edit.report.setdefault("checks", {})[name] = check.to_dict()
         if not edit.manner.as_json:
-            show_check(name, check)
+            show_check(name, check, edit.path)
     edit.show_report()
     sys.exit(0 if all(check.started for check in checks.values()) else 1)
