@@ -86,7 +86,7 @@ def _alone(config: str, name: str) -> JSON:
         import anyio
 
         from mcpx.core.hub import open_hub
-        from mcpx.gateway.frontends.control import ControlRequest, perform
+        from mcpx.gateway.frontends.operations import ControlRequest, perform
 
     async def start() -> JSON:
         async with open_hub(alone) as hub:
