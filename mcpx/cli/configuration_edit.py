@@ -18,6 +18,7 @@ from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import may_go_on
 from mcpx.cli.printing import echo
 from mcpx.cli.results import print_json
+from mcpx.clients.masking import masked_diff
 from mcpx.config import locate
 from mcpx.config.editing import places_of
 from mcpx.documents import DocumentError
@@ -95,6 +96,9 @@ class ConfigurationEdit:
         Raises:
             ChangeError: The file was changed meanwhile, or cannot be written.
         """
+        if self.manner.dry_run:
+            self.report["diff"] = masked_diff(self.before, after, str(self.path))
+            self.say(self.report["diff"])
         if not self.manner.agreed(question, is_asked=is_asked):
             return False
         change = carry_out(command, [Edit(self.path, self.before, after, syntax="json")])

@@ -50,10 +50,12 @@ def run(config_path: str | None) -> None:
     from mcpx.light_imports import import_structlog, light_sdk
 
     import_structlog()
+    from mcpx.observe.hangup import outlive_early_hangup
     from mcpx.observe.log import configure
     from mcpx.upstream.early_start import early_children
 
     configure()
+    outlive_early_hangup()
     paths = _paths(config_path)
     text = read_config(paths.config)
     loaded = text.parse(resolve=False)
@@ -79,12 +81,13 @@ def start(config_path: str | None) -> None:
     from mcpx.config import load
     from mcpx.daemon import lifecycle
     from mcpx.daemon.paths import lock_owner_pid
+    from mcpx.daemon.running import located
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
-    click.echo(f"socket {paths.socket}\nlog {paths.log}", err=True)
+    click.echo(f"socket {paths.socket}\nlog {located(paths).log}", err=True)
     _warn_of_http(paths)
 
 
@@ -214,7 +217,11 @@ def status(config_path: str | None) -> None:
         click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {paths.config}")
         if problem := about.get("config_error"):
             click.echo(f"that was changed, and cannot be used: {problem}")
-    click.echo(f"socket {paths.socket}\nlog {paths.log}")
+    about = {} if answer is None else answer["daemon"]
+    log = about.get("log") or (paths.log if "folder" not in about else "on its standard error")
+    click.echo(f"socket {paths.socket}\nlog {log}")
+    if error := (about.get("http") or {}).get("error"):
+        click.echo(f"HTTP is not served, and tried again: {error}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know
             environment = request(paths, {"mcpx": "environment"}) or {}
@@ -231,8 +238,9 @@ def status(config_path: str | None) -> None:
 def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of the daemon's log."""
     from mcpx.cli.tail import show
+    from mcpx.daemon.running import located
 
-    show(_paths(config_path).log, lines=lines, follow=follow)
+    show(located(_paths(config_path)).log, lines=lines, follow=follow)
 
 
 @daemon.command(short_help="Have systemd or launchd run it.")

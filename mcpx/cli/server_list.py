@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,12 +41,13 @@ def find_servers(config_path: str | None) -> JSON:
             row |= {"state": "disabled"} | ({} if server.disabled == DISABLED else {"why": server.disabled})
         row |= (states or {}).get(server.name, {})
         servers.append(
-            row | {"transport": server.transport.kind, "command": _reached(entries.get(server.name, {}))}
+            row | {"transport": server.transport.kind, "command": reached(entries.get(server.name, {}))}
         )
     return {"file": str(file), "daemon": states is not None, "servers": servers}
 
 
-def _reached(entry: dict[str, Any]) -> str:
+def reached(entry: Mapping[str, Any]) -> str:
+    """How a server is started or reached, as its entry says, without secrets."""
     url = next((entry[key] for key in URL_KEYS if key in entry), None)
     return command_line(entry if url is None else {"url": url})
 

@@ -14,6 +14,7 @@ import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged
 from mcpx.cli.entry_arguments import SCOPES, TRANSPORTS, arranged, pasted_entry, read_entry
+from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo
 
 if TYPE_CHECKING:
@@ -97,12 +98,12 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
 
 
 @click.command(short_help="Take servers out.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @_scope
 @changing_options
 def remove(*, names: tuple[str, ...], **options: Any) -> None:
     """Take each server NAME out of the configuration. mcpx undo puts it back."""
-    from mcpx.clients.masking import command_line
+    from mcpx.cli.server_list import reached
     from mcpx.config.editing import entry_at, places_of, without_server
 
     edit = _open(**options)
@@ -110,7 +111,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
     after = edit.before or b""
     for name, path in places_of(edit.document):
         if name in names:
-            edit.say(f"{name}: {command_line(entry_at(edit.document, path))}")
+            edit.say(f"{name}: {reached(entry_at(edit.document, path))}")
     for name in dict.fromkeys(names):
         after = edit.edited(partial(without_server, after, name))
     done = edit.change(f"remove {' '.join(names)}", after, f"Remove {', '.join(names)}?", is_asked=True)
@@ -124,7 +125,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
 
 
 @click.command(short_help="Switch servers on.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @changing_options
 def enable(*, names: tuple[str, ...], **options: Any) -> None:
     """Switch each server NAME on, and say what it offers."""
@@ -132,7 +133,7 @@ def enable(*, names: tuple[str, ...], **options: Any) -> None:
 
 
 @click.command(short_help="Switch servers off, and keep them.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @changing_options
 def disable(*, names: tuple[str, ...], **options: Any) -> None:
     """Switch each server NAME off: it stays in the configuration, and is not started."""
@@ -181,7 +182,8 @@ def _open(**options: Any) -> ConfigurationEdit:
 
 def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, **options: Any) -> None:
     """Write an entry, and start the server."""
-    from mcpx.clients.masking import command_line, masked_entry
+    from mcpx.cli.server_list import reached
+    from mcpx.clients.masking import masked_entry
     from mcpx.config.editing import with_server
     from mcpx.errors import MCPXError
 
@@ -191,7 +193,7 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
         raise MCPXError(f"{name} is in {edit.path} already; {again}")
     after = edit.edited(partial(with_server, edit.before, name, entry))
     edit.report |= {"server": name, "entry": masked_entry(entry)}
-    edit.say(f"{name}: {command_line(entry)}")
+    edit.say(f"{name}: {reached(entry)}")
     for key in ("env", "headers"):
         if key in entry:
             edit.say(f"  {key}: {', '.join(entry[key])}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from mcpx.daemon.control_client import request
@@ -63,11 +64,23 @@ def report(config: str | None = None) -> list[dict[str, Any]]:
         return list(threads.map(_row, found))
 
 
+def located(paths: DaemonPaths) -> DaemonPaths:
+    """`paths`, with the files that the daemon itself writes, if one runs: its state folder may be another."""
+    try:
+        status = request(paths, {"mcpx": "status"}, within=STATUS_TIMEOUT_S)
+    except MCPXError:
+        return paths
+    folder = ((status or {}).get("daemon") or {}).get("folder")
+    if not isinstance(folder, str):
+        return paths
+    return paths._replace(folder=Path(folder), log=Path(folder) / paths.log.name)
+
+
 def _row(daemon: RunningDaemon) -> dict[str, Any]:
     paths, owner = daemon
     since = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(owner.since))
     row: dict[str, Any] = {"config": paths.config, "pid": owner.pid, "since": since}
-    files = {"socket": str(paths.socket), "log": str(paths.log)}
+    files = {"socket": str(paths.socket), "log": str(paths.log)}  # the log, as long as it is not known
     try:
         status = request(paths, {"mcpx": "status"}, within=STATUS_TIMEOUT_S)
     except MCPXError as error:
@@ -83,4 +96,5 @@ def _row(daemon: RunningDaemon) -> dict[str, Any]:
         "ready": states["ready"],
         "asleep": states["asleep"],
         **files,
+        "log": status["daemon"].get("log", files["log"]),
     }

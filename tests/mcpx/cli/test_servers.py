@@ -94,6 +94,9 @@ def test_without_a_terminal_only_yes_changes_anything(place, command):
         done = place.run(*group, name, *option, *rest)
         assert done.returncode == code
         assert "nothing was changed" in done.stderr
+        if option == ("--dry-run",):
+            assert "\n--- " in f"\n{done.stdout}"
+            assert "\n@@ " in done.stdout
         if option == ("--json",):
             assert json.loads(done.stdout)["changed"] is False
     assert place.file.read_text() == BEFORE

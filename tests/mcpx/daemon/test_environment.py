@@ -115,6 +115,30 @@ def test_an_unfound_command_names_the_path_and_a_restart_or_a_reload_takes_new_v
     assert person.run("restart", "also") == "restarted also: ready\n"
 
 
+def test_a_program_that_lacks_another_one_names_the_path_too(person):
+    person.profile('export PATH="$HOME/bin:$PATH"')
+    program = person.home / "bin" / "mynpx"
+    program.parent.mkdir()
+    program.write_text("#!/usr/bin/env mynode\n")
+    program.chmod(0o755)
+    person.house.write({"s": {"command": "mynpx", "restart": {"park_after": 1}}})
+    done = run_cli(
+        person.house.folder,
+        "exec",
+        "s",
+        "echo",
+        "--config",
+        person.house.config,
+        HOME=str(person.home),
+        SHELL="/bin/sh",
+    )
+    assert (
+        f"exited with code 127 during the handshake: a command was not found on {program.parent}:"
+        in done.stderr
+    )
+    assert "mynode" in done.stderr
+
+
 def test_a_reload_starts_what_is_found_elsewhere_now(person):
     person.profile()
     person.house.write({"missing": {"command": "mynpx"}, "same": entry()})
