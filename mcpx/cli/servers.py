@@ -47,7 +47,7 @@ class _Adding(click.Command):
 
 @click.command(cls=_Adding, short_help="Add a server.", no_args_is_help=True)
 @click.argument("name")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARGS]... | URL")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND_OR_URL [ARGS]...")
 @click.option("--env", "-e", multiple=True, metavar="K=V", help="Environment variable; K alone: yours.")
 @click.option("--header", "-H", "headers", multiple=True, metavar="K: V", help="Header, for a URL.")
 @click.option("--transport", "-t", type=click.Choice(TRANSPORTS), help="How it is reached; usually guessed.")
@@ -69,15 +69,14 @@ def add(
 ) -> None:
     """Add a server NAME, which is started by COMMAND or reached at URL, and say what it offers.
 
+    \b
     mcpx add git -- uvx mcp-server-git --repository .
-
-    mcpx add -e GITHUB_TOKEN github -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
-
-    mcpx add docs https://example.com/mcp --header "Authorization: Bearer ${TOKEN}"
+    mcpx add -e API_KEY weather -- npx -y weather-mcp
+    mcpx add docs https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
 
     Understands what claude mcp add does. Values are written into the configuration as they are given; ${NAME}
     stands for an environment variable. A server that does not start stays added.
-    """
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     words = (*words, *([url] if url else []))
     entry = read_entry(words, env=env, headers=headers, transport=transport, cwd=cwd, bearer=bearer)
     _add(name, entry, **options)
@@ -91,8 +90,9 @@ def add(
 def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> None:
     """Add a server NAME whose entry is JSON, as it stands in a client's file; - reads standard input.
 
+    \b
     mcpx add-json weather '{"command": "npx", "args": ["-y", "weather-mcp"]}'
-    """
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     given = pasted_entry(sys.stdin.read() if entry == "-" else entry, name)
     _add(name, given, **options, **({"client_secret": True} if client_secret else {}))
 
