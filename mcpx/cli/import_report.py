@@ -115,7 +115,7 @@ def _lines(
         yield _server_line(each, server, planned), None
         for note in server.notes:
             yield f"  {note}", "yellow"
-        for need in server.needs:
+        for need in planned.needs if planned else server.needs:
             yield f"  to do: {need}", "yellow"
     for left_out in each.left_out:
         yield f"{left_out.name}: not taken over: {left_out.reason}", "yellow"
