@@ -130,7 +130,7 @@ class _Conversation:
         """The next line of standard output; what comes on standard error meanwhile is kept."""
         assert self._process.stdout is not None  # noqa: S101 - made with pipes
         assert self._process.stderr is not None  # noqa: S101
-        open_streams = [self._process.stdout, self._process.stderr]
+        open_streams = [self._process.stderr, self._process.stdout]  # the reason before the end
         while b"\n" not in self._rest:
             left_s = self._deadline - time.monotonic()
             ready, _, _ = select.select(open_streams, (), (), max(0.0, left_s))
