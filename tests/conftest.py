@@ -21,6 +21,7 @@ from tests.forking import client
 sys.dont_write_bytecode = False
 STATE = tempfile.TemporaryDirectory(prefix="mcpx-tests-")
 os.environ["MCPX_STATE_DIR"] = STATE.name
+os.environ["SHELL"] = "/bin/false"  # no login shell is asked: who runs the tests may have set anything
 
 
 @pytest.fixture

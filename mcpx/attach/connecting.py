@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from mcpx.daemon.launch import ConfigProblemError, DaemonLauncher, StartFailedError
 from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
 from mcpx.errors import DaemonError
+from mcpx.paths import config_hint
 
 IDLE_POLL_S: Final = 1.0  # while idle, between two looks at the daemon's socket and at the configuration
 COOLDOWN_S: Final = 2.0  # after giving up, until a request of the client makes it try again
@@ -38,7 +39,7 @@ class Launcher(Protocol):
 
 
 class Connecting:
-    """The attempts of one shim to get a connection. `start` begins the first."""
+    """The attempts of one shim to get a connection. `begin` makes the first."""
 
     greets = True
     """Whether a connection begins with the greeting of `mcpx.daemon.protocol`."""
@@ -60,6 +61,10 @@ class Connecting:
     def poll_interval_s(self) -> float:
         """The time between two calls of `poll`."""
         return IDLE_POLL_S if self._launcher is None else POLL_INTERVAL_S
+
+    def begin(self) -> None:
+        """Connect for the first time."""
+        self.start()
 
     def start(self) -> None:
         """Connect, after a delay if it has failed before."""
@@ -194,15 +199,15 @@ class NoDaemon(Connecting):
 
 def _advice(config: str, *, has_config_problem: bool) -> str:
     """What a person can do in a terminal, without its full stop."""
-    import shlex  # noqa: PLC0415 - few shims need it
-
-    named = f"--config {shlex.quote(config)}"
+    option = config_hint(config, {})  # a terminal has another environment
     if not os.path.lexists(config):
-        servers = "mcpx import takes over the servers of your AI clients, mcpx add NAME -- COMMAND adds one"
-        return f"In a terminal, {servers} ({named})"
+        return (
+            f"In a terminal, mcpx import{option} takes over the servers of your AI clients,"
+            f" and mcpx add{option} NAME -- COMMAND adds one"
+        )
     if has_config_problem:
-        return f"In a terminal, mcpx check {named} shows every mistake"
-    return f"In a terminal, mcpx doctor {named} says more"
+        return f"In a terminal, mcpx check{option} shows every mistake"
+    return f"In a terminal, mcpx doctor{option} says more"
 
 
 def _state(config: str) -> tuple[int, int, int] | None:

@@ -40,7 +40,7 @@ HEAD_START_S: Final = 0.02  # of a client that can be answered, before the daemo
 QUIET_S: Final = (
     0.1  # without any line, before what the daemon has answered is written down, or the shim ends
 )
-ANSWERED_AFTER_S: Final = 5.0  # without a daemon, the session opens nevertheless: clients give up after 10 s
+ANSWERED_AFTER_S: Final = 8.0  # without a daemon, the session opens nevertheless: clients give up after 10 s
 STARTING: Final = f"{NO_DAEMON} yet: it is starting, or ends its last work"
 
 
@@ -93,7 +93,7 @@ class Shim:
         until = time.monotonic() + HEAD_START_S
         while not (self._session.awaits_daemon or self._input_closed) and time.monotonic() < until:
             self._poll_once(int(1000 * HEAD_START_S))
-        self._connecting.start()
+        self._connecting.begin()
         self._connect()
 
     def _is_done(self) -> bool:

@@ -5,7 +5,6 @@ Values of `env` and of headers, passwords and queries of URLs are never in it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ def show(
     for name, places in missing.items():
         echo(f"{name}: no such file: {', '.join(short(place) for place in places)}", fg="yellow")
     if not found:
-        echo("no file of a client was found")
+        echo("no file of a client was found; to add a server by hand: mcpx add NAME -- COMMAND")
         return
     if plan.new:
         echo("")
@@ -60,11 +59,11 @@ def as_json(
     *,
     changed: bool,
     reloaded: str | None,
-) -> str:
-    """The same as one JSON object."""
+) -> dict[str, Any]:
+    """The same as plain JSON."""
     by_origin = {(origin.path, origin.name): server for server in plan.servers for origin in server.origins}
     report: dict[str, Any] = {
-        "config": str(path),
+        "file": str(path),
         "changed": changed,
         "clients": [_client(each, by_origin) for each in found],
         "missing": missing,
@@ -87,7 +86,7 @@ def as_json(
         report["diff"] = masking.masked_diff(plan.before, plan.after, str(path))
     if reloaded:
         report["daemon"] = reloaded
-    return json.dumps(report, indent=2, ensure_ascii=False)
+    return report
 
 
 def counted(number: int, noun: str) -> str:

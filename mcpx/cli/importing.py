@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
-from mcpx.cli.printing import echo
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -43,18 +41,7 @@ def import_servers(
     are. Equal servers become one; what the configuration has stays as it is. The clients' files are not
     changed: mcpx install --adopt does that. mcpx undo takes it back.
     """
-    from mcpx.clients import UnknownClientError
-    from mcpx.errors import ConfigError, MCPXError
-
-    try:
-        code = _import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes)
-    except MCPXError as error:
-        usage = isinstance(error, UnknownClientError)
-        if not as_json:
-            raise click.UsageError(str(error)) if usage else error from None
-        echo(json.dumps({"error": str(error)}, ensure_ascii=False))
-        code = 2 if usage or isinstance(error, ConfigError) else 1
-    sys.exit(code)
+    sys.exit(_import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes))
 
 
 def _import(
@@ -63,6 +50,7 @@ def _import(
     from mcpx.changes import read_file
     from mcpx.cli import import_report as report
     from mcpx.cli.changing import reload_daemon, take_back_interrupted
+    from mcpx.cli.results import print_json
     from mcpx.clients import plan_import
     from mcpx.config import locate
     from mcpx.documents import DocumentError
@@ -85,7 +73,7 @@ def _import(
             _write(path, plan)
             changed, reloaded = True, reload_daemon(path)
     if as_json:
-        echo(report.as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
+        print_json(report.as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
     elif changed:
         report.show_done(plan, path, reloaded)
     if plan.new and not changed and not failed:

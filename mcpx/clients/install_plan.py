@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from mcpx.changes import ChangeError, Edit, read_file, real_path
+from mcpx.changes import ChangeError, Edit, obstacle, read_file, real_path
 from mcpx.clients.finding import ClientFile
 from mcpx.clients.installing import Installation, plan_install, refusal
 from mcpx.clients.launching import Launch, own_launch
@@ -23,6 +23,8 @@ from mcpx.clients.reading import ClientServers, read_servers
 from mcpx.documents import DocumentError
 from mcpx.errors import ConfigError
 from mcpx.paths import config_file
+
+_OWN_CONFIGURATION = "MCPX takes its own servers from this file: name another configuration with --config"
 
 
 class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,13 +122,19 @@ def _with_installations(
 ) -> InstallPlan:
     """Plan every file; one that two clients share is changed for both."""
     contents: dict[Path, bytes | None] = {}
+    configuration = real_path(plan.config)
     planned = []
     for file in files:
         target = real_path(file.path)
         try:
             if target not in contents:
                 contents[target] = read_file(file.path)
-            each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
+            if target == configuration:
+                each = refusal(file, contents[target], _OWN_CONFIGURATION)
+            else:
+                each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
+            if each.outcome in {"added", "updated"} and (problem := obstacle(target)) is not None:
+                each = refusal(file, each.before, problem)
         except ChangeError as error:
             each = refusal(file, None, str(error))
         if each.outcome != "refused":

@@ -5,9 +5,8 @@ Owns the small language:
 * `${VAR}`, or VS Code's `${env:VAR}`: the environment variable; a problem when it is not set.
 * `${VAR:-default}`: the default when VAR is unset or empty, as in a shell; it may hold references itself.
 * `${userHome}`: the home folder.
-* `${keychain:NAME}` (with a default, if one is given), `${cmd:COMMAND}`: a secret, by whoever fetches them;
-  without that, it stays as it is written, and is reported as `deferred`. A command is a shell's business to
-  the brace that closes it.
+* `${keychain:NAME}`, `${keychain:NAME:-default}` and `${cmd:COMMAND}`, in which braces are paired: a secret.
+  It stays as it is written where secrets are not fetched, and is reported as `deferred`.
 * `${workspaceFolder}`, `${input:...}` and their kin are known to an editor only: a problem, unless a default
   is given.
 * `$${` is a literal `${`. Anything else in braces stays as written, and is reported as `unparsed`.
@@ -35,6 +34,7 @@ _EDITOR: Final = re.compile(
 _KEYCHAIN: Final = re.compile(r"keychain:((?:(?!:-).)+)(?::-(.*))?", re.DOTALL)
 _COMMAND: Final = "cmd:"
 _BRACE: Final = re.compile(r"\$\{|\}")
+_BRACE_OF_SHELL: Final = re.compile(r"[{}]")  # as in awk '{print $1}'
 _VARIABLE: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
@@ -154,9 +154,9 @@ def _pieces(text: str) -> Iterator[str | _Braces]:
 
 def _closing(text: str, start: int) -> int | None:
     """Where the brace closes that was opened before `start`; `None` if it does not."""
-    depth = 1
-    for found in _BRACE.finditer(text, start):
-        depth += 1 if found[0] == "${" else -1
+    depth, braces = 1, _BRACE_OF_SHELL if text.startswith(_COMMAND, start) else _BRACE
+    for found in braces.finditer(text, start):
+        depth += -1 if found[0] == "}" else 1
         if depth == 0:
             return found.start()
     return None

@@ -84,7 +84,7 @@ _Unplaced = tuple[Level, Location, str, str | None]
 
 def _found(reading: Reading) -> Iterator[_Unplaced]:
     for mistake in reading.notices.mistakes:
-        yield "error", mistake.at, mistake.problem, mistake.server or None
+        yield "error", mistake.at, mistake.problem, mistake.server
     mistaken = [mistake.at for mistake in reading.notices.mistakes]
     for remark in reading.notices.remarks():
         if remark.at in mistaken:

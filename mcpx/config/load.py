@@ -179,6 +179,7 @@ def read(
         servers=servers,
         notices=notices.lines(),
         http_served="http" in document,
+        digest=hash(text),
         environment=environment,
         **msgspec.structs.asdict(settings),
     )

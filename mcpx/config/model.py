@@ -223,13 +223,15 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
 class ServerConfig(PerServer, frozen=True, kw_only=True):
     """One upstream server. `disabled` is the reason why it must not be started, or `None`.
 
-    The transport of a disabled server may still hold `${VAR}` as written.
+    The transport of a disabled server may still hold `${VAR}` as written, and is empty if its entry cannot be
+    read. `source` is the file that it is configured in, empty for a server made by hand.
     """
 
     name: str
     transport: Transport
     disabled: str | None = None
     variables: Variables = Variables()
+    source: str = ""
 
 
 class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,6 +347,7 @@ class Config(Settings, frozen=True, kw_only=True):
 
     `notices` are one-line remarks for the log: keys that have no effect, likely misspellings.
     `http_served` is whether the file has an `http` object: then the daemon serves HTTP beside its socket.
+    `digest` is that of its text in this process; None for one that was made by a program.
     `environment` is what the entries were read against, and what servers are started in; None stands for
     that of this process.
     """
@@ -353,4 +356,5 @@ class Config(Settings, frozen=True, kw_only=True):
     servers: dict[str, ServerConfig]
     notices: tuple[str, ...] = ()
     http_served: bool = False
+    digest: int | None = None
     environment: Environment | None = None

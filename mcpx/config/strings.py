@@ -137,7 +137,7 @@ class Strings:
                 given = read_key(self._entry, key, self._at)
                 for each in (given,) if isinstance(given, str) else given:
                     found |= self._env_file(each, at)
-        self._values = replace(self._values, environ={**self._values.environ, **found})
+                    self._values = replace(self._values, environ={**self._values.environ, **found})
         return found
 
     def _env_file(self, written: str, at: Location) -> Mapping[str, str]:

@@ -51,6 +51,9 @@ def read_transport(
         raise at.error(
             f'type "{declared}" needs {quote(needed)}, but the entry has {quote(url_key or "command")}'
         )
+    if isinstance(entry.get("command"), list):
+        hint = 'only its first item belongs here, the others in "args"'
+        raise at.key("command").error(f"expected a string, got an array; {hint}")
     strings = Strings(entry, at, context, notices)
     unfit = _STDIO_ONLY if url_key else ("headers",)
     reached_by = "a URL" if url_key else "a command"

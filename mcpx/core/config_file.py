@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ import anyio.to_thread
 import structlog
 
 from mcpx.config import Config, parse, read_file
+from mcpx.config.document import as_text
 from mcpx.core.config_watch import POLL_INTERVAL_S, ConfigWatch, signature
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.errors import ConfigError
@@ -108,16 +110,19 @@ class ConfigFile:
     async def _catch_up(self) -> None:
         """Put the file in force if its content is another than the one that was read last."""
         data = await self._read()
-        if data == self._used:
+        if data == self._used or (self._used is None and self._is_in_force(data)):
             self._note_in_force(data)
         elif data != self._tried:
             config = await self._parse(data)
-            if self._used is None and config == self._in_force():
-                self._note_in_force(data)  # it is as it was read at the start
-            else:
-                self._check_owner()
-                await self._use(data, config)
-                await anyio.sleep(RELOAD_PAUSE_S)
+            self._check_owner()
+            await self._use(data, config)
+            await anyio.sleep(RELOAD_PAUSE_S)
+
+    def _is_in_force(self, data: bytes) -> bool:
+        """Whether this is what was read at the start."""
+        with suppress(ConfigError):
+            return hash(as_text(data, where=self._source)) == self._in_force().digest
+        return False
 
     async def _use(self, data: bytes, config: Config) -> ReloadPlan:
         plan = await self._put_in_force(config)

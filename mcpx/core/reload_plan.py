@@ -23,7 +23,7 @@ AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "ht
 """Settings that the tree and its frontends are built with."""
 LOOKED_UP: Final = ("result_token_budget", "expose", "pinned")
 """Settings of a server that are looked up when they are used: a new value restarts nothing."""
-_NO_SETTINGS: Final = frozenset({"source", "servers", "notices", "environment"})
+_NO_SETTINGS: Final = frozenset({"source", "servers", "notices", "digest", "environment"})
 
 
 class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):

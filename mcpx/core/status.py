@@ -69,7 +69,9 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     before is in force. `dropped` counts the log and progress messages that were dropped because clients did
     not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
     `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
-    and what MCPX answered by itself; a daemon of an older version says nothing of either.
+    and what MCPX answered by itself. `folder` is where it keeps what is for its configuration alone, with its
+    servers' logs; `log` is the file of its own, absent where that goes elsewhere. A daemon of an older
+    version says nothing of these four.
     """
 
     pid: int
@@ -81,6 +83,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
     environment: EnvironmentStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
+    folder: str | msgspec.UnsetType = msgspec.UNSET
+    log: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ def read(
     *,
     timeout_s: float,
     max_bytes: int,
-    is_enough: Callable[[bytes], bool] = lambda _: False,
+    is_enough: Callable[[bytes | bytearray], bool] = lambda _: False,
 ) -> bytes:
     """What it prints, to the end or until that is enough.
 
@@ -53,7 +53,7 @@ def read(
         OutOfBounds: It took too long, or printed too much.
     """
     assert process.stdout is not None  # noqa: S101 - `start` gives it a pipe
-    descriptor, deadline, output = process.stdout.fileno(), time.monotonic() + timeout_s, b""
+    descriptor, deadline, output = process.stdout.fileno(), time.monotonic() + timeout_s, bytearray()
     while (left := deadline - time.monotonic()) > 0:
         if not select([descriptor], [], [], left)[0]:
             break
@@ -62,7 +62,7 @@ def read(
         if len(output) > max_bytes:
             raise OutOfBounds("prints too much")
         if not data or is_enough(output):
-            return output
+            return bytes(output)
     raise OutOfBounds(f"did not answer within {timeout_s:g} s")
 
 

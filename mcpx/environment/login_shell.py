@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INTERACTIVE_TIMEOUT_S: Final = 6.0  # version managers and prompts take one or two
 LOGIN_TIMEOUT_S: Final = 4.0
-MAX_OUTPUT_BYTES: Final = 8 << 20  # what its start-up files print, with the variables
+MAX_OUTPUT_BYTES: Final = 2 << 20  # what its start-up files print, with the variables
 RESOLVING: Final = "MCPX_RESOLVING_ENVIRONMENT"
 """Set while the shell is asked, so that start-up files can leave out what is for people."""
 LOGIN_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"  # as login(1) sets it
@@ -103,9 +103,9 @@ def ask(shell: LoginShell, answered: Callable[[Answer], None]) -> None:
                 answered(Answer(variables))
                 wait_s = LEAVE_TIMEOUT_S
                 return
-            problem = "ended without printing its variables"
+            problem = problem or "ended without printing its variables"
         except OutOfBounds as limit:
-            problem = str(limit)
+            problem = problem or str(limit)
         finally:
             end(process, wait_s=wait_s)
     answered(Answer({}, f"{shell.path} {problem}"))

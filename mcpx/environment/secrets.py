@@ -25,7 +25,7 @@ from mcpx.text import quoted
 TIMEOUT_S: Final = 25.0  # a password manager waits for a finger; less than a start of the daemon may take
 MAX_AT_ONCE: Final = 8
 MAX_SECRET_BYTES: Final = 64 << 10
-MAX_COMMAND_CHARS: Final = 80  # of a command in an error
+MAX_PROGRAM_CHARS: Final = 80  # of a command in an error
 _KEYCHAIN: Final = (sys.executable, "-P", "-m", "mcpx.environment.keychain")
 AFTERWARDS: Final = "then run: mcpx reload"
 
@@ -90,13 +90,14 @@ def _run(reference: Reference, environment: Environment) -> None:
         problem = "" if value and "\0" not in value else "printed nothing that can be used"
     except SecretProblem as failure:
         value, problem = "", str(failure)
-    shown = quoted(_cut(reference.what))
-    text = f"the command {shown} {problem}; try it in a terminal, {AFTERWARDS}"
+    text = f"the command {_shown(reference.what)} {problem}; try it in a terminal, {AFTERWARDS}"
     _known[reference] = SecretProblem(text) if problem else value
 
 
-def _cut(command: str) -> str:
-    return command if len(command) <= MAX_COMMAND_CHARS else command[: MAX_COMMAND_CHARS - 3] + "..."
+def _shown(command: str) -> str:
+    """The beginning of a command, for an error: its arguments may be secrets."""
+    program, *arguments = command.split(None, 1) or [""]
+    return quoted(program[:MAX_PROGRAM_CHARS] + (" ..." if arguments else ""))
 
 
 def _output(command: list[str], environ: Mapping[str, str]) -> str:

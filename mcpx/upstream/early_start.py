@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import Thread
+from threading import Lock, Thread
 from typing import Final
 
 from mcpx.config import Config, Stdio
@@ -31,22 +31,25 @@ def early_children(
     What it yields waits for the configuration and returns it, or raises what `resolve` has raised.
     """
     resolved = Future[Config]()
+    lock, is_over = Lock(), False
 
     def work() -> None:
         try:
             config = resolve()
-            put_in_force(config.environment)
-            EARLY.start(needed_first(needed(config)), at_once=max(1, round(processors())))
+            with lock:
+                if not is_over:
+                    put_in_force(config.environment)
+                    EARLY.start(needed_first(needed(config)), at_once=max(1, round(processors())))
             resolved.set_result(config)
         except BaseException as error:  # noqa: BLE001 - the boundary of the thread: it is raised where it is waited for
             resolved.set_exception(error)
 
-    thread = Thread(target=work, name="early start", daemon=True)
-    thread.start()
+    Thread(target=work, name="early start", daemon=True).start()
     try:
         yield resolved.result
     finally:
-        thread.join()
+        with lock:  # an interrupted start does not wait for a shell that hangs
+            is_over = True
         EARLY.end()
 
 

@@ -8,6 +8,7 @@ on error texts.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
@@ -22,6 +23,7 @@ from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.environment import in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
+from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
 from mcpx.upstream.transport.exchange import (
     CLIENT_ERRORS,
@@ -102,10 +104,14 @@ def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return Cause(f"{leaf}{pinned}: {_explained(leaf.error, config).text}", error=leaf)
 
 
-def _lost(leaf: BaseException, _config: ServerConfig) -> Cause | None:
+def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, ConnectionLost):
         return None
-    text = f"{leaf}; its last words: {leaf.stderr}" if leaf.stderr else str(leaf)
+    text = str(leaf)
+    if leaf.lacks_command and isinstance(config.transport, Stdio):
+        text += f": a command was not found on {_path(config.transport)}"
+    if leaf.stderr:
+        text += f"; its last words: {leaf.stderr}"
     return Cause(text, retryable=leaf.retryable, error=leaf)
 
 
@@ -116,7 +122,7 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if cwd is not None and leaf.filename == cwd:
         return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", retryable=False, error=leaf)
     if isinstance(leaf, FileNotFoundError):
-        text = f"command not found: {command}{_where_it_was_sought(config.transport, config.name)}"
+        text = f"command not found: {command}{_where_it_was_sought(config.transport, config)}"
         return Cause(text, retryable=False, error=leaf)
     if isinstance(leaf, PermissionError):
         return Cause(f"no permission to run {command}", retryable=False, error=leaf)
@@ -125,19 +131,26 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return None
 
 
-def _where_it_was_sought(stdio: Stdio, server: str) -> str:
+def _where_it_was_sought(stdio: Stdio, config: ServerConfig) -> str:
     """The PATH that was searched for a command, and what to do; of a path, whether it is there."""
     environment = in_force()
+    if " " in stdio.command.strip():
+        return '; if it is a whole command line, the words behind the first belong into "args"'
     if os.sep in stdio.command:
         is_there = environment.find(stdio.command, folder=stdio.cwd) is not None
         return "; it is there, but the interpreter in its first line is not" if is_there else ""
-    given = stdio.env.get("PATH")
-    path = environment.path if given is None else given
-    whose = "" if given is None else 'the "env" of its entry; '
+    option = config_hint(config.source, {}) if config.source else ""  # who reads it has another environment
     return (
-        f". Searched: {cut(path, MAX_PATH_CHARS)} ({whose or environment.source}). Give the whole path of the"
-        f" command, or add its folder to the PATH that your login shell sets; then run: mcpx restart {server}"
+        f". Searched: {_path(stdio)}. Give the whole path of the command, or add its folder to the PATH that"
+        f" your login shell sets; then run: mcpx restart {shlex.quote(config.name)}{option}"
     )
+
+
+def _path(stdio: Stdio) -> str:
+    """The PATH of a server, and where it came from."""
+    environment, given = in_force(), stdio.env.get("PATH")
+    path, source = (environment.path, environment.source) if given is None else (given, "its own env")
+    return f"{cut(path, MAX_PATH_CHARS)} (PATH of {source})"
 
 
 def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:

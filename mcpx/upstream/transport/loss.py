@@ -8,13 +8,17 @@ import anyio
 class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
     """The connection ended by itself. `stderr` is the tail of what the server wrote to standard error.
 
-    `retryable` says whether connecting again can help.
+    `retryable` says whether connecting again can help, `lacks_command` whether the server's program ended
+    because it did not find another one.
     """
 
-    def __init__(self, reason: str, stderr: str = "", *, retryable: bool = True) -> None:
+    def __init__(
+        self, reason: str, stderr: str = "", *, retryable: bool = True, lacks_command: bool = False
+    ) -> None:
         super().__init__(reason)
         self.stderr = stderr
         self.retryable = retryable
+        self.lacks_command = lacks_command
 
 
 class Ending:

@@ -20,6 +20,7 @@ from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.receiver import OnMalformed
 from supervisors import Signal
 
+NOT_FOUND: Final = 127  # the exit code of env(1) and shells that do not find a command
 EXIT_CODE_WAIT_S: Final = 0.03  # after the output ended: an exit code makes a better message
 LAST_OUTPUT_S: Final = 0.03  # after the exit: an answer written before it may still be in the pipe
 LAST_OUTPUT_TIMEOUT_S: Final = 0.5  # for one that left very much in the pipe
@@ -64,7 +65,9 @@ class StdioLink:
         """The end of the process, if it has ended."""
         if not self.lost.is_set():
             return None
-        return ConnectionLost(f"{self.lost.reason} during the handshake", self.stderr_tail())
+        lacks_command = self._child.returncode == NOT_FOUND
+        reason = f"{self.lost.reason} during the handshake"
+        return ConnectionLost(reason, self.stderr_tail(), lacks_command=lacks_command)
 
     def renew(self) -> None:
         """Nothing: pipes do not die unnoticed."""

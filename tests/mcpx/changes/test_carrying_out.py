@@ -218,6 +218,7 @@ def test_what_is_no_file_is_refused(home: Path, kind: str) -> None:
         changes.read_file(path)
 
 
+@pytest.mark.timeout(300)
 def test_a_kill_at_any_step_loses_nothing(tmp_path: Path) -> None:
     driver = Path(__file__).with_name("kill_a_change.py")
     root = Path(__file__).parents[3]

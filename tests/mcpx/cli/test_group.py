@@ -21,7 +21,7 @@ from tests.mcpx.terminal import CTRL_C, Terminal
 FAILING = """
 import sys
 from mcpx.cli import main
-def fail(*_given):
+def fail(*_given, **_options):
     raise {}
 import mcpx.config.findings
 mcpx.config.findings.examine = fail
