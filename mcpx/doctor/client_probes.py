@@ -40,6 +40,11 @@ class Probe(NamedTuple):
         return (str(self.entry.entry["command"]), *self.entry.entry.get("args", ()))
 
     @property
+    def is_disabled(self) -> bool:
+        """Whether the client does not start it."""
+        return bool(self.entry.entry.get("disabled"))
+
+    @property
     def environ(self) -> dict[str, str]:
         """The variables that the client sets for it, beside its own."""
         given: dict[str, str] = self.entry.entry.get("env", {})
