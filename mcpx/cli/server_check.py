@@ -115,7 +115,7 @@ def show_check(name: str, check: Check) -> None:
         _, _, cause = check.state.partition(": ")
         still = f"it is {check.state} after {check.seconds:.0f} s"
         echo(f"{name} does not work: {one_line(cause or still)}", fg="red")
-        echo(f"  it stays in the configuration; what it said: mcpx logs {name}, what to change: mcpx check")
+        echo(f"  what it said: mcpx logs {name}; what is odd with its entry: mcpx check")
         return
     number = len(check.tools)
     echo(f"{name} works: {number} tool{'s' if number != 1 else ''}, {check.seconds:g} s", fg="green")
