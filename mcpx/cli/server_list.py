@@ -31,11 +31,12 @@ def find_servers(config_path: str | None) -> JSON:
     file = locate(config_path).absolute()
     if not file.exists():
         return {"file": str(file), "daemon": False, "servers": []}
+    config = load(file, resolve=False)
     document = read(file.read_bytes(), "json")
     entries = {name: entry_at(document, path) for name, path in reversed(places_of(document))}
     states = _states(str(file))
     servers = []
-    for server in load(file, resolve=False).servers.values():
+    for server in config.servers.values():
         row: dict[str, Any] = {"name": server.name, "state": NOT_RUNNING}
         if server.disabled:
             row |= {"state": "disabled"} | ({} if server.disabled == DISABLED else {"why": server.disabled})

@@ -216,6 +216,9 @@ def test_a_file_that_is_not_understood_is_left_alone(place):
     done = place.run("add", "n", "npx", "--yes")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{place.file}:2:9: a comma is missing here; nothing was changed" in done.stderr
+    done = place.run("list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{place.file}:2:9: " in done.stderr
 
 
 def test_the_servers_are_listed_without_their_secrets(place):
