@@ -26,7 +26,7 @@ def check_configuration(installation: Installation) -> Iterator[Finding]:
     if not os.path.exists(installation.file):  # noqa: PTH110 - False where it cannot be seen
         (place,) = installation.examined.findings
         text = f"there is no configuration: {place.text}"
-        yield wrong(source, text, "mcpx import, or: mcpx add NAME -- COMMAND")
+        yield wrong(source, text, f"{installation.command('import')}, or: mcpx add NAME -- COMMAND ARGS")
         return
     if config is not None:
         count = len(config.servers)
