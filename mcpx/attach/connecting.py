@@ -162,7 +162,7 @@ class Connecting:
         self._is_refused = trouble == REFUSED
         if self._given_up is not None:
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        advice = _advice(self.paths.config, has_config_problem=trouble == NO_CONFIG)
+        advice = _advice(self.paths.config, trouble)
         self._gave_up_at, self._given_up = time.monotonic(), DaemonError(f"{trouble}: {cause}. {advice}")
         if cause != self._complained:
             self._complained = cause
@@ -197,7 +197,7 @@ class NoDaemon(Connecting):
         return None
 
 
-def _advice(config: str, *, has_config_problem: bool) -> str:
+def _advice(config: str, trouble: str) -> str:
     """What a person can do in a terminal, without its full stop."""
     option = config_hint(config, {})  # a terminal has another environment
     if not os.path.lexists(config):
@@ -205,8 +205,10 @@ def _advice(config: str, *, has_config_problem: bool) -> str:
             f"In a terminal, mcpx import{option} takes over the servers of your AI clients,"
             f" and mcpx add{option} NAME -- COMMAND adds one"
         )
-    if has_config_problem:
+    if trouble == NO_CONFIG:
         return f"In a terminal, mcpx check{option} shows every mistake"
+    if trouble == REFUSED:
+        return f"In a terminal, mcpx daemon restart{option} replaces a daemon of another version"
     return f"In a terminal, mcpx doctor{option} says more"
 
 

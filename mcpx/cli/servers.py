@@ -16,6 +16,7 @@ from mcpx.cli.consent import changing_options, exit_unchanged
 from mcpx.cli.entry_arguments import SCOPES, TRANSPORTS, arranged, pasted_entry, read_entry
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,7 @@ class _Adding(click.Command):
 
 @click.command(cls=_Adding, short_help="Add a server.", no_args_is_help=True)
 @click.argument("name")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARGS]... | URL")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND_OR_URL [ARGS]...")
 @click.option("--env", "-e", multiple=True, metavar="K=V", help="Environment variable; K alone: yours.")
 @click.option("--header", "-H", "headers", multiple=True, metavar="K: V", help="Header, for a URL.")
 @click.option("--transport", "-t", type=click.Choice(TRANSPORTS), help="How it is reached; usually guessed.")
@@ -69,15 +70,14 @@ def add(
 ) -> None:
     """Add a server NAME, which is started by COMMAND or reached at URL, and say what it offers.
 
+    \b
     mcpx add git -- uvx mcp-server-git --repository .
-
-    mcpx add -e GITHUB_TOKEN github -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
-
-    mcpx add docs https://example.com/mcp --header "Authorization: Bearer ${TOKEN}"
+    mcpx add -e API_KEY weather -- npx -y weather-mcp
+    mcpx add docs https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
 
     Understands what claude mcp add does. Values are written into the configuration as they are given; ${NAME}
     stands for an environment variable. A server that does not start stays added.
-    """
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     words = (*words, *([url] if url else []))
     entry = read_entry(words, env=env, headers=headers, transport=transport, cwd=cwd, bearer=bearer)
     _add(name, entry, **options)
@@ -91,8 +91,9 @@ def add(
 def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> None:
     """Add a server NAME whose entry is JSON, as it stands in a client's file; - reads standard input.
 
+    \b
     mcpx add-json weather '{"command": "npx", "args": ["-y", "weather-mcp"]}'
-    """
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     given = pasted_entry(sys.stdin.read() if entry == "-" else entry, name)
     _add(name, given, **options, **({"client_secret": True} if client_secret else {}))
 
@@ -155,7 +156,8 @@ def list_servers(*, config_path: str | None, as_json: bool) -> None:
         show(found)
     else:
         echo(f"no servers in {found['file']} yet")
-        echo("mcpx import takes over those of your AI clients, mcpx add adds one")
+        option = config_hint(found["file"])
+        echo(f"mcpx import{option} takes over those of your AI clients, mcpx add{option} adds one")
 
 
 @click.group(hidden=True)
@@ -189,7 +191,7 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
 
     edit = _open(**options)
     if name in edit.names() and not replace:
-        again = f"mcpx remove {name} takes it out, --replace replaces it"
+        again = f"mcpx remove {name}{config_hint(edit.path)} takes it out, --replace replaces it"
         raise MCPXError(f"{name} is in {edit.path} already; {again}")
     after = edit.edited(partial(with_server, edit.before, name, entry))
     edit.report |= {"server": name, "entry": masked_entry(entry)}
@@ -260,6 +262,6 @@ def _end(edit: ConfigurationEdit, started: list[str]) -> None:
     for name, check in checks.items():
         edit.report.setdefault("checks", {})[name] = check.to_dict()
         if not edit.manner.as_json:
-            show_check(name, check)
+            show_check(name, check, edit.path)
     edit.show_report()
     sys.exit(0 if all(check.started for check in checks.values()) else 1)

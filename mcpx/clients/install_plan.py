@@ -57,6 +57,19 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
         """The names of the servers that the configuration gets."""
         return tuple(server.name for server in self.adoption.new) if self.adoption else ()
 
+    def losses(self, file: ClientFile, name: str) -> tuple[str, ...]:
+        """What is lost of a server of that file when it is adopted."""
+        servers = self.adoption.servers if self.adoption else ()
+        return next(
+            (
+                server.notes
+                for server in servers
+                for origin in server.origins
+                if (origin.path, origin.name) == (file.path, name)
+            ),
+            (),
+        )
+
     def edits(self) -> list[Edit]:
         """What is to be carried out, in order."""
         edits = []
@@ -114,7 +127,13 @@ def plan_installs(
     except DocumentError as error:
         raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
     plan = msgspec.structs.replace(plan, adoption=adoption, staying=_staying(found, adoption))
-    return _with_installations(plan, files, {file.path: adoption.adopted(file.path) for file in files})
+    plan = _with_installations(plan, files, {file.path: adoption.adopted(file.path) for file in files})
+    remarks = {each.file.path: each.notes for each in found}
+    noted = (
+        msgspec.structs.replace(each, notes=(*each.notes, *remarks.get(each.file.path, ())))
+        for each in plan.installations
+    )
+    return msgspec.structs.replace(plan, installations=tuple(noted))
 
 
 def _with_installations(
@@ -159,7 +178,12 @@ def _staying(found: Iterable[ClientServers], adoption: ImportPlan) -> dict[str, 
     staying = {}
     for each in found:
         adopted = adoption.adopted(each.file.path)
-        reasons = {server.name: "; ".join(server.needs) for server in each.servers}
+        reasons = {
+            origin.name: "; ".join(server.needs)
+            for server in adoption.servers
+            for origin in server.origins
+            if origin.path == each.file.path
+        }
         reasons |= {entry.name: entry.reason for entry in each.left_out}
         staying[str(each.file.path)] = {
             name: reason for name, reason in reasons.items() if name not in adopted

@@ -31,8 +31,10 @@ def interrupted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     with monkeypatch.context() as patched:
         patched.setattr(carrying_out.Journal, "mark", killed)
+        patched.setattr(carrying_out, "_abandon", killed)
         with pytest.raises(KilledError):
             mcpx(home, "install", "cursor", "--yes")
+    assert "mcpx" in (home / ".cursor/mcp.json").read_text()
     return home
 
 

@@ -263,6 +263,16 @@ def test_all_that_is_wrong_with_an_entry_is_a_reason() -> None:
     )
 
 
+def test_each_wrong_item_is_told() -> None:
+    told = "expected a string, got a number (in $.mcpServers.fs.args[{}])"
+    assert reason(server(command="a", args=["x", 1, "y", 2])) == f"{told.format(1)}; {told.format(3)}"
+
+
+def test_null_stands_for_what_is_not_given() -> None:
+    assert reason(server(command="a", args=None, env=None, cwd=None)) is None
+    assert reason(server(url="http://a", headers=None)) is None
+
+
 def test_a_wrong_entry_that_is_switched_off_is_just_that() -> None:
     assert reason(server(comand="npx", disabled=True)) == "disabled in the configuration"
 
