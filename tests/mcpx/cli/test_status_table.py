@@ -103,9 +103,9 @@ def test_a_name_is_whole_where_there_is_room():
     assert printed(server("n" * 60), width=200).splitlines()[3].startswith("n" * 60 + " ")
 
 
-def test_calls_that_nobody_answers_are_told_of_after_a_while():
-    assert "no answer" not in printed(server(silent_s=9.0))
-    assert "files  busy, no answer for 37s\n" in printed(server(silent_s=37.2))
+def test_a_server_without_a_sign_of_life_is_told_of_after_a_while():
+    assert "sign of life" not in printed(server(silent_s=9.0))
+    assert "files  busy, no sign of life for 37s\n" in printed(server(silent_s=37.2))
 
 
 def test_a_status_that_came_as_json_is_printed(capsys):
