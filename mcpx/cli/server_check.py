@@ -119,8 +119,7 @@ def show_check(name: str, check: Check, config: Path) -> None:
         still = f"it is {check.state} after {check.seconds:.0f} s"
         echo(f"{name} does not work: {one_line(cause or still)}", fg="red")
         option = config_hint(config)
-        logs = f"mcpx logs {name}{option}"
-        echo(f"  it stays in the configuration; what it said: {logs}, what to change: mcpx check{option}")
+        echo(f"  what it said: mcpx logs {name}{option}; what is odd with its entry: mcpx check{option}")
         return
     number = len(check.tools)
     echo(f"{name} works: {number} tool{'s' if number != 1 else ''}, {check.seconds:g} s", fg="green")

@@ -201,16 +201,20 @@ def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, 
             edit.say(f"  {key}: {', '.join(entry[key])}")
     if "cwd" in entry:
         edit.say(f"  cwd: {entry['cwd']}")
-    _examine(edit, name, after)
+    _examine(edit, name, after, is_started=not no_check)
     if not edit.change(f"add {name}", after, f"Add {name} to {edit.path}?"):
         edit.show_report()
         exit_unchanged(dry_run=edit.manner.dry_run)
     edit.say(f"added to {edit.path}; mcpx undo takes it out again")
-    _end(edit, [] if no_check else [name])
+    if not _works(edit, [] if no_check else [name]):
+        edit.offer_to_take_back(f"Keep {name} all the same?")
+        edit.show_report()
+        sys.exit(1)
+    edit.show_report()
 
 
-def _examine(edit: ConfigurationEdit, name: str, after: bytes) -> None:
-    """Note what is odd with the entry of a server.
+def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bool) -> None:
+    """Note what is odd with the entry of a server; why it is disabled is known better once it `is_started`.
 
     Raises:
         ConfigError: It holds a mistake.
@@ -231,7 +235,7 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes) -> None:
     for remark in reading.notices.remarks():
         if remark.at.steps[: len(at.steps)] == at.steps:
             edit.note(remark.text)
-    if server and server.disabled:
+    if server and server.disabled and not is_started:
         edit.note(server.disabled)
 
 
@@ -250,11 +254,13 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
         exit_unchanged(dry_run=edit.manner.dry_run)
     else:
         edit.say(f"{what}d {', '.join(names)}")
-    _end(edit, [*names] if on else [])
+    works = _works(edit, [*names] if on else [])
+    edit.show_report()
+    sys.exit(0 if works else 1)
 
 
-def _end(edit: ConfigurationEdit, started: list[str]) -> None:
-    """Start servers, print what came of it, and end with 1 if one does not start."""
+def _works(edit: ConfigurationEdit, started: list[str]) -> bool:
+    """Start servers, and print what came of it; whether all of them work."""
     from mcpx.cli.server_check import check_server, show_check
 
     edit.show_daemon()
@@ -263,5 +269,4 @@ def _end(edit: ConfigurationEdit, started: list[str]) -> None:
         edit.report.setdefault("checks", {})[name] = check.to_dict()
         if not edit.manner.as_json:
             show_check(name, check, edit.path)
-    edit.show_report()
-    sys.exit(0 if all(check.started for check in checks.values()) else 1)
+    return all(check.started for check in checks.values())

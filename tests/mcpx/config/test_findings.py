@@ -106,6 +106,15 @@ def test_a_command_is_looked_for_as_it_is_run(file: Path, command: str, told: st
     assert all(told in each.text for each in warnings if told)
 
 
+def test_a_secret_in_a_command_is_not_shown(file: Path) -> None:
+    text = json.dumps({"mcpServers": {"s": {"command": "/opt/${WHERE}/run", "cwd": "/opt/${WHERE}"}}})
+    file.write_text(text)
+    examination = examine(file, environ=ENVIRON | {"WHERE": "s3cret-s3cret"}, resolve=False)
+    assert len(examination.findings) == 2
+    assert "s3cret" not in repr(examination.findings)
+    assert "no such file: /opt/***WHERE***/run" in examination.findings[0].text
+
+
 def test_the_path_of_an_entry_counts_for_its_command(file: Path, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
