@@ -18,6 +18,7 @@ from rich.text import Text
 
 from mcpx.cli.printing import console
 from mcpx.core.status import DaemonStatus, EnvironmentStatus, HttpStatus, ServerStatus, Status
+from mcpx.errors import MCPXError
 from mcpx.text import one_line
 
 STYLES: Final = {
@@ -45,7 +46,7 @@ def show(status: dict[str, Any]) -> None:
     """Print a status that came as JSON to standard output.
 
     Raises:
-        msgspec.ValidationError: It is no status.
+        MCPXError: It is no status.
     """
     console().print(render_json(status))
 
@@ -54,9 +55,15 @@ def render_json(status: dict[str, Any]) -> RenderableType:
     """As `render`, of a status that came as JSON.
 
     Raises:
-        msgspec.ValidationError: It is no status.
+        MCPXError: It is no status.
     """
-    return render(msgspec.convert(status, Status))
+    try:
+        return render(msgspec.convert(status, Status))
+    except msgspec.ValidationError as error:
+        text = (
+            f"the daemon's status cannot be read ({error}): it may be of another version; mcpx daemon restart"
+        )
+        raise MCPXError(text) from None
 
 
 def render(status: Status) -> RenderableType:

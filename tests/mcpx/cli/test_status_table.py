@@ -10,6 +10,7 @@ from rich.console import Console
 
 from mcpx.cli.status_table import LEGEND, duration, render, show
 from mcpx.core.status import DaemonStatus, Latency, ServerStatus, Status
+from mcpx.errors import MCPXError
 
 LONG = "the server process exited with code 1; its last words: " + "x" * 300
 
@@ -118,7 +119,7 @@ def test_a_status_that_came_as_json_is_printed(capsys):
     assert len(lines) == 9
     assert lines[4].startswith("own      ready x2 ")
     assert "\x1b" not in "".join(lines)
-    with pytest.raises(msgspec.ValidationError):
+    with pytest.raises(MCPXError, match="another version"):
         show({"error": "no daemon"})
 
 
