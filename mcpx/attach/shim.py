@@ -98,7 +98,9 @@ class Shim:
     def _is_done(self) -> bool:
         if not self._input_closed or self._to_daemon.lines or self._to_client.lines:
             return False
-        return self._connection is None or (self._is_quiet and self._session.awaits_only_itself)
+        if self._connection is None or not (self._greeted or self._session.awaits_daemon):
+            return True
+        return self._is_quiet and self._session.awaits_only_itself
 
     # --- one turn of the loop
 
