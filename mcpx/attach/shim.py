@@ -44,10 +44,7 @@ STARTING: Final = f"{NO_DAEMON} yet: it is starting, or ends its last work"
 
 
 class Shim:
-    """Serves one client, at its door, until it is done. `stdin` and `stdout` do not block.
-
-    Without `answers` nothing is remembered.
-    """
+    """Serves one client until it is done. `stdin` and `stdout` do not block; `answers` may be None."""
 
     def __init__(
         self, connecting: Connecting, door: Door, stdin: int, stdout: int, answers: RememberedAnswers | None
