@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpx.cli.asking import ask, config_option, json_option, profile_option, progress_of
+from mcpx.cli.asking import ask, json_option, profile_option, progress_of
+from mcpx.cli.daemon import with_config
 from mcpx.cli.known_names import complete_argument, complete_server, complete_tool
 from mcpx.cli.results import save, show
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, shell_complete=complete_argument)
 @click.option("--out", metavar="FILE", help="Write the result to FILE (or a folder, or -): images as images.")
 @profile_option
-@config_option
+@with_config
 @json_option
 def exec_tool(
     *,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ import click
 
 from mcpx.cli.consent import exit_unchanged, may_go_on
 from mcpx.cli.printing import echo
+from mcpx.errors import MCPXError
 from mcpx.paths import home
 
 MARK: Final = "# mcpx completion"
@@ -162,14 +164,20 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file whole; of a link the file that it leads to, with the mode that it has."""
+    """Replace a file whole; of a link the file that it leads to, with the mode that it has.
+
+    Raises:
+        MCPXError: It cannot be written, and is as it was.
+    """
     target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         new.write_bytes(content)
         if target.exists():
             new.chmod(target.stat().st_mode & 0o7777)
         new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink()
+        raise MCPXError(f"{path} cannot be written: {error.strerror}") from None

@@ -13,11 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from mcpx.changes import Edit, carry_out, read_file
+import click
+
+from mcpx.changes import Edit, carry_out, read_file, undo_last
 from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import may_go_on
 from mcpx.cli.printing import echo
 from mcpx.cli.results import print_json
+from mcpx.clients.masking import masked_diff
 from mcpx.config import locate
 from mcpx.config.editing import places_of
 from mcpx.documents import DocumentError
@@ -35,10 +38,14 @@ class Manner(NamedTuple):
     dry_run: bool
     as_json: bool
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether somebody can be asked."""
+        return not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
     def agreed(self, question: str, *, is_asked: bool) -> bool:
         """Whether the change is to be made. What was typed on a terminal is meant, unless `is_asked`."""
-        on_terminal = not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
-        yes = self.yes or (on_terminal and not is_asked)
+        yes = self.yes or (self.on_terminal and not is_asked)
         return may_go_on(question, yes=yes, dry_run=self.dry_run, as_json=self.as_json)
 
 
@@ -95,11 +102,27 @@ class ConfigurationEdit:
         Raises:
             ChangeError: The file was changed meanwhile, or cannot be written.
         """
+        if self.manner.dry_run:
+            self.report["diff"] = masked_diff(self.before, after, str(self.path))
+            self.say(self.report["diff"])
         if not self.manner.agreed(question, is_asked=is_asked):
             return False
         change = carry_out(command, [Edit(self.path, self.before, after, syntax="json")])
         self.report |= {"changed": True, "change": change.id, "daemon": reload_daemon(self.path)}
         return True
+
+    def offer_to_take_back(self, question: str) -> None:
+        """Take the change back, if there is somebody to ask who does not want to keep it.
+
+        Raises:
+            FileChanged: The file was changed meanwhile.
+            ChangeError: It cannot be written.
+        """
+        if self.manner.yes or not self.manner.on_terminal or click.confirm(question, default=True, err=True):
+            return
+        undo_last()
+        self.say("taken out again")
+        reload_daemon(self.path)
 
     def say(self, text: str, **style: Any) -> None:
         """Print a line for people."""

@@ -22,7 +22,7 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells have it
 SECTIONS: Final = {
     "Get in": ("demo", "import", "install", "uninstall"),
-    "Your servers": ("list", "add", "add-json", "remove", "enable", "disable", "secret"),
+    "Your servers": ("list", "add", "add-json", "remove", "enable", "disable", "secret", "mcp"),
     "Every day": ("status", "inspect", "exec", "resources", "prompts", "stats", "daemon"),
     "When something is wrong": ("doctor", "check", "logs", "restart", "reload", "undo", "config"),
     "For programs": ("attach", "serve"),
@@ -64,6 +64,10 @@ class Cli(Group):
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
             _end_interrupted()
+        except click.UsageError as error:
+            if as_json:
+                _print_error(error.format_message(), {})
+            raise
         except (MCPXError, OSError) as error:
             _end(error, as_json=as_json)
         except ExceptionGroup as group:
@@ -120,10 +124,14 @@ def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
     except OSError:  # it is a file on a full disk; what is still in its buffer must not fail at the end
         _discard(sys.stderr)
     if as_json:
-        import json
-
-        echo(json.dumps({"error": text, **_details(error)}, indent=2, ensure_ascii=False))
+        _print_error(text, _details(error))
     sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
+
+
+def _print_error(text: str, details: dict[str, Any]) -> None:
+    import json
+
+    echo(json.dumps({"error": text, **details}, indent=2, ensure_ascii=False))
 
 
 def _details(error: Exception) -> dict[str, Any]:

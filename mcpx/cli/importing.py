@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.known_names import complete_client
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from mcpx.clients import ClientServers, ImportPlan
-
-
-def complete_client(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The clients whose names begin so, for a shell."""
-    from click.shell_completion import CompletionItem
-
-    from mcpx.clients import CLIENTS
-
-    return [CompletionItem(row.name, help=row.title) for row in CLIENTS if row.name.startswith(incomplete)]
 
 
 @click.command("import", short_help="Take over the servers of your AI clients.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcpx.cli.changing import short
 from mcpx.cli.printing import echo
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from mcpx.changes import Change
@@ -56,7 +57,9 @@ def show_done(plan: InstallPlan, change: Change, reloaded: str | None) -> None:
     echo(f"done; copies are in {short(change.folder)}, and mcpx undo takes it back")
     echo(f"next: restart {', '.join(dict.fromkeys(titles))}")
     if not plan.config.exists():
-        echo(f"there is no configuration yet ({short(plan.config)}): mcpx import, or mcpx add")
+        option = config_hint(plan.config)
+        commands = f"mcpx import{option}, or mcpx add{option}"
+        echo(f"there is no configuration yet ({short(plan.config)}): {commands}")
 
 
 def as_json(plan: InstallPlan, change: Change | None, *, reloaded: str | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from mcpx.catalog.model import JSON
-    from mcpx.config import ServerConfig
+    from mcpx.config import Config
 
 PATIENCE_S: Final = 1.5
 _HELP_CHARS: Final = 60
@@ -72,6 +72,26 @@ def complete_uri(ctx: click.Context, _parameter: click.Parameter, incomplete: st
     return _offered(names, incomplete)
 
 
+def complete_client(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The AI clients that MCPX knows."""
+
+    def names() -> list[tuple[str, str]]:
+        from mcpx.clients import CLIENTS
+
+        return [(client.name, client.title) for client in CLIENTS]
+
+    return _offered(names, incomplete)
+
+
+def complete_profile(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The profiles of the configuration."""
+    return _offered(lambda: [(name, "") for name in _read(_config_of(ctx)).profiles], incomplete)
+
+
 def _offered(names: Callable[[], list[tuple[str, str]]], incomplete: str) -> list[CompletionItem]:
     """The names that begin so, in time or not at all: completion never fails and never waits."""
     from click.shell_completion import CompletionItem
@@ -118,16 +138,16 @@ def _servers(config_path: str | None) -> list[str]:
     status = _ask(config_path, {"mcpx": "status"})
     if status is not None:
         return [server["name"] for server in status["servers"]]
-    return list(_configured(config_path))
+    return list(_read(config_path).servers)
 
 
-def _configured(config_path: str | None) -> dict[str, ServerConfig]:
-    """The servers of the file, as it stands: read, and nothing else."""
+def _read(config_path: str | None) -> Config:
+    """The configuration as it stands in the file: read, and nothing else."""
     from mcpx.config import parse
     from mcpx.paths import config_file
 
     path = config_file(config_path)
-    return parse(path.read_bytes(), where=str(path), folder=path.parent).servers
+    return parse(path.read_bytes(), where=str(path), folder=path.parent)
 
 
 def _tools(ctx: click.Context) -> list[JSON]:
@@ -137,7 +157,7 @@ def _tools(ctx: click.Context) -> list[JSON]:
         return list(response["shaped"]["structuredContent"]["tools"])
     from mcpx.upstream.offers.catalogue_store import CatalogueStore
 
-    known = CatalogueStore().load(_configured(config_path)[server])
+    known = CatalogueStore().load(_read(config_path).servers[server])
     return [] if known is None else [tool.to_dict() for tool in known.catalogue.tools.values()]
 
 

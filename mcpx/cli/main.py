@@ -36,7 +36,7 @@ def cli() -> None:
     """Three tools instead of hundreds: one gateway between AI clients and their MCP servers.
 
     A client is given inspect, exec and resources; MCPX keeps the servers of its configuration alive behind
-    them. Start with: mcpx demo
+    them. To see that: mcpx demo. To begin: mcpx import, then mcpx install.
 
     The configuration is the file given, or $MCPX_CONFIG, or config.json in your config folder for mcpx. Any
     client's own file will do (mcpServers, servers).

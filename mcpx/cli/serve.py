@@ -186,5 +186,6 @@ def _serve_nevertheless(
     arguments = ["serve", *([] if config is None else ["--config", config])]
     for option, value in options.items():
         arguments += [] if value is None else [option, value]
-    serve_nevertheless(problem.rstrip("."), config, door, arguments)
-    sys.exit(2 if isinstance(error, ConfigError | click.UsageError) else 1)
+    has_served = serve_nevertheless(problem.rstrip("."), config, door, arguments)
+    code = 2 if isinstance(error, ConfigError | click.UsageError) else 1
+    sys.exit(0 if has_served else code)

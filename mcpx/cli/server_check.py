@@ -12,9 +12,12 @@ import msgspec
 
 from mcpx.cli.printing import console, echo
 from mcpx.errors import MCPXError
+from mcpx.paths import config_hint
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcpx.catalog.model import JSON
 
 START_TIMEOUT_S: Final = 60.0
@@ -109,13 +112,14 @@ def _since(began: float) -> float:
     return round(time.monotonic() - began, 1)
 
 
-def show_check(name: str, check: Check) -> None:
-    """Print what a server offers, a line each, or why it did not start and what to do."""
+def show_check(name: str, check: Check, config: Path) -> None:
+    """Print what a server of a configuration offers, or why it did not start and what to do."""
     if not check.started:
         _, _, cause = check.state.partition(": ")
         still = f"it is {check.state} after {check.seconds:.0f} s"
         echo(f"{name} does not work: {one_line(cause or still)}", fg="red")
-        echo(f"  it stays in the configuration; what it said: mcpx logs {name}, what to change: mcpx check")
+        option = config_hint(config)
+        echo(f"  what it said: mcpx logs {name}{option}; what is odd with its entry: mcpx check{option}")
         return
     number = len(check.tools)
     echo(f"{name} works: {number} tool{'s' if number != 1 else ''}, {check.seconds:g} s", fg="green")

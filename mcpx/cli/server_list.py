@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from mcpx.config.servers import DISABLED
 from mcpx.config.strings import URL_KEYS
 from mcpx.documents.editing import read
 from mcpx.errors import MCPXError
+from mcpx.paths import config_hint
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
@@ -30,22 +32,24 @@ def find_servers(config_path: str | None) -> JSON:
     file = locate(config_path).absolute()
     if not file.exists():
         return {"file": str(file), "daemon": False, "servers": []}
+    config = load(file, resolve=False)
     document = read(file.read_bytes(), "json")
     entries = {name: entry_at(document, path) for name, path in reversed(places_of(document))}
     states = _states(str(file))
     servers = []
-    for server in load(file, resolve=False).servers.values():
+    for server in config.servers.values():
         row: dict[str, Any] = {"name": server.name, "state": NOT_RUNNING}
         if server.disabled:
             row |= {"state": "disabled"} | ({} if server.disabled == DISABLED else {"why": server.disabled})
         row |= (states or {}).get(server.name, {})
         servers.append(
-            row | {"transport": server.transport.kind, "command": _reached(entries.get(server.name, {}))}
+            row | {"transport": server.transport.kind, "command": reached(entries.get(server.name, {}))}
         )
     return {"file": str(file), "daemon": states is not None, "servers": servers}
 
 
-def _reached(entry: dict[str, Any]) -> str:
+def reached(entry: Mapping[str, Any]) -> str:
+    """How a server is started or reached, as its entry says, without secrets."""
     url = next((entry[key] for key in URL_KEYS if key in entry), None)
     return command_line(entry if url is None else {"url": url})
 
@@ -79,4 +83,5 @@ def show(found: JSON) -> None:
         if "why" in each:
             echo(f"{each['name']}: {one_line(each['why'])}", fg="yellow")
     if not found["daemon"]:
-        echo("no daemon runs; a client starts it, or: mcpx daemon start", err=True)
+        start = f"mcpx daemon start{config_hint(found['file'])}"
+        echo(f"no daemon runs; a client starts it, or: {start}", err=True)

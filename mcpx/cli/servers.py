@@ -14,7 +14,9 @@ import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged
 from mcpx.cli.entry_arguments import SCOPES, TRANSPORTS, arranged, pasted_entry, read_entry
+from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +48,7 @@ class _Adding(click.Command):
 
 @click.command(cls=_Adding, short_help="Add a server.", no_args_is_help=True)
 @click.argument("name")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARGS]... | URL")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND_OR_URL [ARGS]...")
 @click.option("--env", "-e", multiple=True, metavar="K=V", help="Environment variable; K alone: yours.")
 @click.option("--header", "-H", "headers", multiple=True, metavar="K: V", help="Header, for a URL.")
 @click.option("--transport", "-t", type=click.Choice(TRANSPORTS), help="How it is reached; usually guessed.")
@@ -68,15 +70,14 @@ def add(
 ) -> None:
     """Add a server NAME, which is started by COMMAND or reached at URL, and say what it offers.
 
+    \b
     mcpx add git -- uvx mcp-server-git --repository .
-
-    mcpx add -e GITHUB_TOKEN github -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
-
-    mcpx add docs https://example.com/mcp --header "Authorization: Bearer ${TOKEN}"
+    mcpx add -e API_KEY weather -- npx -y weather-mcp
+    mcpx add docs https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
 
     Understands what claude mcp add does. Values are written into the configuration as they are given; ${NAME}
     stands for an environment variable. A server that does not start stays added.
-    """
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     words = (*words, *([url] if url else []))
     entry = read_entry(words, env=env, headers=headers, transport=transport, cwd=cwd, bearer=bearer)
     _add(name, entry, **options)
@@ -90,19 +91,20 @@ def add(
 def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> None:
     """Add a server NAME whose entry is JSON, as it stands in a client's file; - reads standard input.
 
+    \b
     mcpx add-json weather '{"command": "npx", "args": ["-y", "weather-mcp"]}'
-    """
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     given = pasted_entry(sys.stdin.read() if entry == "-" else entry, name)
     _add(name, given, **options, **({"client_secret": True} if client_secret else {}))
 
 
 @click.command(short_help="Take servers out.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @_scope
 @changing_options
 def remove(*, names: tuple[str, ...], **options: Any) -> None:
     """Take each server NAME out of the configuration. mcpx undo puts it back."""
-    from mcpx.clients.masking import command_line
+    from mcpx.cli.server_list import reached
     from mcpx.config.editing import entry_at, places_of, without_server
 
     edit = _open(**options)
@@ -110,7 +112,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
     after = edit.before or b""
     for name, path in places_of(edit.document):
         if name in names:
-            edit.say(f"{name}: {command_line(entry_at(edit.document, path))}")
+            edit.say(f"{name}: {reached(entry_at(edit.document, path))}")
     for name in dict.fromkeys(names):
         after = edit.edited(partial(without_server, after, name))
     done = edit.change(f"remove {' '.join(names)}", after, f"Remove {', '.join(names)}?", is_asked=True)
@@ -124,7 +126,7 @@ def remove(*, names: tuple[str, ...], **options: Any) -> None:
 
 
 @click.command(short_help="Switch servers on.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @changing_options
 def enable(*, names: tuple[str, ...], **options: Any) -> None:
     """Switch each server NAME on, and say what it offers."""
@@ -132,7 +134,7 @@ def enable(*, names: tuple[str, ...], **options: Any) -> None:
 
 
 @click.command(short_help="Switch servers off, and keep them.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_server)
 @changing_options
 def disable(*, names: tuple[str, ...], **options: Any) -> None:
     """Switch each server NAME off: it stays in the configuration, and is not started."""
@@ -154,7 +156,8 @@ def list_servers(*, config_path: str | None, as_json: bool) -> None:
         show(found)
     else:
         echo(f"no servers in {found['file']} yet")
-        echo("mcpx import takes over those of your AI clients, mcpx add adds one")
+        option = config_hint(found["file"])
+        echo(f"mcpx import{option} takes over those of your AI clients, mcpx add{option} adds one")
 
 
 @click.group(hidden=True)
@@ -181,32 +184,37 @@ def _open(**options: Any) -> ConfigurationEdit:
 
 def _add(name: str, entry: Mapping[str, Any], *, replace: bool, no_check: bool, **options: Any) -> None:
     """Write an entry, and start the server."""
-    from mcpx.clients.masking import command_line, masked_entry
+    from mcpx.cli.server_list import reached
+    from mcpx.clients.masking import masked_entry
     from mcpx.config.editing import with_server
     from mcpx.errors import MCPXError
 
     edit = _open(**options)
     if name in edit.names() and not replace:
-        again = f"mcpx remove {name} takes it out, --replace replaces it"
+        again = f"mcpx remove {name}{config_hint(edit.path)} takes it out, --replace replaces it"
         raise MCPXError(f"{name} is in {edit.path} already; {again}")
     after = edit.edited(partial(with_server, edit.before, name, entry))
     edit.report |= {"server": name, "entry": masked_entry(entry)}
-    edit.say(f"{name}: {command_line(entry)}")
+    edit.say(f"{name}: {reached(entry)}")
     for key in ("env", "headers"):
         if key in entry:
             edit.say(f"  {key}: {', '.join(entry[key])}")
     if "cwd" in entry:
         edit.say(f"  cwd: {entry['cwd']}")
-    _examine(edit, name, after)
+    _examine(edit, name, after, is_started=not no_check)
     if not edit.change(f"add {name}", after, f"Add {name} to {edit.path}?"):
         edit.show_report()
         exit_unchanged(dry_run=edit.manner.dry_run)
     edit.say(f"added to {edit.path}; mcpx undo takes it out again")
-    _end(edit, [] if no_check else [name])
+    if not _works(edit, [] if no_check else [name]):
+        edit.offer_to_take_back(f"Keep {name} all the same?")
+        edit.show_report()
+        sys.exit(1)
+    edit.show_report()
 
 
-def _examine(edit: ConfigurationEdit, name: str, after: bytes) -> None:
-    """Note what is odd with the entry of a server.
+def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bool) -> None:
+    """Note what is odd with the entry of a server; why it is disabled is known better once it `is_started`.
 
     Raises:
         ConfigError: It holds a mistake.
@@ -227,7 +235,7 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes) -> None:
     for remark in reading.notices.remarks():
         if remark.at.steps[: len(at.steps)] == at.steps:
             edit.note(remark.text)
-    if server and server.disabled:
+    if server and server.disabled and not is_started:
         edit.note(server.disabled)
 
 
@@ -246,11 +254,13 @@ def _switch(names: tuple[str, ...], *, on: bool, **options: Any) -> None:
         exit_unchanged(dry_run=edit.manner.dry_run)
     else:
         edit.say(f"{what}d {', '.join(names)}")
-    _end(edit, [*names] if on else [])
+    works = _works(edit, [*names] if on else [])
+    edit.show_report()
+    sys.exit(0 if works else 1)
 
 
-def _end(edit: ConfigurationEdit, started: list[str]) -> None:
-    """Start servers, print what came of it, and end with 1 if one does not start."""
+def _works(edit: ConfigurationEdit, started: list[str]) -> bool:
+    """Start servers, and print what came of it; whether all of them work."""
     from mcpx.cli.server_check import check_server, show_check
 
     edit.show_daemon()
@@ -258,6 +268,5 @@ def _end(edit: ConfigurationEdit, started: list[str]) -> None:
     for name, check in checks.items():
         edit.report.setdefault("checks", {})[name] = check.to_dict()
         if not edit.manner.as_json:
-            show_check(name, check)
-    edit.show_report()
-    sys.exit(0 if all(check.started for check in checks.values()) else 1)
+            show_check(name, check, edit.path)
+    return all(check.started for check in checks.values())

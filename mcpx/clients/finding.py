@@ -28,15 +28,11 @@ class ClientFile(msgspec.Struct, frozen=True):
     installed: bool
 
 
-class UnknownClientError(ConfigError):
-    """No client of that name is in the table."""
-
-
 def client_named(name: str) -> Client:
     """The row of a client.
 
     Raises:
-        UnknownClientError: There is none; the text names the nearest, or all.
+        ConfigError: There is none; the text names the nearest, or all.
     """
     for client in CLIENTS:
         if client.name == name.lower():
@@ -44,7 +40,7 @@ def client_named(name: str) -> Client:
     names = [client.name for client in CLIENTS]
     near = nearest(name, names)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
-    raise UnknownClientError(name, f"no client of this name is known; {hint}")
+    raise ConfigError(name, f"no client of this name is known; {hint}")
 
 
 def this_system() -> System:

@@ -178,7 +178,12 @@ def _staying(found: Iterable[ClientServers], adoption: ImportPlan) -> dict[str, 
     staying = {}
     for each in found:
         adopted = adoption.adopted(each.file.path)
-        reasons = {server.name: "; ".join(server.needs) for server in each.servers}
+        reasons = {
+            origin.name: "; ".join(server.needs)
+            for server in adoption.servers
+            for origin in server.origins
+            if origin.path == each.file.path
+        }
         reasons |= {entry.name: entry.reason for entry in each.left_out}
         staying[str(each.file.path)] = {
             name: reason for name, reason in reasons.items() if name not in adopted

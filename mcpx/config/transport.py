@@ -104,7 +104,7 @@ def _neither(entry: JSONObject, at: Location) -> LocatedError:
 
 def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext, files: dict[str, str]) -> Stdio:
     strings.variables += files.items()
-    cwd = _at_home(strings.text("cwd", _empty), context) if "cwd" in entry else None
+    cwd = _at_home(strings.text("cwd", _empty), context) if entry.get("cwd") is not None else None
     return Stdio(
         command=_at_home(strings.text("command", _empty), context),
         args=strings.texts("args"),

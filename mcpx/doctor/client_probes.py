@@ -40,6 +40,11 @@ class Probe(NamedTuple):
         return (str(self.entry.entry["command"]), *self.entry.entry.get("args", ()))
 
     @property
+    def is_disabled(self) -> bool:
+        """Whether the client does not start it."""
+        return bool(self.entry.entry.get("disabled"))
+
+    @property
     def environ(self) -> dict[str, str]:
         """The variables that the client sets for it, beside its own."""
         given: dict[str, str] = self.entry.entry.get("env", {})
@@ -59,8 +64,8 @@ def _answers_on(config: Path, probes: list[Probe], installation: Installation) -
         )
         return
     try:
-        with _daemon(daemon_paths(config)), ThreadPoolExecutor(AT_ONCE) as threads:
-            found = list(threads.map(lambda probe: _asked(probe, installation), probes))
+        with _daemon(daemon_paths(config)):
+            found = _ask_all(probes, installation)
     except MCPXError as error:
         yield wrong("daemon", f"cannot be started: {error}", f"mcpx daemon run --config {config}")
         return
@@ -97,9 +102,18 @@ def _daemon(paths: DaemonPaths) -> Iterator[None]:
                 lifecycle.stop(paths, marked=was_stopped)
 
 
-def _asked(probe: Probe, installation: Installation) -> Answer:
-    environ = {**installation.environ, **probe.environ}
-    return ask(probe.command, environ, client=_name(probe.file), within_s=ANSWER_TIMEOUT_S)
+def _ask_all(probes: list[Probe], installation: Installation) -> list[Answer]:
+    """The answer to each probe. Clients that start the same and are shown the same share one."""
+    kinds = [(each.command, tuple(each.environ.items()), known_client(_name(each.file))) for each in probes]
+    first = dict(zip(reversed(kinds), reversed(probes), strict=True))
+
+    def asked(probe: Probe) -> Answer:
+        environ = {**installation.environ, **probe.environ}
+        return ask(probe.command, environ, client=_name(probe.file), within_s=ANSWER_TIMEOUT_S)
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        found = dict(zip(first, threads.map(asked, first.values()), strict=True))
+    return [found[kind] for kind in kinds]
 
 
 def _name(file: ClientFile) -> str:

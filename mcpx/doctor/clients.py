@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from mcpx.clients import (
     read_client_file,
     servers_key,
 )
+from mcpx.clients.forms import NotImportedError
 from mcpx.clients.install_plan import plan_installs
 from mcpx.clients.installing import configuration_of, places
 from mcpx.clients.translating import translate
@@ -26,6 +28,7 @@ from mcpx.doctor.files import holds_secret, readable_by_others
 from mcpx.doctor.findings import Finding, Fix, note, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.documents.editing import read
+from mcpx.errors import MCPXError
 from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file
 
 
@@ -33,25 +36,34 @@ def check_clients(installation: Installation) -> Iterator[Finding]:
     """Check each client's file, then what MCPX's entries in them start."""
     probes: list[Probe] = []
     for file in _files(installation):
-        if not file.exists:
-            yield note(file.client.name, "is installed, and MCPX is not in it", _install(file))
-            continue
-        found = read_client_file(file)
-        if found.problem is not None:
-            advice = "correct it: the client cannot read it either"
-            yield wrong(file.client.name, f"{file.path}: {found.problem}", advice)
-            continue
-        own = _own_entries(found)
-        holding = [each.name for each in (*own, *found.servers) if holds_secret(each.entry)]
-        yield from readable_by_others(file.client.name, file.path, holding)
-        for entry in own:
-            probe = Probe(file, entry, _configuration(entry, installation))
-            if (problem := _problem(probe, installation)) is not None:
-                yield problem
-            else:
-                probes.append(probe)
-        yield from _beside(found)
+        try:
+            yield from _check_file(file, installation, probes)
+        except (MCPXError, NotImportedError) as error:  # the others are looked at all the same
+            yield wrong(file.client.name, f"{file.path}: {error}", "correct it")
     yield from answers(probes, installation)
+
+
+def _check_file(file: ClientFile, installation: Installation, probes: list[Probe]) -> Iterator[Finding]:
+    """Check one client's file, and add what is to be started to `probes`."""
+    if not file.exists:
+        yield note(file.client.name, "is installed, and MCPX is not in it", _install(file))
+        return
+    found = read_client_file(file)
+    if found.problem is not None:
+        advice = "correct it: the client cannot read it either"
+        yield wrong(file.client.name, f"{file.path}: {found.problem}", advice)
+        return
+    own = [Probe(file, each, _configuration(each, installation)) for each in _own_entries(found)]
+    entries = (*(probe.entry for probe in own), *found.servers)
+    holding = [each.name for each in entries if holds_secret(each.entry)]
+    yield from readable_by_others(file.client.name, file.path, holding)
+    for probe in own:
+        if (problem := _problem(probe, installation)) is not None:
+            yield problem
+        else:
+            probes.append(probe)
+    yield from _twice(file, own)
+    yield from _beside(found)
 
 
 def _files(installation: Installation) -> Iterator[ClientFile]:
@@ -77,6 +89,15 @@ def _install(file: ClientFile) -> str:
     return f"mcpx install {file.client.name}"
 
 
+def _twice(file: ClientFile, own: list[Probe]) -> Iterator[Finding]:
+    """Entries of MCPX that show the same servers."""
+    shown = Counter((probe.config, probe.command[1:]) for probe in own if not probe.is_disabled)
+    if any(number > 1 for number in shown.values()):
+        names = ", ".join(f'"{probe.entry.name}"' for probe in own)
+        text = f"MCPX is in it more than once, and each of its tools too: {names}"
+        yield note(file.client.name, text, f"take out all but one, in {file.path}")
+
+
 def _beside(found: ClientServers) -> Iterator[Finding]:
     """What a client has in place of MCPX, or beside it."""
     name, install = found.file.client.name, _install(found.file)
@@ -92,7 +113,7 @@ def _problem(probe: Probe, installation: Installation) -> Finding | None:
     """What is wrong with an entry of MCPX, as far as it can be seen without starting it."""
     file, name, install = probe.file, probe.file.client.name, _install(probe.file)
     entry, command = f'"{probe.entry.name}"', probe.command
-    if probe.entry.entry.get("disabled"):
+    if probe.is_disabled:
         return note(name, f"{entry} is MCPX, and is disabled there", f"enable it in {file.path}")
     if shutil.which(command[0], path=installation.environ.get("PATH")) is None:
         text = f"{entry} starts {command[0]}, which is not there any more"

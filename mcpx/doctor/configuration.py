@@ -13,6 +13,7 @@ from mcpx.doctor.files import readable_by_others
 from mcpx.doctor.findings import Finding, note, ok, wrong
 from mcpx.doctor.installation import Installation
 from mcpx.environment import Environment
+from mcpx.paths import config_hint
 
 OF_COMMANDS: Final = (".command", ".cwd")
 """The ends of the paths of what keeps a server from being started: it is said of the server."""
@@ -26,7 +27,8 @@ def check_configuration(installation: Installation) -> Iterator[Finding]:
     if not os.path.exists(installation.file):  # noqa: PTH110 - False where it cannot be seen
         (place,) = installation.examined.findings
         text = f"there is no configuration: {place.text}"
-        yield wrong(source, text, "mcpx import, or: mcpx add NAME -- COMMAND")
+        option = config_hint(source)
+        yield wrong(source, text, f"mcpx import{option}, or: mcpx add{option} NAME -- COMMAND")
         return
     if config is not None:
         count = len(config.servers)

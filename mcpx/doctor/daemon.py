@@ -49,6 +49,7 @@ def _none_runs(installation: Installation, paths: DaemonPaths) -> Iterator[Findi
         yield ok(SUBJECT, "none runs; the first client starts it")
     if installation.config is not None and installation.config.http_served:
         yield from _port_taken(installation.config)
+        yield from _readable_token()
 
 
 def _in_the_way(path: Path) -> Finding | None:
@@ -78,6 +79,18 @@ def _port_taken(config: Config) -> Iterator[Finding]:
             yield wrong("HTTP", text, advice)
         else:
             yield ok("HTTP", f"{host}:{port} is free")
+
+
+def _readable_token() -> Iterator[Finding]:
+    """The token of HTTP clients, which MCPX does not use if others may know it."""
+    from mcpx.gateway.frontends.auth import token_file  # noqa: PLC0415 - the SDK, for those who serve HTTP
+
+    file = token_file()
+    mode = stat.S_IMODE(file.stat().st_mode) if file.is_file() else 0
+    if mode & 0o077:
+        text = f"others may read the token in {file} (mode {mode:o}), so that it is not used"
+        chmod = f"chmod 600 {file}"
+        yield wrong("HTTP", text, chmod, fix=Fix(chmod, lambda: file.chmod(0o600)))
 
 
 def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:

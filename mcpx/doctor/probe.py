@@ -18,7 +18,7 @@ from mcpx.text import one_line
 from mcpx.version import __version__
 
 LINE_BYTES: Final = 8 << 20  # of an answer; a longer one is given up
-SAID_BYTES: Final = 2000  # of standard error, for the reason of an end
+SAID_BYTES: Final = 400  # of the end of standard error: the reason why it has ended
 LEAVE_TIMEOUT_S: Final = 5.0  # for the process to leave once its input is closed
 PROTOCOL: Final = "2025-06-18"  # that every client and every MCPX speaks
 _INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -96,7 +96,7 @@ class _Conversation:
         self._rest = b""
         self._last_id = 0
         self.said = b""
-        """The beginning of what came on standard error."""
+        """The end of what came on standard error."""
 
     def send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None  # noqa: S101 - made with a pipe
@@ -130,7 +130,7 @@ class _Conversation:
         """The next line of standard output; what comes on standard error meanwhile is kept."""
         assert self._process.stdout is not None  # noqa: S101 - made with pipes
         assert self._process.stderr is not None  # noqa: S101
-        open_streams = [self._process.stdout, self._process.stderr]
+        open_streams = [self._process.stderr, self._process.stdout]  # the reason before the end
         while b"\n" not in self._rest:
             left_s = self._deadline - time.monotonic()
             ready, _, _ = select.select(open_streams, (), (), max(0.0, left_s))
@@ -139,7 +139,7 @@ class _Conversation:
             for stream in ready:
                 chunk = os.read(stream.fileno(), 1 << 16)
                 if stream is self._process.stderr:
-                    self.said = (self.said + chunk)[:SAID_BYTES]
+                    self.said = (self.said + chunk)[-SAID_BYTES:]
                     if not chunk:
                         open_streams.remove(stream)
                 elif not chunk:

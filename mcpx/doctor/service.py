@@ -34,7 +34,7 @@ def check_service(installation: Installation) -> Iterator[Finding]:
         yield note(str(file), "was not written by MCPX, which leaves it as it is")
         return
     install = f"mcpx daemon install --config {installation.file}"
-    words = _command(file, text)
+    words = command_of(file, text)
     problem = _stale(words, installation)
     if problem is not None:
         yield wrong(str(file), problem, install)
@@ -46,7 +46,7 @@ def check_service(installation: Installation) -> Iterator[Finding]:
         yield ok(str(file), "starts the daemon at login")
 
 
-def _command(file: Path, text: str) -> list[str]:
+def command_of(file: Path, text: str) -> list[str]:
     """The words of the command that the unit runs; empty if it has none."""
     if file.suffix == ".plist":
         try:

@@ -94,6 +94,9 @@ def test_without_a_terminal_only_yes_changes_anything(place, command):
         done = place.run(*group, name, *option, *rest)
         assert done.returncode == code
         assert "nothing was changed" in done.stderr
+        if option == ("--dry-run",):
+            assert "\n--- " in f"\n{done.stdout}"
+            assert "\n@@ " in done.stdout
         if option == ("--json",):
             assert json.loads(done.stdout)["changed"] is False
     assert place.file.read_text() == BEFORE
@@ -114,6 +117,22 @@ def test_on_a_terminal_what_was_typed_is_meant_but_a_removal_is_asked_about(plac
         terminal.type("n\r")
         assert terminal.end() == 1
     assert '"old"' in place.file.read_text()
+
+
+@pytest.mark.parametrize(("typed", "stays"), [("\r", True), ("n\r", False)])
+def test_on_a_terminal_one_that_does_not_start_can_be_taken_out_at_once(place, typed, stays):
+    place.write()
+    environment = {
+        **place.environment,
+        "MCPX_STATE_DIR": str(place.folder / "state"),
+        "PATH": "/usr/bin:/bin",
+    }
+    with Terminal("-m", "mcpx", "add", "n", "there-is-no-such-command", env=environment) as terminal:
+        terminal.wait_for("Keep n all the same? [Y/n]")
+        terminal.type(typed)
+        assert terminal.end() == 1
+    assert ('"n"' in place.file.read_text()) is stays
+    assert stays or place.file.read_text() == BEFORE
 
 
 def test_a_server_that_does_not_start_stays_and_its_reason_is_said(place):
@@ -197,6 +216,9 @@ def test_a_file_that_is_not_understood_is_left_alone(place):
     done = place.run("add", "n", "npx", "--yes")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{place.file}:2:9: a comma is missing here; nothing was changed" in done.stderr
+    done = place.run("list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{place.file}:2:9: " in done.stderr
 
 
 def test_the_servers_are_listed_without_their_secrets(place):

@@ -46,7 +46,9 @@ NOT_JSON = {
     '{"a": 1,, "b": 2}': "c.json:1:9: not JSON: a comma too many",
     r'{"a": "C:\Users"}': r'c.json:1:10: not JSON: a single backslash; double it, also in paths: "C:\\Users"',
     '{"queue_size": NaN}': "c.json:1:16: not JSON: NaN and Infinity are not JSON; write a number, or null",
-    "\n\n[mcp_servers.a]\ncommand = 'x'": "c.json:3:2: not JSON: this looks like TOML, not JSON; mcpx import reads such files",
+    "\n\n[mcp_servers.a]\ncommand = 'x'": (
+        "c.json:3:2: not JSON: this looks like TOML, not JSON; mcpx import reads such files"
+    ),
     "[" * 200_000: "c.json:1:129: not JSON: this is nested too deeply",
 }
 
@@ -259,6 +261,16 @@ def test_all_that_is_wrong_with_an_entry_is_a_reason() -> None:
         f" {NO_DURATION} a string (in $.mcpServers.fs.call_timeout);"
         " environment variable NOT_SET is not set (used in $.mcpServers.fs.env.A)"
     )
+
+
+def test_each_wrong_item_is_told() -> None:
+    told = "expected a string, got a number (in $.mcpServers.fs.args[{}])"
+    assert reason(server(command="a", args=["x", 1, "y", 2])) == f"{told.format(1)}; {told.format(3)}"
+
+
+def test_null_stands_for_what_is_not_given() -> None:
+    assert reason(server(command="a", args=None, env=None, cwd=None)) is None
+    assert reason(server(url="http://a", headers=None)) is None
 
 
 def test_a_wrong_entry_that_is_switched_off_is_just_that() -> None:

@@ -107,7 +107,7 @@ class Home:
         ensure_folder(paths.lock.parent)
         lock = take_lock(paths.lock)
         assert lock is not None
-        sign_lock(lock, paths.config)
+        sign_lock(lock, paths.lock, paths.config)
         try:
             yield
         finally:

@@ -123,6 +123,13 @@ def port_taken(home: Home) -> Iterator[None]:
         yield
 
 
+def readable_token(home: Home) -> None:
+    home.write({"s": entry()}, http={"port": 0})
+    token = ensure_folder(home.folder / "state") / "token"
+    token.write_text("0123456789abcdef")
+    token.chmod(0o644)
+
+
 def installed_unit(home: Home) -> Path:
     if sys.platform != "linux":
         pytest.skip("the service of this system is another one")

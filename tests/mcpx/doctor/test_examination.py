@@ -74,6 +74,17 @@ def test_notes_are_worth_knowing_and_nothing_is_wrong(home):
     assert page.naming("ok", "odd: disabled")
 
 
+def test_a_client_that_has_it_twice_or_cannot_say_how_is_named(home):
+    twice = {"mcpx": home.own_entry(), "old": home.own_entry()}
+    home.write_client(home.cursor, twice)
+    odd = {"mcpx": home.own_entry(args=["attach", {"not": "text"}])}
+    home.write_client(home.folder / ".gemini" / "settings.json", odd)
+    page = home.examine(starts=False)
+    assert page.naming("note", "cursor", "more than once", '"mcpx", "old"'), page
+    (finding,) = page.of("wrong")
+    assert finding.subject == "gemini"
+
+
 def test_a_server_that_cannot_run_twice_is_not_broken(home):
     home.write({"s": entry(exit=1)})
     with home.daemon(servers=(server(),)):

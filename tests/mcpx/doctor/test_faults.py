@@ -125,6 +125,7 @@ FAULTS = {
     ),
     "a file where the state folder is to be": Fault(planting.state_is_a_file, ("state",), "MCPX_STATE_DIR"),
     "a port that is taken": Fault(planting.port_taken, ("HTTP", "127.0.0.1", "in use"), "port"),
+    "a token that others may read": Fault(planting.readable_token, ("HTTP", "state/token"), "chmod 600"),
     "a unit that runs what is gone": Fault(
         planting.stale_unit, ("mcpx.service", "/old/python"), "daemon install"
     ),
