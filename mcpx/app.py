@@ -3,8 +3,8 @@
 Each `serve_*` is the whole life of one MCPX process: it builds the tree, opens the frontends (standard
 streams, HTTP, or the socket of the daemon and, where the configuration says `http`, HTTP beside it), and ends
 in order when a signal comes, when the stdio client leaves, or when a child of the root fails for good. A
-second signal, or the total deadline, ends it at once, children included. Returns the exit code; never leaves
-a child process behind.
+second signal, or the total deadline, ends it at once, children included. SIGHUP has the configuration read
+again. Returns the exit code; never leaves a child process behind.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 import structlog
 from msgspec.structs import replace
@@ -35,11 +36,14 @@ from mcpx.daemon.launch import MAX_LOG_BYTES
 from mcpx.daemon.paths import DaemonPaths, check_state_folder
 from mcpx.daemon.stale import clean_up
 from mcpx.door import FRONT_DOOR, Door
+from mcpx.errors import ConfigError
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
+from mcpx.observe.contained import contain
+from mcpx.observe.hangup import Hangup
 from mcpx.observe.log_rotation import LogRotation
 from mcpx.observe.suspend import AwakeLoop
 from mcpx.observe.systemd import Notifier
@@ -179,7 +183,7 @@ async def _run(
     watches: bool = True,
     prepare: Callable[[Config], Config] = lambda config: config,
 ) -> int:
-    notifier = Notifier()
+    notifier, hangup = Notifier(), Hangup()
     hub = Hub(prepare(config), reloading=notifier.reloading, starts=starts)
     hub.file.prepare = prepare
     clients = ClientSessions(hub)
@@ -196,7 +200,7 @@ async def _run(
     gc.freeze()  # a full collection looks through all modules for 60 ms; what is there now stays anyway
     watchdog = watching(patience, lambda why: _end_at_once(hub, why, EXIT_CODE))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_handle_signals, hub)
+        tasks.start_soon(_handle_signals, hub, hangup if watches else None, tasks)
         tasks.start_soon(_finish_start, hub)
         tasks.start_soon(notifier.watch, lambda: _describe(hub))
         try:
@@ -233,18 +237,35 @@ def _describe(hub: Hub) -> str:
     return text
 
 
-async def _handle_signals(hub: Hub) -> None:
-    """The first signal ends everything in order; the second, or the deadline, at once."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+async def _handle_signals(hub: Hub, hangup: Hangup | None, tasks: anyio.abc.TaskGroup) -> None:
+    """The first signal ends everything in order; the second, or the deadline, at once.
+
+    SIGHUP reloads, as one of `tasks`, unless `hangup` says that it is the end; without `hangup` it is.
+    """
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
+            if number == signal.SIGHUP and hangup is not None and not hangup.is_end():
+                tasks.start_soon(_reload, hub)
+                continue
             log.info("mcpx.stopping", signal=number.name)
             break
         hub.stop()
         deadline = hub.config.shutdown_grace + TEARDOWN_S + MARGIN_S
         with anyio.move_on_after(deadline):
             async for number in signals:
-                _end_at_once(hub, f"a second signal ({number.name})", 128 + number)
+                if number != signal.SIGHUP:
+                    _end_at_once(hub, f"a second signal ({number.name})", 128 + number)
         _end_at_once(hub, f"not stopped within {deadline:g} s", 1)
+
+
+async def _reload(hub: Hub) -> None:
+    log.info("config.reload_requested", signal="SIGHUP")
+    try:
+        await hub.file.reload()
+    except ConfigError:
+        pass  # noted where it was found
+    except Exception as error:  # noqa: BLE001 - the boundary: what a file may hold does not end the daemon
+        contain(error, "config")
 
 
 def _end_at_once(hub: Hub, why: str, code: int) -> None:

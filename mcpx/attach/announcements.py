@@ -52,7 +52,7 @@ class Announcements:
             return [line]
         self._open(stream)
         outdated = [each for each in self.kinds if each.is_outdated]
-        return [line, *(told for kind in outdated for told in self.announce(kind, {stream}))]
+        return [line, *(each for kind in outdated for each in self.announce(kind, {stream}))]
 
     def open_streams(self) -> list[RequestId]:
         """Count all streams as open that are not yet, because there is no daemon to open them."""

@@ -80,7 +80,7 @@ def _usage(problem: str) -> int:
     sys.stderr.write(f"mcpx attach: {problem}\n\n{USAGE}")
     if not os.isatty(0):
         reason = f"mcpx attach, as this client starts it: {problem}. Correct the client's configuration"
-        _serve(NoDaemon(reason), Door())
+        serve_client(NoDaemon(reason), Door())
     return 2
 
 
@@ -90,16 +90,16 @@ def _attach(config: str | None, door: Door) -> int:
         paths = daemon_paths(config)
     except MCPXError as error:
         sys.stderr.write(f"mcpx: {error}\n")
-        _serve(NoDaemon(str(error)), door)
+        serve_client(NoDaemon(str(error)), door)
         return 1
     if os.isatty(0):
         sys.stderr.write(WAITS_FOR_CLIENT.format("attach") + "\n")
     answers = None if door.server is not None else RememberedAnswers(paths, greeting(door))
-    _serve(Connecting(paths), door, answers)
+    serve_client(Connecting(paths), door, answers)
     return 0
 
 
-def _serve(connecting: Connecting, door: Door, answers: RememberedAnswers | None = None) -> None:
+def serve_client(connecting: Connecting, door: Door, answers: RememberedAnswers | None = None) -> None:
     """Serve the client on standard input and output until it is done."""
     diverted = [fd for fd in (0, 1) if not os.isatty(fd)]  # a terminal is shared with the shell
     before = {fd: os.get_blocking(fd) for fd in diverted}

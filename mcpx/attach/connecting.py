@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from mcpx.daemon.launch import ConfigProblemError, DaemonLauncher, StartFailedError
 from mcpx.daemon.paths import POLL_INTERVAL_S, DaemonPaths, connect, daemon_paths
 from mcpx.errors import DaemonError
+from mcpx.paths import config_hint
 
 IDLE_POLL_S: Final = 1.0  # while idle, between two looks at the daemon's socket and at the configuration
 COOLDOWN_S: Final = 2.0  # after giving up, until a request of the client makes it try again
@@ -38,7 +39,7 @@ class Launcher(Protocol):
 
 
 class Connecting:
-    """The attempts of one shim to get a connection. `start` begins the first."""
+    """The attempts of one shim to get a connection. `begin` makes the first."""
 
     greets = True
     """Whether a connection begins with the greeting of `mcpx.daemon.protocol`."""
@@ -60,6 +61,10 @@ class Connecting:
     def poll_interval_s(self) -> float:
         """The time between two calls of `poll`."""
         return IDLE_POLL_S if self._launcher is None else POLL_INTERVAL_S
+
+    def begin(self) -> None:
+        """Connect for the first time."""
+        self.start()
 
     def start(self) -> None:
         """Connect, after a delay if it has failed before."""
@@ -157,7 +162,7 @@ class Connecting:
         self._is_refused = trouble == REFUSED
         if self._given_up is not None:
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        advice = _advice(self.paths.config, has_config_problem=trouble == NO_CONFIG)
+        advice = _advice(self.paths.config, trouble)
         self._gave_up_at, self._given_up = time.monotonic(), DaemonError(f"{trouble}: {cause}. {advice}")
         if cause != self._complained:
             self._complained = cause
@@ -192,17 +197,19 @@ class NoDaemon(Connecting):
         return None
 
 
-def _advice(config: str, *, has_config_problem: bool) -> str:
+def _advice(config: str, trouble: str) -> str:
     """What a person can do in a terminal, without its full stop."""
-    import shlex  # noqa: PLC0415 - few shims need it
-
-    named = f"--config {shlex.quote(config)}"
+    option = config_hint(config, {})  # a terminal has another environment
     if not os.path.lexists(config):
-        servers = "mcpx import takes over the servers of your AI clients, mcpx add NAME -- COMMAND adds one"
-        return f"In a terminal, {servers} ({named})"
-    if has_config_problem:
-        return f"In a terminal, mcpx check {named} shows every mistake"
-    return f"In a terminal, mcpx doctor {named} says more"
+        return (
+            f"In a terminal, mcpx import{option} takes over the servers of your AI clients,"
+            f" and mcpx add{option} NAME -- COMMAND adds one"
+        )
+    if trouble == NO_CONFIG:
+        return f"In a terminal, mcpx check{option} shows every mistake"
+    if trouble == REFUSED:
+        return f"In a terminal, mcpx daemon restart{option} replaces a daemon of another version"
+    return f"In a terminal, mcpx doctor{option} says more"
 
 
 def _state(config: str) -> tuple[int, int, int] | None:

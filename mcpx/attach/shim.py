@@ -1,12 +1,11 @@
 """The shim's input and output: standard streams on one side, the daemon's socket on the other, one poll loop.
 
 Connected, lines go both ways, once the daemon has answered the greeting, so that nothing is lost in the queue
-of a daemon that is dying. Without a connection, what the client sends waits for one (`Connecting`), or is
-refused when there is none to be had.
+of a daemon that is dying. Without a connection, what the client sends waits for one (`Connecting`).
 
 Until the first daemon has answered the greeting, the client is answered from what is remembered: at once if
-none listens, and after a moment if one listens that may be starting itself. When connecting was given up, it
-hears the cause instead.
+none listens, and after a moment if one listens that may be starting itself. When connecting was given up, or
+takes long, its session is opened nevertheless; when it was given up, `inspect` says why.
 
 Memory is bounded: while one side does not read, the other is not read. When the client closes its input, its
 requests are still answered, as long as the daemon does so; when it closes its output, the shim ends at once.
@@ -40,7 +39,7 @@ HEAD_START_S: Final = 0.02  # of a client that can be answered, before the daemo
 QUIET_S: Final = (
     0.1  # without any line, before what the daemon has answered is written down, or the shim ends
 )
-ANSWERED_AFTER_S: Final = 5.0  # without a daemon, the session opens nevertheless: clients give up after 10 s
+ANSWERED_AFTER_S: Final = 8.0  # without a daemon, the session opens nevertheless: clients give up after 10 s
 STARTING: Final = f"{NO_DAEMON} yet: it is starting, or ends its last work"
 
 
@@ -93,7 +92,7 @@ class Shim:
         until = time.monotonic() + HEAD_START_S
         while not (self._session.awaits_daemon or self._input_closed) and time.monotonic() < until:
             self._poll_once(int(1000 * HEAD_START_S))
-        self._connecting.start()
+        self._connecting.begin()
         self._connect()
 
     def _is_done(self) -> bool:

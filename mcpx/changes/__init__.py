@@ -6,7 +6,7 @@ moment leaves every file old or new, whole, and the next command takes its chang
 """
 
 from mcpx.changes.carrying_out import Edit, carry_out, history, recover, unfinished
-from mcpx.changes.files import ChangeError, FileChanged, read_file, real_path
+from mcpx.changes.files import ChangeError, FileChanged, obstacle, read_file, real_path
 from mcpx.changes.record import Change, FileRecord, State
 from mcpx.changes.undoing import Undo, plan_undo, undo_last, undone
 
@@ -20,6 +20,7 @@ __all__ = [
     "Undo",
     "carry_out",
     "history",
+    "obstacle",
     "plan_undo",
     "read_file",
     "real_path",

@@ -206,29 +206,27 @@ def _recover(journal: Journal) -> tuple[str, ...]:
 
 def _take_back(journal: Journal, change: Change) -> str:
     """Put back the files of a change that has not come to its end, where they are as it left them."""
-    kept = []
-    performed = False
+    told = [f"{change.id} had been interrupted and was taken back"]
+    state = State.TAKEN_BACK
     for index in reversed(range(len(change.files))):
         file = change.files[index]
         change.staged(index).unlink(missing_ok=True)
-        before = change.before(index)
         try:
-            found = read_file(file.target)
-        except ChangeError as error:
-            kept.append(f"{error}; its copy is {change.copy_before(index)}")
-            continue
-        if found == before:
-            if before is None:
+            found, before = read_file(file.target), change.before(index)
+            if file.performed and not change.copy_after(index).exists() and found not in {None, before}:
+                journal.record_after(change, index, found or b"")
+                state = State.DONE  # what it was meant to be is not known, so it stays until it is undone
+                told.append(f"{file.path} was changed by another program, and stays so until mcpx undo")
+            elif found == before and before is None:
                 remove_empty(file.created_folders)
-        elif file.performed and found is not None and not change.copy_after(index).exists():
-            journal.record_after(change, index, found)  # what it was meant to be is not known
-            performed = True
-        elif found == change.after(index):
-            _put_back(change, index, before)
-        else:
-            kept.append(f"{file.path} was changed since and stays; its copy is {change.copy_before(index)}")
-    journal.mark(change, State.DONE if performed else State.TAKEN_BACK)
-    return "; ".join([f"{change.id} had been interrupted and was taken back", *kept])
+            elif found == change.after(index):
+                _put_back(change, index, before)
+            elif found != before:
+                told.append(f"{file.path} was changed since and stays; see {change.copy_before(index)}")
+        except ChangeError as error:
+            told.append(f"{error}; see {change.copy_before(index)}")
+    journal.mark(change, state)
+    return "; ".join(told)
 
 
 def _put_back(change: Change, index: int, before: bytes | None) -> None:

@@ -63,6 +63,18 @@ def real_path(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(path))
 
 
+def obstacle(path: str | os.PathLike[str]) -> str | None:
+    """Why the file cannot be replaced or created, as far as can be seen; None if nothing is in the way."""
+    target = real_path(path)
+    try:
+        if not target.stat().st_mode & 0o222:
+            return "it is read-only"
+    except OSError:
+        pass
+    folder = next(each for each in target.parents if each.exists())
+    return None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written to"
+
+
 def missing_folders(target: Path) -> tuple[str, ...]:
     """The folders that must be created before the file can be, the innermost first."""
     missing = []

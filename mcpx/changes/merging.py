@@ -59,7 +59,7 @@ def take_back(before: bytes | None, after: bytes | None, found: bytes, syntax: S
 
 
 def _merged_lines(before: bytes, after: bytes, found: bytes) -> bytes | None:
-    """`found` with the lines of the change as they were before; None if others changed some beside them."""
+    """`found` with the lines of the change as they were before; None where others changed lines there."""
     base, old, now = (text.splitlines(keepends=True) for text in (after, before, found))
     if max(len(base), len(old), len(now)) > _MAX_LINES:
         return None

@@ -15,13 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcpx.cli.known_names import complete_profile
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
     from mcpx.catalog.model import JSON
 
-config_option = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
-profile_option = click.option("--profile", metavar="NAME", help="As the clients of this profile see it.")
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help="As the clients of this profile see it.",
+    shell_complete=complete_profile,
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 QUIET_S: Final = 2.0  # that a call runs before a terminal is told so
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpx.cli.asking import ask, config_option, json_option, profile_option, progress_of
+from mcpx.cli.asking import ask, json_option, profile_option, progress_of
+from mcpx.cli.daemon import with_config
+from mcpx.cli.known_names import complete_argument, complete_server, complete_tool
 from mcpx.cli.results import save, show
 
 if TYPE_CHECKING:
@@ -15,12 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command("exec", short_help="Run a tool.")
-@click.argument("server")
-@click.argument("tool", required=False)
-@click.argument("arguments", nargs=-1)
+@click.argument("server", shell_complete=complete_server)
+@click.argument("tool", required=False, shell_complete=complete_tool)
+@click.argument("arguments", nargs=-1, shell_complete=complete_argument)
 @click.option("--out", metavar="FILE", help="Write the result to FILE (or a folder, or -): images as images.")
 @profile_option
-@config_option
+@with_config
 @json_option
 def exec_tool(
     *,

@@ -104,7 +104,8 @@ def _state(server: ServerConfig, *, is_mistaken: bool) -> str:
 
 def _show_finding(finding: Finding, source: str) -> None:
     place = source if finding.line is None else f"{source}:{finding.line}:{finding.column}"
-    path = f" (in {finding.path})" if finding.path and finding.path != "$" else ""
+    is_told = finding.path in {None, "$"} or "(in $" in finding.text
+    path = "" if is_told else f" (in {finding.path})"
     echo(f"{place}: {finding.level}: {finding.text}{path}", fg=_COLOURS[finding.level])
     if finding.excerpt and finding.level != "note":
         for line in finding.excerpt.splitlines():

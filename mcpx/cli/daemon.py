@@ -50,10 +50,12 @@ def run(config_path: str | None) -> None:
     from mcpx.light_imports import import_structlog, light_sdk
 
     import_structlog()
+    from mcpx.observe.hangup import outlive_early_hangup
     from mcpx.observe.log import configure
     from mcpx.upstream.early_start import early_children
 
     configure()
+    outlive_early_hangup()
     paths = _paths(config_path)
     text = read_config(paths.config)
     loaded = text.parse(resolve=False)
@@ -79,12 +81,13 @@ def start(config_path: str | None) -> None:
     from mcpx.config import load
     from mcpx.daemon import lifecycle
     from mcpx.daemon.paths import lock_owner_pid
+    from mcpx.daemon.running import located
 
     paths = _paths(config_path)
     load(paths.config, resolve=False)  # a mistake in it is reported here, not in the daemon's log
     done = "started" if lifecycle.start(paths) else "a daemon runs already:"
     click.echo(f"{done} pid {lock_owner_pid(paths)}, serving {paths.config}")
-    click.echo(f"socket {paths.socket}\nlog {paths.log}", err=True)
+    click.echo(f"socket {paths.socket}\nlog {located(paths).log}", err=True)
     _warn_of_http(paths)
 
 
@@ -146,9 +149,10 @@ def _stop_all() -> None:
 
 
 @daemon.command("list", short_help="Those of all configurations.")
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
-    """List your daemons, a row each, and clean up after those that were killed.
+def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """List your daemons, a row each, and clean up after those that were killed. --config: that one alone.
 
     Those with another MCPX_STATE_DIR are not seen.
     """
@@ -157,7 +161,7 @@ def list_running(as_json: bool) -> None:  # noqa: FBT001 - click passes it by na
     from mcpx.daemon.running import report
     from mcpx.daemon.stale import clean_up
 
-    rows = report()
+    rows = report(config_path)
     clean_up()
     if as_json:
         echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -213,7 +217,11 @@ def status(config_path: str | None) -> None:
         click.echo(f"pid {about['pid']}, MCPX {about['version']}, {up}, serving {paths.config}")
         if problem := about.get("config_error"):
             click.echo(f"that was changed, and cannot be used: {problem}")
-    click.echo(f"socket {paths.socket}\nlog {paths.log}")
+    about = {} if answer is None else answer["daemon"]
+    log = about.get("log") or (paths.log if "folder" not in about else "on its standard error")
+    click.echo(f"socket {paths.socket}\nlog {log}")
+    if error := (about.get("http") or {}).get("error"):
+        click.echo(f"HTTP is not served, and tried again: {error}")
     if answer is not None:
         with suppress(MCPXError):  # a daemon of an older version does not know
             environment = request(paths, {"mcpx": "environment"}) or {}
@@ -230,8 +238,9 @@ def status(config_path: str | None) -> None:
 def logs(config_path: str | None, follow: bool, lines: int) -> None:  # noqa: FBT001 - click passes it by name
     """Print the end of the daemon's log."""
     from mcpx.cli.tail import show
+    from mcpx.daemon.running import located
 
-    show(_paths(config_path).log, lines=lines, follow=follow)
+    show(located(_paths(config_path)).log, lines=lines, follow=follow)
 
 
 @daemon.command(short_help="Have systemd or launchd run it.")
@@ -252,11 +261,14 @@ def install(config_path: str | None) -> None:
 
 
 @daemon.command(short_help="Take it from systemd or launchd.")
-def uninstall() -> None:
-    """Remove what install has written, and end what it started."""
+@with_config
+def uninstall(config_path: str | None) -> None:
+    """Remove what install has written, and end what it started. --config: if it runs that configuration."""
+    from pathlib import Path
+
     from mcpx.daemon import service
 
-    _show(service.uninstall())
+    _show(service.uninstall(None if config_path is None else Path(_paths(config_path).config)))
 
 
 def _show(report: Report) -> None:

@@ -8,23 +8,21 @@ line on standard error, never a traceback; with `--json` it is also `{"error": T
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 
 from mcpx.cli.printing import echo
-from mcpx.daemon.startup_report import report, take_reporter
+from mcpx.daemon.startup_report import report, take_starter
 from mcpx.errors import ConfigError, MCPXError
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells have it
 SECTIONS: Final = {
     "Get in": ("demo", "import", "install", "uninstall"),
-    "Your servers": ("list", "add", "add-json", "remove", "enable", "disable", "secret"),
+    "Your servers": ("list", "add", "add-json", "remove", "enable", "disable", "secret", "mcp"),
     "Every day": ("status", "inspect", "exec", "resources", "prompts", "stats", "daemon"),
     "When something is wrong": ("doctor", "check", "logs", "restart", "reload", "undo", "config"),
     "For programs": ("attach", "serve"),
@@ -39,7 +37,8 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+        is_name = bool(args) and not args[0].startswith("-") and not ctx.resilient_parsing
+        if is_name and self.get_command(ctx, args[0]) is None:
             raise no_such_command(args[0], self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 
@@ -59,18 +58,23 @@ class Cli(Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        as_json, starter = ctx.meta[_AS_JSON], take_reporter()
+        as_json = ctx.meta[_AS_JSON]
+        take_starter()
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
             _end_interrupted()
+        except click.UsageError as error:
+            if as_json:
+                _print_error(error.format_message(), {})
+            raise
         except (MCPXError, OSError) as error:
-            _end(error, as_json=as_json, starter=starter)
+            _end(error, as_json=as_json)
         except ExceptionGroup as group:
             found = next(_leaves(group))
             if not isinstance(found, MCPXError | OSError):
                 raise
-            _end(found, as_json=as_json, starter=starter)
+            _end(found, as_json=as_json)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each task."""
@@ -102,8 +106,8 @@ def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
             yield each
 
 
-def _end(error: MCPXError | OSError, *, as_json: bool, starter: int | None) -> NoReturn:
-    """End with what went wrong, which `starter` is told too (`mcpx.daemon.startup_report`).
+def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:
+    """End with what went wrong, and report it to the process that waits for the start.
 
     Raises:
         OSError: The reader of standard output has gone; click ends that quietly.
@@ -114,16 +118,20 @@ def _end(error: MCPXError | OSError, *, as_json: bool, starter: int | None) -> N
             raise error
         problem = error.strerror or text or type(error).__name__
         text = f"{error.filename}: {problem}" if error.filename else problem
-    report(starter, text)
+    report(text)
     try:
         echo(f"mcpx: {text}", err=True, fg="red")
-    except OSError:  # a file on a disk that is full; what it still holds must not fail at the end
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the end
+    except OSError:  # it is a file on a full disk; what is still in its buffer must not fail at the end
+        _discard(sys.stderr)
     if as_json:
-        import json
-
-        echo(json.dumps({"error": text, **_details(error)}, indent=2, ensure_ascii=False))
+        _print_error(text, _details(error))
     sys.exit(EXIT_USAGE if isinstance(error, ConfigError) else 1)
+
+
+def _print_error(text: str, details: dict[str, Any]) -> None:
+    import json
+
+    echo(json.dumps({"error": text, **details}, indent=2, ensure_ascii=False))
 
 
 def _details(error: Exception) -> dict[str, Any]:
@@ -148,14 +156,16 @@ def _flush() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_output()
+        _discard(sys.stdout)
         raise SystemExit(1) from None
     except OSError as error:
-        _discard_output()
+        _discard(sys.stdout)
         echo(f"mcpx: standard output: {error.strerror}", err=True, fg="red")
         raise SystemExit(1) from None
 
 
-def _discard_output() -> None:
-    """Have Python write nothing more to standard output as it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard(stream: TextIO) -> None:
+    """Have Python write nothing more to a standard stream as it exits."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -5,7 +5,6 @@ Values of `env` and of headers, passwords and queries of URLs are never in it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from mcpx.cli.changing import short
 from mcpx.cli.printing import echo
 from mcpx.clients import ClientServers, ImportPlan, Planned, Server, masking
+from mcpx.paths import config_hint
 
 
 def show(
@@ -27,7 +27,8 @@ def show(
     for name, places in missing.items():
         echo(f"{name}: no such file: {', '.join(short(place) for place in places)}", fg="yellow")
     if not found:
-        echo("no file of a client was found")
+        add = f"mcpx add{config_hint(path)} NAME -- COMMAND"
+        echo(f"no file of a client was found; to add a server by hand: {add}")
         return
     if plan.new:
         echo("")
@@ -49,7 +50,7 @@ def show_done(plan: ImportPlan, path: Path, reloaded: str | None) -> None:
         echo(f"to do for {name}: {need}", fg="yellow")
     if others_read(path):
         echo(f"others can read {short(path)}, and it may hold secrets: chmod 600 {path}", fg="yellow")
-    echo("next: mcpx install puts MCPX into your clients")
+    echo(f"next: mcpx install{config_hint(path)} puts MCPX into your clients")
 
 
 def as_json(
@@ -60,11 +61,11 @@ def as_json(
     *,
     changed: bool,
     reloaded: str | None,
-) -> str:
-    """The same as one JSON object."""
+) -> dict[str, Any]:
+    """The same as plain JSON."""
     by_origin = {(origin.path, origin.name): server for server in plan.servers for origin in server.origins}
     report: dict[str, Any] = {
-        "config": str(path),
+        "file": str(path),
         "changed": changed,
         "clients": [_client(each, by_origin) for each in found],
         "missing": missing,
@@ -87,7 +88,7 @@ def as_json(
         report["diff"] = masking.masked_diff(plan.before, plan.after, str(path))
     if reloaded:
         report["daemon"] = reloaded
-    return json.dumps(report, indent=2, ensure_ascii=False)
+    return report
 
 
 def counted(number: int, noun: str) -> str:
@@ -114,7 +115,7 @@ def _lines(
         yield _server_line(each, server, planned), None
         for note in server.notes:
             yield f"  {note}", "yellow"
-        for need in server.needs:
+        for need in planned.needs if planned else server.needs:
             yield f"  to do: {need}", "yellow"
     for left_out in each.left_out:
         yield f"{left_out.name}: not taken over: {left_out.reason}", "yellow"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,21 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
-from mcpx.cli.printing import echo
+from mcpx.cli.known_names import complete_client
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from mcpx.clients import ClientServers, ImportPlan
-
-
-def complete_client(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The clients whose names begin so, for a shell."""
-    from click.shell_completion import CompletionItem
-
-    from mcpx.clients import CLIENTS
-
-    return [CompletionItem(row.name, help=row.title) for row in CLIENTS if row.name.startswith(incomplete)]
 
 
 @click.command("import", short_help="Take over the servers of your AI clients.")
@@ -43,18 +31,7 @@ def import_servers(
     are. Equal servers become one; what the configuration has stays as it is. The clients' files are not
     changed: mcpx install --adopt does that. mcpx undo takes it back.
     """
-    from mcpx.clients import UnknownClientError
-    from mcpx.errors import ConfigError, MCPXError
-
-    try:
-        code = _import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes)
-    except MCPXError as error:
-        usage = isinstance(error, UnknownClientError)
-        if not as_json:
-            raise click.UsageError(str(error)) if usage else error from None
-        echo(json.dumps({"error": str(error)}, ensure_ascii=False))
-        code = 2 if usage or isinstance(error, ConfigError) else 1
-    sys.exit(code)
+    sys.exit(_import(clients, config_path, dry_run=dry_run, as_json=as_json, yes=yes))
 
 
 def _import(
@@ -63,6 +40,7 @@ def _import(
     from mcpx.changes import read_file
     from mcpx.cli import import_report as report
     from mcpx.cli.changing import reload_daemon, take_back_interrupted
+    from mcpx.cli.results import print_json
     from mcpx.clients import plan_import
     from mcpx.config import locate
     from mcpx.documents import DocumentError
@@ -85,7 +63,7 @@ def _import(
             _write(path, plan)
             changed, reloaded = True, reload_daemon(path)
     if as_json:
-        echo(report.as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
+        print_json(report.as_json(found, missing, plan, path, changed=changed, reloaded=reloaded))
     elif changed:
         report.show_done(plan, path, reloaded)
     if plan.new and not changed and not failed:

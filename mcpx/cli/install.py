@@ -12,6 +12,7 @@ import click
 
 from mcpx.cli.changing import reload_daemon, take_back_interrupted
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.known_names import complete_client
 from mcpx.cli.printing import echo
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Put MCPX into your AI clients.")
-@click.argument("clients", nargs=-1, metavar="[CLIENT]...")
+@click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=complete_client)
 @click.option("--adopt", is_flag=True, help="Move the clients' own servers into MCPX's configuration.")
 @changing_options
 def install(
@@ -62,7 +63,7 @@ def install(
 
 
 @click.command(short_help="Take MCPX out of your AI clients.")
-@click.argument("clients", nargs=-1, metavar="[CLIENT]...")
+@click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=complete_client)
 @changing_options
 def uninstall(
     *,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcpx.cli.changing import short
 from mcpx.cli.printing import echo
+from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
     from mcpx.changes import Change
@@ -22,6 +23,8 @@ _ENVIRONMENTS: Final = ("env", "envs", "environment")
 
 def show(plan: InstallPlan) -> None:
     """Print what would become of each file."""
+    from mcpx.clients.masking import command_line
+
     for each in plan.installations:
         client, path = each.file.client, each.file.path
         echo(f"{client.title}  {short(path)}{'' if each.before is not None else ' (new)'}", bold=True)
@@ -32,9 +35,10 @@ def show(plan: InstallPlan) -> None:
             echo(f"  runs: {shlex.join(line)}")
         _show_entries(plan, each)
         for name, ours in each.adopted.items():
-            echo(f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}", fg="red")
-            if ours != name:
-                echo(f"    where it is {ours}")
+            where = f", as {ours}" if ours != name else ""
+            echo(f"  - {'.'.join(each.key)}.{name}: moves to {short(plan.config)}{where}", fg="red")
+            for note in plan.losses(each.file, name):
+                echo(f"      {note}", fg="yellow")
         for name, why in plan.staying.get(str(path), {}).items():
             echo(f"  {name} stays: {why}", fg="yellow")
         for note in each.notes:
@@ -42,7 +46,7 @@ def show(plan: InstallPlan) -> None:
     if plan.adoption is not None and plan.new_servers:
         echo(f"MCPX  {short(plan.config)}", bold=True)
         for server in plan.adoption.new:
-            echo(f"  + mcpServers.{server.name}", fg="green")
+            echo(f"  + {server.name}: {command_line(server.entry)}", fg="green")
 
 
 def show_done(plan: InstallPlan, change: Change, reloaded: str | None) -> None:
@@ -53,7 +57,9 @@ def show_done(plan: InstallPlan, change: Change, reloaded: str | None) -> None:
     echo(f"done; copies are in {short(change.folder)}, and mcpx undo takes it back")
     echo(f"next: restart {', '.join(dict.fromkeys(titles))}")
     if not plan.config.exists():
-        echo(f"there is no configuration yet ({short(plan.config)}): mcpx import, or mcpx add")
+        option = config_hint(plan.config)
+        commands = f"mcpx import{option}, or mcpx add{option}"
+        echo(f"there is no configuration yet ({short(plan.config)}): {commands}")
 
 
 def as_json(plan: InstallPlan, change: Change | None, *, reloaded: str | None) -> dict[str, Any]:
@@ -126,6 +132,7 @@ def _client(plan: InstallPlan, each: Installation, *, is_done: bool) -> dict[str
         "changed": is_done and each.outcome in {"added", "updated"},
         "entries": {name: _shown(plan, entry) for name, entry in each.entries.items()},
         "adopted": each.adopted,
+        "losses": {name: losses for name in each.adopted if (losses := plan.losses(each.file, name))},
         "stays": plan.staying.get(path, {}),
         "notes": each.notes,
     }

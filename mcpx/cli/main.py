@@ -13,8 +13,10 @@ import click
 from mcpx.cli.about import show_help, version
 from mcpx.cli.calls import exec_tool
 from mcpx.cli.check import check, config
+from mcpx.cli.completion import completion
 from mcpx.cli.daemon import daemon
 from mcpx.cli.demo import demo
+from mcpx.cli.doctor import doctor
 from mcpx.cli.group import Cli
 from mcpx.cli.importing import import_servers
 from mcpx.cli.install import install, uninstall
@@ -22,6 +24,7 @@ from mcpx.cli.offers import inspect, prompts, resources
 from mcpx.cli.running import logs, reload_config, restart, status
 from mcpx.cli.secret import secret
 from mcpx.cli.serve import serve
+from mcpx.cli.servers import add, add_json, disable, enable, list_servers, mcp, remove
 from mcpx.cli.stats import stats
 from mcpx.cli.undo import undo
 from mcpx.version import __version__
@@ -33,7 +36,7 @@ def cli() -> None:
     """Three tools instead of hundreds: one gateway between AI clients and their MCP servers.
 
     A client is given inspect, exec and resources; MCPX keeps the servers of its configuration alive behind
-    them. Start with: mcpx demo
+    them. To see that: mcpx demo. To begin: mcpx import, then mcpx install.
 
     The configuration is the file given, or $MCPX_CONFIG, or config.json in your config folder for mcpx. Any
     client's own file will do (mcpServers, servers).
@@ -53,19 +56,28 @@ def attach(arguments: tuple[str, ...]) -> None:
 
 
 for command in (
+    add,
+    add_json,
     attach,
     check,
+    completion,
     config,
     daemon,
     demo,
+    disable,
+    doctor,
+    enable,
     exec_tool,
     show_help,
     import_servers,
     inspect,
     install,
+    list_servers,
     logs,
+    mcp,
     prompts,
     reload_config,
+    remove,
     resources,
     restart,
     secret,

@@ -33,12 +33,23 @@ def server_table(servers: list[JSON]) -> Table:
 
 
 def _cells(server: JSON) -> list[Text]:
-    texts = (server["name"], server["described"], str(server["tools"]), str(server["resources"]))
-    return [Text(one_line(text or "")) for text in (*texts, server.get("title"))]
+    """Name, state, counts, and what takes room: why it is not ready, or its title."""
+    state, _, cause = server["described"].partition(": ")
+    texts = (
+        server["name"],
+        state,
+        str(server["tools"]),
+        str(server["resources"]),
+        cause or server.get("title"),
+    )
+    cells = [Text(one_line(text or "")) for text in texts]
+    if cause:
+        cells[1].stylize("yellow")
+    return cells
 
 
 class ServerRows:
-    """The same on a terminal where the rows come one after the other: what takes room stands last."""
+    """The same on a terminal where the rows come one after the other."""
 
     def __init__(self, names: list[str]) -> None:
         widest = max(map(cell_len, ["server", *map(one_line, names)]))
@@ -51,10 +62,7 @@ class ServerRows:
             self._has_header = True
             names = ("server", "state", "tools", "resources", "title")
             self._print([Text(name, style="bold") for name in names])
-        name, _, tools, resources, title = _cells(server)
-        is_odd = server["state"] not in {"ready", "asleep"}
-        state = Text(one_line(server["state"]), style="yellow" if is_odd else "")
-        self._print([name, state, tools, resources, Text(one_line(server["described"])) if is_odd else title])
+        self._print(_cells(server))
 
     def _print(self, cells: list[Text]) -> None:
         row = Text()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpx.cli.asking import ask, ask_daemon, config_option, json_option, profile_option
+from mcpx.cli.asking import ask, ask_daemon, json_option, profile_option
+from mcpx.cli.daemon import with_config
+from mcpx.cli.known_names import complete_prompt, complete_server, complete_tool, complete_uri
 from mcpx.cli.printing import console, echo
 from mcpx.cli.results import print_json, save, show, text_of
 from mcpx.text import one_line, shown_uri
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="What the servers offer.")
-@click.argument("server", required=False)
-@click.argument("tools", nargs=-1)
+@click.argument("server", required=False, shell_complete=complete_server)
+@click.argument("tools", nargs=-1, shell_complete=complete_tool)
 @click.option("--query", default="", help="Search the tools of all servers, or of SERVER.")
 @click.option("--raw", is_flag=True, help="Print what a model gets.")
 @profile_option
-@config_option
+@with_config
 @json_option
 def inspect(
     *,
@@ -77,11 +79,11 @@ def _inspect_all(config_path: str | None, control_request: JSON, *, as_json: boo
 
 
 @click.command(short_help="List resources, or read one.")
-@click.argument("server", required=False)
-@click.argument("uri", required=False)
+@click.argument("server", required=False, shell_complete=complete_server)
+@click.argument("uri", required=False, shell_complete=complete_uri)
 @click.option("--out", metavar="FILE", help="Write what is read to FILE (or a folder, or -).")
 @profile_option
-@config_option
+@with_config
 @json_option
 def resources(
     *,
@@ -123,11 +125,11 @@ def _show_resources(response: JSON, *, as_json: bool) -> None:
 
 
 @click.command(short_help="List prompts, or get one.")
-@click.argument("server", required=False)
-@click.argument("prompt", required=False)
+@click.argument("server", required=False, shell_complete=complete_server)
+@click.argument("prompt", required=False, shell_complete=complete_prompt)
 @click.argument("arguments", nargs=-1)
 @profile_option
-@config_option
+@with_config
 @json_option
 def prompts(
     *,

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from mcpx.cli.daemon import with_config
+from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo
 from mcpx.cli.results import print_json
 from mcpx.cli.tail import LINES
@@ -52,7 +53,7 @@ def reload_config(config_path: str | None) -> None:
 
 
 @click.command(short_help="Restart one server.")
-@click.argument("server")
+@click.argument("server", shell_complete=complete_server)
 @with_config
 def restart(server: str, config_path: str | None) -> None:
     """End a SERVER of the daemon and start it again, whatever its state."""
@@ -61,7 +62,7 @@ def restart(server: str, config_path: str | None) -> None:
 
 
 @click.command(short_help="What a server says on standard error.")
-@click.argument("server")
+@click.argument("server", shell_complete=complete_server)
 @with_config
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written.")
 @click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
@@ -70,11 +71,12 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     from mcpx.cli.tail import show
     from mcpx.config import load
     from mcpx.daemon.paths import daemon_paths
+    from mcpx.daemon.running import located
     from mcpx.errors import MCPXError
     from mcpx.observe.server_log import server_log_path
     from mcpx.text.nearest import nearest
 
-    path = server_log_path(server, daemon_paths(config_path).folder)
+    path = server_log_path(server, located(daemon_paths(config_path)).folder)
     if not path.exists():
         names = list(load(config_path, resolve=False).servers)
         if server in names:

@@ -8,8 +8,10 @@ import sys
 import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
+from mcpx.cli.daemon import with_config
 from mcpx.cli.printing import echo
 from mcpx.errors import MCPXError
+from mcpx.paths import config_file, config_hint
 
 MAX_SECRET_CHARS = 65_536
 
@@ -21,7 +23,8 @@ def secret() -> None:
 
 @secret.command("set", short_help="Keep one.")
 @click.argument("name")
-def set_secret(name: str) -> None:
+@with_config
+def set_secret(name: str, config_path: str | None) -> None:
     """Keep a secret under NAME, in place of another of that name.
 
     It is read from the terminal, unseen, or from standard input: never from the command line, which other
@@ -40,12 +43,13 @@ def set_secret(name: str) -> None:
         raise MCPXError(f"a secret has at most {MAX_SECRET_CHARS} characters; nothing was changed")
     keychain.put(name, value)
     echo(f"{name} is in the keychain; in a configuration it is ${{keychain:{name}}}")
-    echo("a daemon that runs takes it in with: mcpx reload", err=True)
+    echo(f"a daemon that runs takes it in with: mcpx reload{config_hint(config_file(config_path))}", err=True)
 
 
 @secret.command("list", short_help="Their names.")
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def list_secrets(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def list_secrets(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
     """List the names that were set with mcpx secret set. Values are never shown."""
     from mcpx.environment import keychain
 

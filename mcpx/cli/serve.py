@@ -9,10 +9,12 @@ import click
 
 from mcpx.cli.daemon import config_of, with_config
 from mcpx.cli.printing import echo
-from mcpx.door import EXPOSURES, Door, Expose, only_of
+from mcpx.door import EXPOSURES, FRONT_DOOR, Door, Expose, only_of
+from mcpx.errors import ConfigError, MCPXError
 
 if TYPE_CHECKING:
     from mcpx.config import Config
+    from mcpx.config.load import ConfigText
 
 
 @click.command(short_help="Serve a client over stdio, or many over HTTP.")
@@ -53,11 +55,8 @@ def serve(
     import anyio
     from msgspec.structs import replace
 
-    from mcpx.config import read_config
-    from mcpx.config.transport import is_loopback
     from mcpx.core.profiles import select
-    from mcpx.daemon.paths import check_state_folder
-    from mcpx.environment import begin
+    from mcpx.daemon.startup_report import STARTED, report
     from mcpx.light_imports import import_structlog, light_sdk
 
     import_structlog()
@@ -65,24 +64,15 @@ def serve(
     from mcpx.upstream.early_start import early_children
 
     configure()
-    text = read_config(config_of(config, config_path))
-    loaded = text.parse(resolve=False)
-    if loaded.login_shell:
-        begin()
-    address = host or loaded.http.host
-    if transport == "http" and no_auth and not yes_everybody and not is_loopback(address):
-        raise click.UsageError(
-            f"--no-auth on {address} lets everybody who reaches that address run every tool;"
-            " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
-        )
-    if transport == "http" and (expose or profile or only or server):
-        raise click.UsageError(
-            "HTTP has these in its URL: /mcp?expose=all, /mcp/PROFILE, /mcp?only=NAMES, /mcp/servers/NAME"
-        )
-    if transport == "stdio" and (host or port is not None or no_auth or yes_everybody):
-        raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
-    door = _door(loaded, expose, profile, only, server)
-    check_state_folder()
+    shown = Door(expose, server, None if only is None else only_of([only]), profile)
+    try:
+        text, loaded = _read(config_of(config, config_path))
+        _check(loaded, shown, transport, host=host, port=port, auth=not no_auth, everybody=yes_everybody)
+    except (MCPXError, OSError, click.UsageError) as error:
+        if transport == "stdio":
+            _serve_nevertheless(error, config_of(config, config_path), shown)
+        raise
+    report(STARTED)
     if transport == "stdio" and sys.stdin.isatty():
         from mcpx.attach.command import WAITS_FOR_CLIENT
 
@@ -91,7 +81,7 @@ def serve(
     early = server is None and transport == "stdio"
 
     def needed(config: Config) -> Config:
-        return select(door, config).config if early else replace(config, servers={})
+        return select(shown, config).config if early else replace(config, servers={})
 
     with early_children(text.parse, needed) as resolved:
         with light_sdk(serves_http=transport == "http"):
@@ -100,33 +90,102 @@ def serve(
         if transport == "http":
             run = partial(app.serve_http, resolved(), host=host, port=port, auth=not no_auth)
         else:
-            run = partial(app.serve_stdio, resolved(), door)
+            run = partial(app.serve_stdio, resolved(), shown)
         code = anyio.run(run, backend_options=app.LOOP)
     sys.exit(code)
 
 
-def _door(
-    config: Config, expose: Expose | None, profile: str | None, only: str | None, server: str | None
-) -> Door:
-    """The door that the options name.
+def _read(config: str | None) -> tuple[ConfigText, Config]:
+    """The configuration, unresolved, and its text; the person's login shell is asked meanwhile.
 
     Raises:
-        UsageError: They do not go together, or name what there is not.
+        ConfigError: It cannot be used.
     """
+    from mcpx.config import read_config
+    from mcpx.environment import begin
+
+    text = read_config(config)
+    loaded = text.parse(resolve=False)
+    if loaded.login_shell:
+        begin()
+    return text, loaded
+
+
+def _check(
+    config: Config,
+    door: Door,
+    transport: str,
+    *,
+    host: str | None,
+    port: int | None,
+    auth: bool,
+    everybody: bool,
+) -> None:
+    """Refuse options that do not go together, or name what there is not, and a state folder of others.
+
+    Raises:
+        UsageError: The options.
+        DaemonError: The folder.
+    """
+    from mcpx.config.transport import is_loopback
+    from mcpx.daemon.paths import check_state_folder
+
+    address = host or config.http.host
+    if transport == "http" and not auth and not everybody and not is_loopback(address):
+        raise click.UsageError(
+            f"--no-auth on {address} lets everybody who reaches that address run every tool;"
+            " leave --no-auth out, listen on 127.0.0.1, or say --yes-everybody as well"
+        )
+    if transport == "http" and door != FRONT_DOOR:
+        raise click.UsageError(
+            "HTTP has these in its URL: /mcp?expose=all, /mcp/PROFILE, /mcp?only=NAMES, /mcp/servers/NAME"
+        )
+    if transport == "stdio" and (host or port is not None or not auth or everybody):
+        raise click.UsageError("--host, --port, --no-auth and --yes-everybody go with --transport http")
+    _check_door(config, door)
+    check_state_folder()
+
+
+def _check_door(config: Config, door: Door) -> None:
     from mcpx.core.profiles import DoorError, check_door
     from mcpx.text.nearest import nearest
 
-    if expose and server:
+    if door.expose and door.server:
         raise click.UsageError("--server shows one server as it is; --expose says how all are shown")
-    if server and (profile or only is not None):
+    if door.server and (door.profile or door.only is not None):
         raise click.UsageError("--server shows one server as it is; --profile and --only choose among all")
-    if server is not None and server not in config.servers:
-        near = nearest(server, config.servers)
+    if door.server is not None and door.server not in config.servers:
+        near = nearest(door.server, config.servers)
         hint = f"; did you mean {near[0]}?" if near else f"; there is {', '.join(config.servers)}"
-        raise click.UsageError(f"{config.source} has no server {server!r}{hint}")
-    door = Door(expose, server, None if only is None else only_of([only]), profile)
+        raise click.UsageError(f"{config.source} has no server {door.server!r}{hint}")
     try:
         check_door(door, config)
     except DoorError as error:
         raise click.UsageError(f"{config.source}: {error}") from None
-    return door
+
+
+def _serve_nevertheless(
+    error: MCPXError | OSError | click.UsageError, config: str | None, door: Door
+) -> None:
+    """Have a client that started this hear by MCP what is wrong, and exit when it leaves.
+
+    Returns where nobody but a person, or the process that does this already, waits for an answer.
+    """
+    from mcpx.daemon.startup_report import has_starter, report
+
+    problem = error.format_message() if isinstance(error, click.UsageError) else str(error)
+    report(problem)
+    if has_starter() or sys.stdin.isatty():
+        return
+    from mcpx.attach.serving import serve_nevertheless
+
+    echo(f"mcpx: {problem}", err=True)
+    options = {"--expose": door.expose, "--server": door.server, "--profile": door.profile}
+    if door.only is not None:
+        options["--only"] = ",".join(door.only)
+    arguments = ["serve", *([] if config is None else ["--config", config])]
+    for option, value in options.items():
+        arguments += [] if value is None else [option, value]
+    has_served = serve_nevertheless(problem.rstrip("."), config, door, arguments)
+    code = 2 if isinstance(error, ConfigError | click.UsageError) else 1
+    sys.exit(0 if has_served else code)

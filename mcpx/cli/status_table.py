@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from mcpx.cli.printing import console
 from mcpx.core.status import DaemonStatus, EnvironmentStatus, HttpStatus, ServerStatus, Status
+from mcpx.errors import MCPXError
 from mcpx.text import one_line
 
 STYLES: Final = {
@@ -30,8 +31,8 @@ STYLES: Final = {
     "disabled": "dim",
 }
 MIN_NAME_CELLS: Final = 8  # of a name that is wrapped
-MAX_LEAD_CELLS: Final = 28  # of a name before a cause, which is wrapped in the table already
-SILENT_FROM_S: Final = 10.0  # without an answer, before that is worth a line
+MAX_LEAD_CELLS: Final = 28  # that causes stand behind; a longer name pushes its own to the right
+SILENT_FROM_S: Final = 10.0  # without a sign of life, before that is worth a line
 LEGEND: Final = "re: restarts  res: resources  busy: running+waiting  fail: failed  p50: median"
 MINUTE_S: Final = 60
 HOUR_S: Final = 60 * MINUTE_S
@@ -45,7 +46,7 @@ def show(status: dict[str, Any]) -> None:
     """Print a status that came as JSON to standard output.
 
     Raises:
-        msgspec.ValidationError: It is no status.
+        MCPXError: It is no status.
     """
     console().print(render_json(status))
 
@@ -54,9 +55,15 @@ def render_json(status: dict[str, Any]) -> RenderableType:
     """As `render`, of a status that came as JSON.
 
     Raises:
-        msgspec.ValidationError: It is no status.
+        MCPXError: It is no status.
     """
-    return render(msgspec.convert(status, Status))
+    try:
+        return render(msgspec.convert(status, Status))
+    except msgspec.ValidationError as error:
+        text = (
+            f"the daemon's status cannot be read ({error}): it may be of another version; mcpx daemon restart"
+        )
+        raise MCPXError(text) from None
 
 
 def render(status: Status) -> RenderableType:
@@ -144,7 +151,7 @@ def _remarks(server: ServerStatus) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     silent_s = server.silent_s
     if isinstance(silent_s, float) and silent_s >= SILENT_FROM_S:
-        found.append((f"busy, no answer for {duration(silent_s)}", "yellow"))
+        found.append((f"busy, no sign of life for {duration(silent_s)}", "yellow"))
     if server.last_error:
         is_past = server.state in {"ready", "asleep"}
         cause = ("earlier: " if is_past else "") + one_line(server.last_error)
@@ -154,16 +161,14 @@ def _remarks(server: ServerStatus) -> list[tuple[str, str]]:
 
 def _lines(remarks: list[tuple[str, str, str]]) -> list[Text]:
     """A line for each remark behind the name of its server."""
-    names = [_cut(one_line(name)) for name, _, _ in remarks]
-    width = max(map(cell_len, names))
+    names = [one_line(name) for name, _, _ in remarks]
+    width = min(MAX_LEAD_CELLS, max(map(cell_len, names)))
     return [
-        Text(set_cell_size(name, width) + "  ", no_wrap=True, overflow="ellipsis").append(text, style)
+        Text(name + " " * max(0, width - cell_len(name)) + "  ", no_wrap=True, overflow="ellipsis").append(
+            text, style
+        )
         for name, (_, text, style) in zip(names, remarks, strict=True)
     ]
-
-
-def _cut(name: str) -> str:
-    return name if cell_len(name) <= MAX_LEAD_CELLS else set_cell_size(name, MAX_LEAD_CELLS - 1) + "…"
 
 
 def duration(seconds: float) -> str:

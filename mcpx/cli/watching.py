@@ -31,6 +31,8 @@ _STEPS: Final = {"\x1b[A": -1, "k": -1, "\x1b[B": 1, "j": 1}
 _PAGES: Final = {"\x1b[5~": -1, "b": -1, "\x1b[6~": 1, " ": 1}
 _ENDS: Final = {"\x1b[H": 0, "g": 0, "\x1b[F": sys.maxsize, "G": sys.maxsize}
 _KEY_BYTES: Final = 64
+_ALTERNATE_SCREEN: Final = b"\x1b[?1049h\x1b[?25l"
+_ORDINARY_SCREEN: Final = b"\x1b[?1049l\x1b[?25h"
 
 
 def watch(ask: Callable[[], Any], draw: Callable[[Any], RenderableType]) -> None:
@@ -45,7 +47,7 @@ def watch(ask: Callable[[], Any], draw: Callable[[Any], RenderableType]) -> None
         for answer in _answers(first, ask):
             output.print(draw(answer))
     page = Page(draw(first))
-    with _restored_at_end(), output.screen(hide_cursor=True) as screen, _keys() as wait_for_key:
+    with _ended_in_order(), output.screen(hide_cursor=True) as screen, _keys() as wait_for_key:
         while True:
             screen.update(page)
             due = time.monotonic() + REFRESH_INTERVAL_S
@@ -129,7 +131,7 @@ class Page:
 
 
 @contextmanager
-def _restored_at_end() -> Iterator[None]:
+def _ended_in_order() -> Iterator[None]:
     """Have SIGTERM end the process in order, so that the terminal is as it was."""
 
     def end(number: int, _frame: object) -> NoReturn:
@@ -150,7 +152,26 @@ def _keys() -> Iterator[Callable[[float], str]]:
     os.set_blocking(wakes, False)
     fd = sys.stdin.fileno() if sys.stdin.isatty() else None
     mode = None if fd is None else termios.tcgetattr(fd)
-    before = signal.signal(signal.SIGWINCH, lambda *_: None)
+
+    def enter() -> None:
+        if fd is not None:
+            tty.setcbreak(fd, termios.TCSADRAIN)
+
+    def leave() -> None:
+        if fd is not None and mode is not None:
+            termios.tcsetattr(fd, termios.TCSADRAIN, mode)
+
+    def stop(*_: object) -> None:
+        """Give the terminal back to the shell until the process is continued (Ctrl-Z, fg)."""
+        leave()
+        os.write(sys.stdout.fileno(), _ORDINARY_SCREEN)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, stop)
+        os.write(sys.stdout.fileno(), _ALTERNATE_SCREEN)
+        enter()
+
+    before = signal.signal(signal.SIGWINCH, lambda *_: None), signal.signal(signal.SIGTSTP, stop)
     woken_before = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
 
     def wait(seconds: float) -> str:
@@ -161,13 +182,12 @@ def _keys() -> Iterator[Callable[[float], str]]:
         return os.read(fd, _KEY_BYTES).decode(errors="replace") if fd is not None and fd in ready else ""
 
     try:
-        if fd is not None:
-            tty.setcbreak(fd, termios.TCSADRAIN)
+        enter()
         yield wait
     finally:
         signal.set_wakeup_fd(woken_before)
-        signal.signal(signal.SIGWINCH, before)
-        if fd is not None and mode is not None:
-            termios.tcsetattr(fd, termios.TCSADRAIN, mode)
+        signal.signal(signal.SIGWINCH, before[0])
+        signal.signal(signal.SIGTSTP, before[1])
+        leave()
         os.close(readable)
         os.close(wakes)

@@ -7,7 +7,6 @@ them into MCPX's configuration; `write_entry` makes MCPX's own entry for a clien
 from mcpx.clients.entries import starts_mcpx, write_entry
 from mcpx.clients.finding import (
     ClientFile,
-    UnknownClientError,
     candidates,
     client_named,
     find,
@@ -32,7 +31,6 @@ __all__ = [
     "Planned",
     "Server",
     "System",
-    "UnknownClientError",
     "candidates",
     "client_named",
     "find",

@@ -6,6 +6,7 @@ Looks at the file system (what exists), and changes nothing.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from mcpx.clients.rows import CLIENTS, Client, System
-from mcpx.errors import MCPXError
+from mcpx.errors import ConfigError
 from mcpx.paths import home
 from mcpx.text.nearest import nearest
 
@@ -27,15 +28,11 @@ class ClientFile(msgspec.Struct, frozen=True):
     installed: bool
 
 
-class UnknownClientError(MCPXError):
-    """No client of that name is in the table."""
-
-
 def client_named(name: str) -> Client:
     """The row of a client.
 
     Raises:
-        UnknownClientError: There is none; the text names the nearest, or all.
+        ConfigError: There is none; the text names the nearest, or all.
     """
     for client in CLIENTS:
         if client.name == name.lower():
@@ -43,7 +40,7 @@ def client_named(name: str) -> Client:
     names = [client.name for client in CLIENTS]
     near = nearest(name, names)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
-    raise UnknownClientError(f"no client {name!r} is known; {hint}")
+    raise ConfigError(name, f"no client of this name is known; {hint}")
 
 
 def this_system() -> System:
@@ -56,10 +53,10 @@ def this_system() -> System:
 def find(client: Client, environ: Mapping[str, str] = os.environ, system: System | None = None) -> ClientFile:
     """The file of a client: of several possible ones the first that exists, else the first of all."""
     paths = list(candidates(client, environ, system or this_system()))
-    existing = [path for path in paths if path.is_file()]
+    existing = [path for path in paths if _is_file(path)]
     path = (existing or paths)[0]
     folder = Path(_filled(client.folder, environ)) if client.folder else path.parent
-    return ClientFile(client, path, bool(existing), bool(existing) or folder.is_dir())
+    return ClientFile(client, path, bool(existing), bool(existing) or os.path.isdir(folder))  # noqa: PTH112 - False where it may not be seen
 
 
 def find_all(
@@ -68,7 +65,7 @@ def find_all(
     """Every file of a client that exists: some have one for each editor that they live in."""
     found: dict[str, ClientFile] = {}
     for path in candidates(client, environ, system or this_system()):
-        if path.is_file():
+        if _is_file(path):
             found.setdefault(os.path.realpath(path), ClientFile(client, path, exists=True, installed=True))
     return list(found.values())
 
@@ -85,6 +82,16 @@ def candidates(client: Client, environ: Mapping[str, str], system: System) -> It
             yield from _matching(_filled(template, environ))
         else:
             yield Path(_filled(template, environ))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file, for all that can be seen: who may not look finds out by reading it."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 def _matching(path: str) -> list[Path]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from mcpx.changes import ChangeError, Edit, read_file, real_path
+from mcpx.changes import ChangeError, Edit, obstacle, read_file, real_path
 from mcpx.clients.finding import ClientFile
 from mcpx.clients.installing import Installation, plan_install, refusal
 from mcpx.clients.launching import Launch, own_launch
@@ -23,6 +23,8 @@ from mcpx.clients.reading import ClientServers, read_servers
 from mcpx.documents import DocumentError
 from mcpx.errors import ConfigError
 from mcpx.paths import config_file
+
+_OWN_CONFIGURATION = "MCPX takes its own servers from this file: name another configuration with --config"
 
 
 class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,19 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
     def new_servers(self) -> tuple[str, ...]:
         """The names of the servers that the configuration gets."""
         return tuple(server.name for server in self.adoption.new) if self.adoption else ()
+
+    def losses(self, file: ClientFile, name: str) -> tuple[str, ...]:
+        """What is lost of a server of that file when it is adopted."""
+        servers = self.adoption.servers if self.adoption else ()
+        return next(
+            (
+                server.notes
+                for server in servers
+                for origin in server.origins
+                if (origin.path, origin.name) == (file.path, name)
+            ),
+            (),
+        )
 
     def edits(self) -> list[Edit]:
         """What is to be carried out, in order."""
@@ -112,7 +127,13 @@ def plan_installs(
     except DocumentError as error:
         raise ConfigError(f"{path}:{error.line}:{error.column}", error.problem) from None
     plan = msgspec.structs.replace(plan, adoption=adoption, staying=_staying(found, adoption))
-    return _with_installations(plan, files, {file.path: adoption.adopted(file.path) for file in files})
+    plan = _with_installations(plan, files, {file.path: adoption.adopted(file.path) for file in files})
+    remarks = {each.file.path: each.notes for each in found}
+    noted = (
+        msgspec.structs.replace(each, notes=(*each.notes, *remarks.get(each.file.path, ())))
+        for each in plan.installations
+    )
+    return msgspec.structs.replace(plan, installations=tuple(noted))
 
 
 def _with_installations(
@@ -120,13 +141,19 @@ def _with_installations(
 ) -> InstallPlan:
     """Plan every file; one that two clients share is changed for both."""
     contents: dict[Path, bytes | None] = {}
+    configuration = real_path(plan.config)
     planned = []
     for file in files:
         target = real_path(file.path)
         try:
             if target not in contents:
                 contents[target] = read_file(file.path)
-            each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
+            if target == configuration:
+                each = refusal(file, contents[target], _OWN_CONFIGURATION)
+            else:
+                each = plan_install(file, contents[target], plan.launch, adopted.get(file.path))
+            if each.outcome in {"added", "updated"} and (problem := obstacle(target)) is not None:
+                each = refusal(file, each.before, problem)
         except ChangeError as error:
             each = refusal(file, None, str(error))
         if each.outcome != "refused":
@@ -151,7 +178,12 @@ def _staying(found: Iterable[ClientServers], adoption: ImportPlan) -> dict[str, 
     staying = {}
     for each in found:
         adopted = adoption.adopted(each.file.path)
-        reasons = {server.name: "; ".join(server.needs) for server in each.servers}
+        reasons = {
+            origin.name: "; ".join(server.needs)
+            for server in adoption.servers
+            for origin in server.origins
+            if origin.path == each.file.path
+        }
         reasons |= {entry.name: entry.reason for entry in each.left_out}
         staying[str(each.file.path)] = {
             name: reason for name, reason in reasons.items() if name not in adopted

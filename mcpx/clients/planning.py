@@ -140,9 +140,15 @@ class _Plan:
                 origins=(origin,),
                 present=kept is not None,
                 notes=server.notes,
-                needs=() if completed else server.needs,
+                needs=(*(() if completed else server.needs), *self._turned_off(kept, server)),
             )
         )
+
+    def _turned_off(self, kept: str | None, server: Server) -> tuple[str, ...]:
+        """What must be done where the configuration has a server turned off that the client uses."""
+        if kept is None or server.entry.get("disabled") or not self._entries[kept].get("disabled"):
+            return ()
+        return (f"it is disabled in the configuration: mcpx enable {kept}",)
 
     def _completed(self, server: Server, client: str) -> str | None:
         """The name of this server in the configuration, if only references and their values differ there."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from mcpx.changes import Change, ChangeError, State, read_file, real_path, undone
+from mcpx.changes import Change, ChangeError, State, obstacle, read_file, real_path, undone
 from mcpx.changes.merging import take_back
 from mcpx.clients.finding import ClientFile
 from mcpx.clients.installing import remove_entries
@@ -48,6 +48,8 @@ def plan_uninstall(file: ClientFile, history: Sequence[Change]) -> Removal:
     found = read_servers(file, data or b"")
     if data is None or not (found.own or (found.problem is not None and b"mcpx" in data)):
         return Removal(file=file, outcome="absent", before=data, after=data)
+    if (problem := obstacle(file.path)) is not None:
+        return Removal(file=file, outcome="refused", before=data, after=data, problem=problem)
     walk = _Walk(file, data)
     walk.back(history)
     if walk.contents is not None and walk.has_mcpx():

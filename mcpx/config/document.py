@@ -71,15 +71,15 @@ class JSONSyntaxError(ConfigError):
 
     def __init__(self, text: str, error: JSONCError, where: str) -> None:
         line, column = line_and_column(text, error.offset)
-        super().__init__(f"{where}:{line}:{column}", f"not JSON: {error.problem}")
+        hint = "; mcpx import reads such files" if "looks like" in error.problem else ""
+        super().__init__(f"{where}:{line}:{column}", f"not JSON: {error.problem}{hint}")
         self.offset = error.offset
 
 
 class LocatedError(ConfigError):
     """Something wrong at one place of the file.
 
-    `server` is the one whose entry it is in, which alone it disables ("" for an entry without a name, which
-    is left out); None where it spoils the whole file.
+    `server` is the one whose entry it is in, which alone it disables; None where it spoils the whole file.
     """
 
     def __init__(self, at: Location, problem: str) -> None:

@@ -20,6 +20,7 @@ from mcpx.config.excerpts import safe_excerpt
 from mcpx.config.load import Reading, locate, missing_file, read, read_file
 from mcpx.config.model import Config
 from mcpx.config.sanity import odd_commands, readable_secrets
+from mcpx.config.secrets import redactor_of
 from mcpx.documents.jsonc import Node, line_and_column, parse
 from mcpx.errors import ConfigError
 
@@ -84,7 +85,7 @@ _Unplaced = tuple[Level, Location, str, str | None]
 
 def _found(reading: Reading) -> Iterator[_Unplaced]:
     for mistake in reading.notices.mistakes:
-        yield "error", mistake.at, mistake.problem, mistake.server or None
+        yield "error", mistake.at, mistake.problem, mistake.server
     mistaken = [mistake.at for mistake in reading.notices.mistakes]
     for remark in reading.notices.remarks():
         if remark.at in mistaken:
@@ -98,7 +99,8 @@ def _found(reading: Reading) -> Iterator[_Unplaced]:
     for server in reading.config.servers.values():
         for inside, odd in odd_commands(server, reading.config):
             at = reading.places[server.name]
-            yield "warning", Location(at.source, (*at.steps, *inside)), odd, server.name
+            text = redactor_of(server)(odd)
+            yield "warning", Location(at.source, (*at.steps, *inside)), text, server.name
 
 
 def _server_at(at: Location, reading: Reading) -> str | None:

@@ -223,13 +223,15 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
 class ServerConfig(PerServer, frozen=True, kw_only=True):
     """One upstream server. `disabled` is the reason why it must not be started, or `None`.
 
-    The transport of a disabled server may still hold `${VAR}` as written.
+    The transport of a disabled server may still hold `${VAR}` as written, and is empty if its entry cannot be
+    read. `source` is the file that it is configured in, empty for a server made by hand.
     """
 
     name: str
     transport: Transport
     disabled: str | None = None
     variables: Variables = Variables()
+    source: str = ""
 
 
 class HttpGateway(msgspec.Struct, frozen=True, kw_only=True):

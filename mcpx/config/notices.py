@@ -85,8 +85,8 @@ class Remark(msgspec.Struct, frozen=True):
 class _Gathering:
     """Appends the mistake that is raised inside to a list, and stops it there."""
 
-    def __init__(self, mistakes: list[LocatedError], server: str | None) -> None:
-        self._mistakes, self._server = mistakes, server
+    def __init__(self, mistakes: list[LocatedError]) -> None:
+        self._mistakes = mistakes
 
     def __enter__(self) -> None:
         """Nothing is prepared."""
@@ -94,7 +94,6 @@ class _Gathering:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, LocatedError):
             return False
-        error.server = self._server
         self._mistakes.append(error)
         return True
 
@@ -110,11 +109,7 @@ class ConfigNotices:
 
     def gathering(self) -> AbstractContextManager[None, bool]:
         """Add the mistake that is raised inside, in place of letting it through."""
-        return _Gathering(self.mistakes, None)
-
-    def leaving_out(self) -> AbstractContextManager[None, bool]:
-        """The same for a mistake for which an entry without a name is left out."""
-        return _Gathering(self.mistakes, "")
+        return _Gathering(self.mistakes)
 
     def add(self, at: Location, remark: str) -> None:
         """Add a remark on one place: something that was hardly meant so."""
@@ -156,10 +151,8 @@ class ConfigNotices:
         return (*self._remarks, *others, *([_foreign(foreign, self._unused)] if foreign else []))
 
     def lines(self) -> tuple[str, ...]:
-        """The remarks for the log, and what was left out of the servers."""
-        spoilt = [each for each in self.mistakes if each.server == ""]
-        left_out = [f"{each.at.path}: {each.problem}; this entry is left out" for each in spoilt]
-        return (*left_out, *(each.line for each in self.remarks()))
+        """The remarks for the log."""
+        return tuple(remark.line for remark in self.remarks())
 
 
 def _unused(key: str, places: list[Location]) -> Remark:

@@ -18,13 +18,13 @@ from mcpx.config.document import Location, as_object, quote
 from mcpx.config.expand import secrets_in
 from mcpx.config.model import Http, PerServer, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
-from mcpx.config.settings import convert, keys, read_settings
+from mcpx.config.settings import keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
 from mcpx.documents.jsonc import JSONObject
 from mcpx.environment.secrets import Reference
 from mcpx.paths import config_hint
-from mcpx.text import holds_controls
+from mcpx.text import holds_controls, kind_of
 
 DISABLED: Final = "disabled in the configuration"
 
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True):
     listed: bool = False
     """Whether it stands in a list and so holds its own name."""
     problem: str | None = None
-    """Why it cannot be told which servers are meant by the name."""
+    """What is wrong with its name, by which alone it is disabled."""
 
 
 def top_level_keys() -> tuple[str, ...]:
@@ -52,8 +52,7 @@ def top_level_keys() -> tuple[str, ...]:
 def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> tuple[Entry, ...]:
     """Every server entry of the document, in the order of the forms.
 
-    A form that is not what it should be is a mistake, and so is that there is none; an entry without a name
-    that can be used is left out.
+    A form that is not what it should be is a mistake, and so is that there is none.
     """
     found: dict[str, Entry] = {}
     for entry in _all_entries(document, at, notices):
@@ -75,7 +74,10 @@ def read_server(
 ) -> ServerConfig:
     """The entry as a struct; a mistake in it, or a variable that is not set, disables it."""
     before = len(notices.mistakes)
-    server = ServerConfig(name=entry.name, transport=Stdio(command=""), **msgspec.structs.asdict(base))
+    unread = Stdio(command="")
+    server = ServerConfig(
+        name=entry.name, transport=unread, source=entry.at.source, **msgspec.structs.asdict(base)
+    )
     with notices.gathering():
         if entry.problem:
             raise entry.at.error(entry.problem)
@@ -157,48 +159,56 @@ def _of_editor(value: Any, at: Location, notices: ConfigNotices) -> Iterator[Ent
         return
     servers = [(name, given) for name, given in editor.items() if isinstance(given, JSONObject)]
     notices.unused([name for name in editor if name not in dict(servers)], at, known=())
-    yield from _named(JSONObject(servers), at, notices)
+    yield from _named(JSONObject(servers), at)
 
 
 def _entries(value: Any, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
     """The servers of an object by their names, or of a list."""
     if isinstance(value, JSONObject):
-        yield from _named(value, at, notices)
+        yield from _named(value, at)
     elif isinstance(value, list):
-        yield from _listed(value, at, notices)
+        yield from _listed(value, at)
     else:
         notices.mistakes.append(at.expected("an object", value))
 
 
-def _named(servers: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+def _named(servers: JSONObject, at: Location) -> Iterator[Entry]:
     for name, given in servers.items():
-        twice = f"the server name {quote(name)} is used twice" if name in servers.repeated else None
-        if _is_good_name(name, at.name(name), notices):
+        if problem := _bad_name(name):
+            yield _nameless(at.key(name), at.name(name), problem)
+        else:
+            twice = f"the server name {quote(name)} is used twice" if name in servers.repeated else None
             yield Entry(name, given, at.key(name), problem=twice)
 
 
-def _listed(servers: list[Any], at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+def _listed(servers: list[Any], at: Location) -> Iterator[Entry]:
     for index, given in enumerate(servers):
         here = at.item(index)
-        name = ""
-        with notices.leaving_out():
-            entry = as_object(given, here)
-            if "name" not in entry:
-                raise here.error('this server has no "name"')
-            name = convert(entry["name"], str, here.key("name"))
-            if _is_good_name(name, here.key("name"), notices):
-                yield Entry(name, given, here, listed=True)
+        name = given.get("name") if isinstance(given, JSONObject) else ""
+        if not isinstance(given, JSONObject):
+            yield _nameless(here, here, f"expected an object, got {kind_of(given)}")
+        elif "name" not in given:
+            yield _nameless(here, here, 'this server has no "name"')
+        elif not isinstance(name, str):
+            yield _nameless(here, here.key("name"), f"expected a string, got {kind_of(name)}")
+        elif problem := _bad_name(name):
+            yield _nameless(here, here.key("name"), problem)
+        else:
+            yield Entry(name, given, here, listed=True)
 
 
-def _is_good_name(name: str, at: Location, notices: ConfigNotices) -> bool:
-    """Whether a server can have that name; if not, its entry is left out."""
-    with notices.leaving_out():
-        if not name.strip():
-            raise at.error("the name of a server cannot be empty")
-        if holds_controls(name):
-            raise at.error("the name of a server cannot hold control characters or line breaks")
-        return True
-    return False
+def _nameless(entry: Location, at: Location, problem: str) -> Entry:
+    """An entry without a name that can be used: it gets its place as a name, to be shown by it."""
+    return Entry(entry.path.removeprefix("$."), None, at, problem=problem)
+
+
+def _bad_name(name: str) -> str | None:
+    """Why a server cannot have that name."""
+    if not name.strip():
+        return "the name of a server cannot be empty"
+    if holds_controls(name):
+        return "the name of a server cannot hold control characters or line breaks"
+    return None
 
 
 def _no_servers(document: JSONObject) -> str:

@@ -154,15 +154,21 @@ class Strings:
         return ""
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """The list of strings at `key`, empty when absent."""
-        at = self._at.key(key)
-        with self._notices.gathering():
-            given = read_key(self._entry, key, self._at) if key in self._entry else ()
-            return tuple(self._expanded(each, at.item(index)) for index, each in enumerate(given))
-        return ()
+        """The list of strings at `key`, empty when absent or null."""
+        found: list[str] = []
+        given = self._entry.get(key)
+        if given is not None and not isinstance(given, list):
+            with self._notices.gathering():
+                read_key(self._entry, key, self._at)
+            return ()
+        for index, each in enumerate(given or ()):
+            at = self._at.key(key).item(index)
+            with self._notices.gathering():
+                found.append(self._expanded(convert(each, str, at), at))
+        return tuple(found)
 
     def named(self, key: str, problem: Problem = _nothing) -> dict[str, str]:
-        """The object of strings at `key`, empty when absent. Called with `env` or `headers`.
+        """The object of strings at `key`, empty when absent or null. Called with `env` or `headers`.
 
         In `env` a number stands for its digits and `null` for a variable that is left out, as in VS Code.
         """
@@ -170,7 +176,7 @@ class Strings:
         what, pattern = _NAMES[key]
         given, at = JSONObject([]), self._at.key(key)
         with self._notices.gathering():
-            given = as_object(self._entry.get(key, given), at)
+            given = as_object(given if self._entry.get(key) is None else self._entry[key], at)
         for name, value in given.items():
             with self._notices.gathering():
                 if not re.fullmatch(pattern, name) or not is_text(name):

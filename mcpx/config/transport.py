@@ -51,6 +51,9 @@ def read_transport(
         raise at.error(
             f'type "{declared}" needs {quote(needed)}, but the entry has {quote(url_key or "command")}'
         )
+    if isinstance(entry.get("command"), list):
+        hint = 'only its first item belongs here, the others in "args"'
+        raise at.key("command").error(f"expected a string, got an array; {hint}")
     strings = Strings(entry, at, context, notices)
     unfit = _STDIO_ONLY if url_key else ("headers",)
     reached_by = "a URL" if url_key else "a command"
@@ -101,7 +104,7 @@ def _neither(entry: JSONObject, at: Location) -> LocatedError:
 
 def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext, files: dict[str, str]) -> Stdio:
     strings.variables += files.items()
-    cwd = _at_home(strings.text("cwd", _empty), context) if "cwd" in entry else None
+    cwd = _at_home(strings.text("cwd", _empty), context) if entry.get("cwd") is not None else None
     return Stdio(
         command=_at_home(strings.text("command", _empty), context),
         args=strings.texts("args"),

@@ -69,7 +69,9 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     before is in force. `dropped` counts the log and progress messages that were dropped because clients did
     not read; it is absent if there were none. `http` is present where the configuration has HTTP served.
     `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
-    and what MCPX answered by itself; a daemon of an older version says nothing of either.
+    and what MCPX answered by itself. `folder` is where it keeps what is for its configuration alone, with its
+    servers' logs; `log` is the file of its own, absent where that goes elsewhere. A daemon of an older
+    version says nothing of these four.
     """
 
     pid: int
@@ -81,6 +83,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpStatus | msgspec.UnsetType = msgspec.UNSET
     environment: EnvironmentStatus | msgspec.UnsetType = msgspec.UNSET
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
+    folder: str | msgspec.UnsetType = msgspec.UNSET
+    log: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +102,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     because it was needed again, `failures` those that failed in a row. `last_error` is the cause
     of the last failure, even if the server has recovered. `calls` counts what was sent to it; `errors` counts
     requests that ended without a response or with a protocol error, sent or not. `silent_s` is present while
-    calls are in flight: for how long none has been answered. `sessions` is present for a
+    calls are in flight: for how long there was neither an answer nor progress. `sessions` is present for a
     server with a session for each client, and counts those that are open; state and pid are then those of the
     shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
     out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
@@ -215,7 +219,7 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         latency_ms=Latency(
             p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
         ),
-        silent_s=_silent(counters.unanswered_since),
+        silent_s=_silent(counters.silent_since),
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),

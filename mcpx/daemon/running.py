@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from mcpx.daemon.control_client import request
 from mcpx.daemon.locks import LockOwner, lock_owner
-from mcpx.daemon.paths import DaemonPaths, check_runtime_folder, paths_named
+from mcpx.daemon.paths import DaemonPaths, check_runtime_folder, daemon_paths, paths_named
 from mcpx.errors import MCPXError
 from mcpx.paths import runtime_folder
 
@@ -46,8 +47,8 @@ def running_daemons() -> list[RunningDaemon]:
     return sorted(found, key=lambda each: each.owner.since)
 
 
-def report() -> list[dict[str, Any]]:
-    """What `mcpx daemon list --json` prints: an object for each daemon.
+def report(config: str | None = None) -> list[dict[str, Any]]:
+    """What `mcpx daemon list --json` prints: an object for each daemon, or for that of one configuration.
 
     `servers` counts those of its configuration, `ready` and `asleep` those in these states. One that does not
     answer has an `error` in place of `version`, `clients` and the servers.
@@ -56,15 +57,30 @@ def report() -> list[dict[str, Any]]:
         DaemonError: As `running_daemons`.
     """
     found = running_daemons()
+    if config is not None:
+        lock = daemon_paths(config).lock
+        found = [daemon for daemon in found if daemon.paths.lock == lock]
     with ThreadPoolExecutor(max(1, len(found))) as threads:
         return list(threads.map(_row, found))
+
+
+def located(paths: DaemonPaths) -> DaemonPaths:
+    """`paths`, with the files that the daemon itself writes, if one runs: its state folder may be another."""
+    try:
+        status = request(paths, {"mcpx": "status"}, within=STATUS_TIMEOUT_S)
+    except MCPXError:
+        return paths
+    folder = ((status or {}).get("daemon") or {}).get("folder")
+    if not isinstance(folder, str):
+        return paths
+    return paths._replace(folder=Path(folder), log=Path(folder) / paths.log.name)
 
 
 def _row(daemon: RunningDaemon) -> dict[str, Any]:
     paths, owner = daemon
     since = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(owner.since))
     row: dict[str, Any] = {"config": paths.config, "pid": owner.pid, "since": since}
-    files = {"socket": str(paths.socket), "log": str(paths.log)}
+    files = {"socket": str(paths.socket), "log": str(paths.log)}  # the log, as long as it is not known
     try:
         status = request(paths, {"mcpx": "status"}, within=STATUS_TIMEOUT_S)
     except MCPXError as error:
@@ -80,4 +96,5 @@ def _row(daemon: RunningDaemon) -> dict[str, Any]:
         "ready": states["ready"],
         "asleep": states["asleep"],
         **files,
+        "log": status["daemon"].get("log", files["log"]),
     }

@@ -140,15 +140,21 @@ def install(config: Path, *, platform: str = sys.platform, environ: Mapping[str,
     return Report([*lines, *done.lines, *hints], done.is_complete)
 
 
-def uninstall(*, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Report:
-    """Remove MCPX from the service manager, and end the one that it runs.
+def uninstall(
+    config: Path | None = None, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
+) -> Report:
+    """Remove MCPX from the service manager, and end the one that it runs; of that configuration, if given.
 
     Raises:
-        ServiceError: No service manager is known, or the file is not MCPX's, or cannot be removed.
+        ServiceError: No service manager is known, or the file is not MCPX's, or runs another configuration,
+            or cannot be removed.
     """
     target = service(platform, environ)
-    if _read_ours(target.file) is None:
+    text = _read_ours(target.file)
+    if text is None:
         return Report([f"{target.file} is not there; nothing to remove"], is_complete=True)
+    if config is not None and served_by(text) != str(config.absolute()):
+        raise ServiceError(f"{target.file} runs another configuration; leave --config out to remove it")
     done = _run_all(target.stop, environ)
     try:
         target.file.unlink()

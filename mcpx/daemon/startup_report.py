@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import Final
 
 VARIABLE: Final = "MCPX_REPORT_FD"
+STARTED: Final = "started"
+"""What `mcpx serve` reports once it can use its configuration."""
 MAX_REPORT_BYTES: Final = 4096  # of the reason; a pipe takes that at once, whoever reads
 
 
@@ -21,6 +23,7 @@ class StartupReport:
     def __init__(self) -> None:
         self._reading, self.descriptor = os.pipe()
         os.set_blocking(self._reading, False)
+        self._reported = b""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -28,11 +31,10 @@ class StartupReport:
         return {VARIABLE: str(self.descriptor)}
 
     def read(self) -> str:
-        """What the process has reported; empty for nothing."""
-        try:
-            return os.read(self._reading, MAX_REPORT_BYTES).decode(errors="replace").strip()
-        except OSError:  # nothing yet
-            return ""
+        """What the process has reported so far; empty for nothing."""
+        with suppress(OSError):  # there is nothing new
+            self._reported += os.read(self._reading, MAX_REPORT_BYTES)
+        return self._reported.decode(errors="replace").strip()
 
     def close(self) -> None:
         """Close both ends."""
@@ -40,14 +42,23 @@ class StartupReport:
             os.close(descriptor)
 
 
-def take_reporter(environ: MutableMapping[str, str] = os.environ) -> int | None:
-    """The descriptor to `report` to, if this process was given one; its servers do not inherit the name."""
+_starter: int | None = None  # the pipe to whoever started this process
+
+
+def take_starter(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Note the pipe that this process was given, if it was; what it starts does not inherit its name."""
+    global _starter  # noqa: PLW0603 - a process is started once
     named = environ.pop(VARIABLE, "")
-    return int(named) if named.isdecimal() else None
+    _starter = int(named) if named.isdecimal() else None
 
 
-def report(descriptor: int | None, reason: str) -> None:
-    """Report why this process ends."""
-    if descriptor is not None:
+def has_starter() -> bool:
+    """Whether another process of MCPX has started this one, and waits for its report."""
+    return _starter is not None
+
+
+def report(text: str) -> None:
+    """Report `STARTED`, or why this process ends."""
+    if _starter is not None:
         with suppress(OSError):  # the starter is gone
-            os.write(descriptor, reason.encode(errors="replace")[:MAX_REPORT_BYTES])
+            os.write(_starter, text.encode(errors="replace")[:MAX_REPORT_BYTES])

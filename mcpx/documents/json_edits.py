@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from mcpx.documents import DocumentError
 from mcpx.documents.jsonc import JSONCError, Node, line_and_column, loads, next_token, parse
+from mcpx.documents.lines import LINE_END, begins_line, line_end_of, line_start, nested
 
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]++|/\*[^\r\n]*?\*/)*+(?://[^\r\n]*+)?(?=\r|\n|\Z)")
-_LINE_END: Final = re.compile(r"\r\n?|\n")
 _INDENT: Final = re.compile(r"[ \t]*")
+_MAX_LOOKED_AT: Final = 1000  # values, to see how a file is written
 _ONE_LINE_WIDTH: Final = 100
 """Characters of a list that is written on one line, in a file whose lists are."""
 
@@ -50,10 +52,10 @@ def set_value(text: str, path: Sequence[str | int], value: Any) -> str:
     node, rest = _deepest(text, root, path)
     if not rest or node.value is None:
         base, spread = _indent(text, node.start), node is root or _own_line_above(text, root, node)
-        return text[: node.start] + _written(_nested(rest, value), style, base, spread) + text[node.end :]
+        return text[: node.start] + _written(nested(rest, value), style, base, spread) + text[node.end :]
     if not isinstance(rest[0], str):
         raise _error(text, node.start, f"there is no item {rest[0]} here")
-    return _insert(text, root, node, rest[0], _nested(rest[1:], value))
+    return _insert(text, root, node, rest[0], nested(rest[1:], value))
 
 
 def append_item(text: str, path: Sequence[str | int], value: Any) -> str:
@@ -69,14 +71,14 @@ def append_item(text: str, path: Sequence[str | int], value: Any) -> str:
 
 def remove_value(text: str, path: Sequence[str | int]) -> str:
     """The text without the member or item at a path; a key that is given twice goes twice."""
-    while (node := _parse(text).find(path)) is not None:
-        parent = _parse(text).find(path[:-1])
-        assert parent is not None  # noqa: S101 - a value was found in it
+    root = _parse(text)
+    while (node := root.find(path)) and (parent := root.find(path[:-1])):
         spans = _spans(parent)
         index = next(i for i, (_, end) in enumerate(spans) if end == node.end)
         text = _without(text, parent, spans, index)
-        if isinstance(path[-1], int):
+        if path[-1] not in getattr(parent.value, "repeated", ()):
             break
+        root = _parse(text)
     return text
 
 
@@ -104,12 +106,6 @@ def _deepest(text: str, root: Node, path: Sequence[str | int]) -> tuple[Node, Se
             return node, path[index:]
         node = found
     return node, ()
-
-
-def _nested(steps: Sequence[str | int], value: Any) -> Any:
-    for step in reversed(steps):
-        value = {step: value}
-    return value
 
 
 def _spans(node: Node) -> list[tuple[int, int]]:
@@ -170,8 +166,8 @@ def _without(text: str, parent: Node, spans: list[tuple[int, int]], index: int) 
         start = before if together else start
     rest = _REST_OF_LINE.match(text, end)
     if _begins_line(text, start) and rest:
-        line_end = _LINE_END.match(text, rest.end())
-        cuts.append((_line_start(text, start), line_end.end() if line_end else rest.end()))
+        line_end = LINE_END.match(text, rest.end())
+        cuts.append((line_start(text, start), line_end.end() if line_end else rest.end()))
     elif index < len(spans) - 1:
         blanks = _INDENT.match(text, end)
         cuts.append((start, blanks.end() if blanks else end))
@@ -184,19 +180,15 @@ def _without(text: str, parent: Node, spans: list[tuple[int, int]], index: int) 
     return text if text[opening:closing].strip() else text[:opening] + text[closing:]
 
 
-def _line_start(text: str, offset: int) -> int:
-    return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
-
-
 def _indent(text: str, offset: int) -> str:
     """The blanks at the start of the line of an offset."""
-    found = _INDENT.match(text, _line_start(text, offset))
+    found = _INDENT.match(text, line_start(text, offset))
     return found[0] if found else ""
 
 
 def _begins_line(text: str, offset: int) -> bool:
-    line = _line_start(text, offset)
-    return line > 0 and not text[line:offset].strip(" \t")
+    """Whether an offset is the first on its line, and that is not the first of the file."""
+    return begins_line(text, offset) and line_start(text, offset) > 0
 
 
 def _own_line_above(text: str, root: Node, node: Node) -> bool:
@@ -218,26 +210,27 @@ def _spans_around(root: Node, node: Node) -> list[tuple[int, int]]:
 
 def _style(text: str, root: Node) -> _Style:
     """How a file is written, by its first member or item that begins a line."""
-    found = _LINE_END.search(text)
     step, long_lists = _layout(text, root)
     member = next(iter(root.members), None)
     colon = ": " if member is None or text[member.node.start - 1] in " \t\r\n/" else ":"
-    return _Style(
-        step or "  ", found[0] if found else "\n", colon, ", " if colon == ": " else ",", long_lists
-    )
+    return _Style(step or "  ", line_end_of(text), colon, ", " if colon == ": " else ",", long_lists)
 
 
-def _layout(text: str, node: Node) -> tuple[str, bool]:
-    """One step of indentation (empty if none is seen), and whether lists have an item a line."""
+def _layout(text: str, root: Node) -> tuple[str, bool]:
+    """One step of indentation (empty if none is seen), and whether lists of values have an item a line."""
     step, long_lists = "", False
-    for start, _ in _spans(node):
-        base, indent = _indent(text, node.start), _indent(text, start)
-        if _begins_line(text, start) and indent.startswith(base) and len(indent) > len(base):
+    nodes = [root]
+    for node in islice(nodes, _MAX_LOOKED_AT):  # grows meanwhile
+        nodes += node.items or [each.node for each in node.members]
+        spans = _spans(node)
+        if not spans or not _begins_line(text, spans[0][0]):
+            continue
+        base, indent = _indent(text, node.start), _indent(text, spans[0][0])
+        if indent.startswith(base) and len(indent) > len(base):
             step = step or indent[len(base) :]
-            long_lists = bool(node.items)
-    for child in [each.node for each in node.members] or node.items:
-        inner, inner_long = _layout(text, child)
-        step, long_lists = step or inner, long_lists or inner_long
+            long_lists = long_lists or bool(node.items and not isinstance(node.items[0].value, dict | list))
+        if step and long_lists:
+            break
     return step, long_lists
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcpx.documents import DocumentError
+from mcpx.documents.lines import line_end_of, nested
 from mcpx.documents.toml_places import Keys, Place, members, scan
 
 _EMPTY_LINE_BEFORE: Final = re.compile(r"(?:\A|(?<=\n))[ \t]*\r?\n\Z")
@@ -99,7 +100,7 @@ def _add_tables(text: str, places: list[Place], keys: Keys, value: Mapping[str, 
         index for index, each in enumerate(places) if keys[:-1] and each.path[: len(keys) - 1] == keys[:-1]
     ]
     at = places[_section_end(places, beside[-1])].end if beside else len(text)
-    line_end = "\r\n" if "\r\n" in text else "\n"
+    line_end = line_end_of(text)
     empty_line = line_end * 2
     tables = empty_line.join(line_end.join(lines) for lines in _tables(keys, value))
     before, after = text[:at], text[at:]
@@ -141,7 +142,7 @@ def _add_key(text: str, places: list[Place], keys: Keys, value: Any) -> str:
 
 def _add_line(text: str, at: int, keys: Keys, value: Any) -> str:
     """The text with a key at an offset, where a line begins or the file ends."""
-    line_end = "\r\n" if "\r\n" in text else "\n"
+    line_end = line_end_of(text)
     line = f"{_key(*keys)} = {_inline(value)}"
     if at and not text[:at].endswith("\n"):
         return text[:at] + line_end + line + text[at:]
@@ -158,9 +159,8 @@ def _set_inline(text: str, span: tuple[int, int], keys: Keys, value: Any) -> str
         if member.value and keys[: len(member.path)] == member.path:
             return _set_inline(text, member.value, keys[len(member.path) :], value)
     at = inside[-1].end if inside else start + 1
-    for key in reversed(keys[1:]):
-        value = {key: value}
-    return f"{text[:at]}{', ' if inside else ''}{_key(keys[0])} = {_inline(value)}{text[at:]}"
+    written = _inline(nested(keys[1:], value))
+    return f"{text[:at]}{', ' if inside else ''}{_key(keys[0])} = {written}{text[at:]}"
 
 
 def _remove_inline(text: str, span: tuple[int, int], keys: Keys) -> str:

@@ -14,12 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.documents import DocumentError
+from mcpx.documents.lines import LINE_END, begins_line, line_end_of, line_start, nested
 from mcpx.documents.yaml_places import Place, load, scan
 
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9_./@+-]*(?::[A-Za-z0-9_./@+-]+)*")
 _WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:[ \t]#[^\r\n]*)?(?=\r|\n|\Z)")
-_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_EMPTY: Final = {"mapping": "{}", "sequence": "[]"}
 
 
 class _Style(msgspec.Struct, frozen=True):
@@ -40,9 +41,9 @@ def set_value(text: str, path: Sequence[str | int], value: Any) -> str:
     """The text with the value at a path replaced, or added with the keys above it."""
     root = scan(text)
     if root is None:
-        return _append_block(text, _block(_nested(path, value), 0, _style(text, None)))
+        return _append_block(text, _block(nested(path, value), 0, _style(text, None)))
     place, rest, above = _deepest(root, path)
-    value, style = _nested(rest[1:], value), _style(text, root)
+    value, style = nested(rest[1:], value), _style(text, root)
     if not rest:
         return _replace(text, place, value, style, in_flow=any(each.flow for each in above))
     if place.kind == "mapping" and place.children and isinstance(rest[0], str):
@@ -75,23 +76,14 @@ def remove_value(text: str, path: Sequence[str | int]) -> str:
     if not rest_of_line:
         raise DocumentError("this cannot be taken out of its line")
     end = rest_of_line.end()
-    if not _begins_line(text, place.key_start):
+    if not begins_line(text, place.key_start):
         if index + 1 < len(parent.children):
             return text[: place.key_start] + text[parent.children[index + 1].key_start :]
         return text[: place.key_start] + _EMPTY[parent.kind] + text[end:]
-    text = _cut_lines(text, _line_start(text, place.key_start), end)
+    text = _cut_lines(text, line_start(text, place.key_start), end)
     if len(parent.children) > 1 or parent is root:
         return text
     return f"{text[: parent.start]} {_EMPTY[parent.kind]}{text[parent.start :]}"
-
-
-_EMPTY: Final = {"mapping": "{}", "sequence": "[]"}
-
-
-def _nested(steps: Sequence[str | int], value: Any) -> Any:
-    for step in reversed(steps):
-        value = {step: value}
-    return value
 
 
 def _deepest(root: Place, path: Sequence[str | int]) -> tuple[Place, Sequence[str | int], tuple[Place, ...]]:
@@ -112,7 +104,7 @@ def _insert(text: str, parent: Place, key: str | None, value: Any, style: _Style
     name = "" if key is None else f"{_scalar(key)}: "
     if parent.flow:
         return f"{text[: last.end]}, {name}{_flow(value)}{text[last.end :]}"
-    column = parent.children[0].key_start - _line_start(text, parent.children[0].key_start)
+    column = parent.children[0].key_start - line_start(text, parent.children[0].key_start)
     lines = _block([value] if key is None else {key: value}, column, style)
     rest = _REST_OF_LINE.match(text, last.end)
     at = rest.end() if rest else last.end
@@ -126,7 +118,7 @@ def _replace(text: str, place: Place, value: Any, style: _Style, *, in_flow: boo
         return text[: place.start] + blank + _flow(value) + text[place.end :]
     if place.start == place.key_start:
         return text[: place.start] + style.line_end.join(_block(value, 0, style)) + text[place.end :]
-    column = place.key_start - _line_start(text, place.key_start)
+    column = place.key_start - line_start(text, place.key_start)
     deeper = style.dash if isinstance(value, list) and place.key is not None else style.step
     block = "".join(style.line_end + line for line in _block(value, column + deeper, style))
     if place.flow and (rest := _REST_OF_LINE.match(text, place.end)):
@@ -135,8 +127,7 @@ def _replace(text: str, place: Place, value: Any, style: _Style, *, in_flow: boo
 
 
 def _append_block(text: str, lines: list[str]) -> str:
-    found = _LINE_END.search(text)
-    line_end = found[0] if found else "\n"
+    line_end = line_end_of(text)
     blank = "" if not text or text.endswith(("\n", "\r")) else line_end
     return text + blank + "".join(line + line_end for line in lines)
 
@@ -152,34 +143,25 @@ def _cut_flow(text: str, parent: Place, index: int) -> str:
 
 def _cut_lines(text: str, start: int, end: int) -> str:
     """The text without the lines from an offset to another; a file without a line end at its end stays so."""
-    if line_end := _LINE_END.match(text, end):
+    if line_end := LINE_END.match(text, end):
         return text[:start] + text[line_end.end() :]
     before = text[:start]
-    last = list(_LINE_END.finditer(before, max(start - 2, 0)))
+    last = list(LINE_END.finditer(before, max(start - 2, 0)))
     return before[: last[0].start()] if last else before
 
 
-def _line_start(text: str, offset: int) -> int:
-    return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
-
-
-def _begins_line(text: str, offset: int) -> bool:
-    return not text[_line_start(text, offset) : offset].strip(" ")
-
-
 def _style(text: str, root: Place | None) -> _Style:
-    found = _LINE_END.search(text)
     steps: dict[str, int] = {}
     if root:
         _measure(text, root, 0, steps)
-    return _Style(steps.get("mapping", 2), steps.get("sequence", 2), found[0] if found else "\n")
+    return _Style(steps.get("mapping", 2), steps.get("sequence", 2), line_end_of(text))
 
 
 def _measure(text: str, place: Place, column: int, steps: dict[str, int]) -> None:
     """Write down by how much the first block mapping and the first block list behind a key are indented."""
     for child in place.children:
-        own = child.key_start - _line_start(text, child.key_start)
-        if place.key is not None and not place.flow and _begins_line(text, child.key_start):
+        own = child.key_start - line_start(text, child.key_start)
+        if place.key is not None and not place.flow and begins_line(text, child.key_start):
             steps.setdefault(place.kind, own - column)
         _measure(text, child, own, steps)
 

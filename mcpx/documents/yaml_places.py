@@ -7,6 +7,7 @@ here end where the last character of the value stands.
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,10 @@ from mcpx.documents import DocumentError
 _MAX_VALUES: Final = 100_000
 """Values of a file with its aliases filled in: few bytes of YAML may stand for more than a memory holds."""
 
+_MAX_BRACKETS: Final = 200
+"""Brackets inside each other; the library takes minutes for thousands."""
+
+_BRACKET: Final = re.compile(r"[\[{\]}]")
 _COLON: Final = re.compile(r"[ \t]*:")
 _ALIAS: Final = re.compile(r"(?:[ \t]*:|-)?[ \t]*\*[^\s,\[\]{}]+")
 
@@ -50,12 +55,19 @@ def load(text: str) -> Any:
     Raises:
         DocumentError: It is not one YAML document, or holds what plain Python does not.
     """
-    if compose(text) is None:
-        return None
     from ruamel.yaml import YAML  # noqa: PLC0415 - heavy
 
+    _check_depth(text)
+    if "&" in text:  # an anchor: what it stands for may be counted only in nodes
+        compose(text)
     with _Refusal():
         return YAML(typ="safe", pure=True).load(text)
+
+
+def _check_depth(text: str) -> None:
+    depths = accumulate(1 if found[0] in "[{" else -1 for found in _BRACKET.finditer(text))
+    if max(depths, default=0) > _MAX_BRACKETS:
+        raise DocumentError("this is nested too deeply")
 
 
 def compose(text: str) -> Any:
@@ -66,6 +78,7 @@ def compose(text: str) -> Any:
     """
     from ruamel.yaml import YAML  # noqa: PLC0415 - heavy
 
+    _check_depth(text)
     with _Refusal():
         node = YAML(typ="rt", pure=True).compose(text)
         if node is not None and _size(node, {}) > _MAX_VALUES:

@@ -4,7 +4,8 @@ The login shell is asked once for as long as this process lives, in a thread: `b
 `person` waits for the answer. Asked `anew` (by a reload or a restart), it is asked once more.
 
 Where both know a variable, the login shell's value counts; PATH is the login shell's, followed by what the
-PATH of this process has beyond it.
+PATH of this process has beyond it. One that has all of the login shell's folders stays in its own order: it
+is that of a terminal of the same person, who has put something before them (a virtual environment).
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def person(
     if answer.problem is not None:
         return Environment(own(environ).variables, shell=shell.path, problem=answer.problem)
     variables = {**own(environ).variables, **answer.variables}
-    variables["PATH"] = _joined(answer.variables.get("PATH", ""), environ.get("PATH", ""))
+    variables["PATH"] = _merged(answer.variables.get("PATH", ""), environ.get("PATH", ""))
     return Environment(variables, shell=shell.path)
 
 
@@ -155,6 +156,8 @@ def _asking(shell: LoginShell, *, anew: bool) -> _Asked:
         return _asked[shell]
 
 
-def _joined(*paths: str) -> str:
-    """The folders of several PATHs, each once, in their order."""
-    return os.pathsep.join(dict.fromkeys(each for path in paths for each in path.split(os.pathsep) if each))
+def _merged(logins: str, own: str) -> str:
+    """The folders of both PATHs, each once."""
+    first, more = ([each for each in path.split(os.pathsep) if each] for path in (logins, own))
+    ordered = more if set(first) <= set(more) else [*first, *more]
+    return os.pathsep.join(dict.fromkeys(ordered))

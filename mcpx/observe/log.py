@@ -43,7 +43,7 @@ def configure(level: str | None = None) -> None:
     shared: list[structlog.typing.Processor] = [
         _clean,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
+        structlog.processors.TimeStamper(fmt=_stamp(as_json=as_json), utc=as_json),
         structlog.processors.format_exc_info if as_json else _unchanged,
     ]
     structlog.configure(
@@ -65,6 +65,13 @@ def configure(level: str | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(chosen, logging.WARNING))
+
+
+def _stamp(*, as_json: bool) -> str:
+    """The form of the time: a terminal, at which somebody sits, needs no date."""
+    if as_json:
+        return "iso"
+    return "%H:%M:%S" if sys.stderr.isatty() else "%Y-%m-%d %H:%M:%S"
 
 
 _redact: Callable[[str], str] = str

@@ -20,14 +20,17 @@ class Counters:
         self.listings = 0
         self.malformed = 0
         """Lines or messages that were not MCP."""
-        self.find_unanswered: Callable[[], float | None] = lambda: None
-        """As `unanswered_since`; set by what has the calls in flight."""
+        self.find_silent_since: Callable[[], float | None] = lambda: None
+        """As `silent_since`; set by what has the calls in flight."""
         self._durations: deque[float] = deque(maxlen=RECENT_CALLS)
 
     @property
-    def unanswered_since(self) -> float | None:
-        """Since when calls are in flight and none was answered, by `time.monotonic()`; None without calls."""
-        return self.find_unanswered() if self.in_flight else None
+    def silent_since(self) -> float | None:
+        """Since when the server, with calls in flight, has given no sign of life; None without calls.
+
+        By `time.monotonic()`. An answer is a sign, and so is progress.
+        """
+        return self.find_silent_since() if self.in_flight else None
 
     def answered(self, seconds: float) -> None:
         """Record that a call was answered after `seconds`."""

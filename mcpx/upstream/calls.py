@@ -71,6 +71,7 @@ class Calls:
         self._counters = counters
         self._on_proof: Callable[[], None] | None = on_proof
         self._open = False
+        self._alive_at = 0.0  # when the server last showed that it works on a call
         self._idle = Signal()
         self.overdue = Signal()
         """Set when a call has passed its deadline."""
@@ -91,9 +92,9 @@ class Calls:
             call.position is None or call.position < unread for call in self._in_flight
         )
 
-    def _unanswered_since(self) -> float | None:
+    def _silent_since(self) -> float | None:
         started = min((call.started for call in self._in_flight), default=None)
-        return None if started is None else max(started, self.answered_at)
+        return None if started is None else max(started, self.answered_at, self._alive_at)
 
     def running(self) -> list[RunningCall]:
         """The calls in flight, the oldest first."""
@@ -101,6 +102,7 @@ class Calls:
 
     def renew(self, call: RunningCall) -> None:
         """Restart the timeout of a call: the server has shown signs of life on it."""
+        self._alive_at = time.monotonic()
         self._in_flight.renew(call)  # type: ignore[arg-type]  # it came out of `running`
 
     # --- its life
@@ -109,7 +111,7 @@ class Calls:
         """Send requests over that link from now on, those that wait first."""
         self._link, self._sender = link, sender
         self._open = True
-        self._counters.find_unanswered = self._unanswered_since
+        self._counters.find_silent_since = self._silent_since
         self._sender.on_drained(self._resume)
         self._mailbox.attach(self._take)
 
@@ -238,7 +240,7 @@ class Calls:
 
     def _progressed(self, call: InFlight, step: bytes) -> None:
         """Restart the call's timeout, and pass the progress on to its caller."""
-        self._in_flight.renew(call)
+        self.renew(call)
         if call.on_progress is not None and not call.reply.settled:
             call.on_progress(step)
 

@@ -23,6 +23,7 @@ from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.environment import in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.contained import contain
+from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
 from mcpx.upstream.transport.exchange import (
     CLIENT_ERRORS,
@@ -121,7 +122,7 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if cwd is not None and leaf.filename == cwd:
         return Cause(f"the working folder {cwd} cannot be used: {leaf.strerror}", retryable=False, error=leaf)
     if isinstance(leaf, FileNotFoundError):
-        text = f"command not found: {command}{_where_it_was_sought(config.transport, config.name)}"
+        text = f"command not found: {command}{_where_it_was_sought(config.transport, config)}"
         return Cause(text, retryable=False, error=leaf)
     if isinstance(leaf, PermissionError):
         return Cause(f"no permission to run {command}", retryable=False, error=leaf)
@@ -130,15 +131,18 @@ def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:
     return None
 
 
-def _where_it_was_sought(stdio: Stdio, server: str) -> str:
+def _where_it_was_sought(stdio: Stdio, config: ServerConfig) -> str:
     """The PATH that was searched for a command, and what to do; of a path, whether it is there."""
     environment = in_force()
+    if " " in stdio.command.strip():
+        return '; if it is a whole command line, the words behind the first belong into "args"'
     if os.sep in stdio.command:
         is_there = environment.find(stdio.command, folder=stdio.cwd) is not None
         return "; it is there, but the interpreter in its first line is not" if is_there else ""
+    option = config_hint(config.source, {}) if config.source else ""  # who reads it has another environment
     return (
         f". Searched: {_path(stdio)}. Give the whole path of the command, or add its folder to the PATH that"
-        f" your login shell sets; then run: mcpx restart {shlex.quote(server)}"
+        f" your login shell sets; then run: mcpx restart {shlex.quote(config.name)}{option}"
     )
 
 

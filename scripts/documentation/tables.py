@@ -246,6 +246,8 @@ def _first_sentence(text: str) -> str:
 
 def _walk(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     for name, command in group.commands.items():
+        if command.hidden:
+            continue
         if isinstance(command, click.Group):
             yield from _walk(command, (*path, name))
         else:
@@ -260,12 +262,12 @@ def _arguments(command: click.Command) -> list[str]:
     for each in command.params:
         if isinstance(each, click.Argument):
             name = (each.name or "").upper() + ("..." if each.nargs == -1 else "")
-            found.append(name if each.required else f"[{name}]")
+            found.append(each.metavar or (name if each.required else f"[{name}]"))
     return found
 
 
 def _reference(path: tuple[str, ...], command: click.Command) -> str:
-    options = [each for each in command.params if isinstance(each, click.Option)]
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     usage = " ".join((*path, *(["[OPTIONS]"] if options else []), *_arguments(command)))
     parts = [f"### {' '.join(path)}", f"```text\n{usage}\n```", *_paragraphs(command.help or "")]
     if options:

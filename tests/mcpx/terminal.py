@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-CTRL_C = "\x03"
+CTRL_C, CTRL_Z = "\x03", "\x1a"
 PATIENCE_S = 20.0
 
 

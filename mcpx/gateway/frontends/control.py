@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -46,6 +47,7 @@ from mcpx.core.hub import Hub
 from mcpx.core.profiles import check_door
 from mcpx.core.stats import report
 from mcpx.core.status import snapshot
+from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.environment import in_force
 from mcpx.errors import CallError, ConfigError, MCPXError
@@ -65,11 +67,12 @@ WriteLine = Callable[[bytes], None]
 
 
 class Control:
-    """Answers control requests. `clients` counts the MCP clients."""
+    """Answers control requests. `clients` counts the MCP clients; `paths` are the files of the daemon."""
 
-    def __init__(self, hub: Hub, clients: Callable[[], int]) -> None:
+    def __init__(self, hub: Hub, clients: Callable[[], int], paths: DaemonPaths | None = None) -> None:
         self._hub = hub
         self._clients = clients
+        self._paths = paths
         self._started = anyio.current_time()
 
     async def answer(
@@ -103,6 +106,7 @@ class Control:
             case "status":
                 status = snapshot(self._hub, clients=self._clients(), started=self._started)
                 shown: JSON = msgspec.to_builtins(status)
+                shown["daemon"] |= self._files()
                 return shown
             case "stats":
                 return report(self._hub.meter.all_time(), self._hub.meter.since_start())
@@ -126,6 +130,16 @@ class Control:
             case method if method in OPERATIONS:
                 return await perform(self._hub, request, lambda step: write(_line(step)))
         return {"error": f"no such control request: {request.mcpx}", "usage": True}
+
+    def _files(self) -> dict[str, str]:
+        """`folder` and `log` of `DaemonStatus`. Whoever asks may have other folders in its environment."""
+        if self._paths is None:
+            return {}
+        files = {"folder": str(self._paths.folder)}
+        with suppress(OSError):  # there is no log, or it was removed
+            if os.path.samestat(os.fstat(2), self._paths.log.stat()):
+                files["log"] = str(self._paths.log)
+        return files
 
 
 class _Named(msgspec.Struct, frozen=True):

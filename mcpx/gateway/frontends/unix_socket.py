@@ -65,7 +65,7 @@ class SocketFrontend:
         self._doors = doors
         self._listener = listener
         self._place = place
-        self._control = Control(doors.hub, lambda: self.clients)
+        self._control = Control(doors.hub, lambda: self.clients, place)
         self._stop_requested = False
         self._silent: dict[socket.socket, anyio.CancelScope] = {}  # the oldest first
         self._partial_bytes = 0  # of control requests that are not complete yet

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mcpx import changes
-from mcpx.changes import ChangeError, Edit, FileChanged, State, journal
+from mcpx.changes import Change, ChangeError, Edit, FileChanged, State, carrying_out, journal
 from tests.mcpx.changes.scenes import four_files, snapshot
 
 
@@ -218,6 +218,86 @@ def test_what_is_no_file_is_refused(home: Path, kind: str) -> None:
         changes.read_file(path)
 
 
+@pytest.fixture
+def interrupted(home: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> Change:
+    """A change of two files that was cut short before the journal said that it is done."""
+
+    class KilledError(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    for name in ("one", "two"):
+        (home / name).write_bytes(b"old")
+    edits = [Edit(home / name, b"old", b"new") for name in ("one", "two")]
+    with monkeypatch.context() as patched:
+        patched.setattr(journal.Journal, "mark", killed)
+        patched.setattr(carrying_out, "_abandon", killed)
+        with pytest.raises(KilledError):
+            changes.carry_out("install", edits, state=state)
+    [change] = changes.unfinished(state)
+    assert (home / "one").read_bytes() == b"new"
+    return change
+
+
+def test_what_was_changed_since_an_interruption_stays_and_the_rest_is_put_back(
+    home: Path, state: Path, interrupted: Change
+) -> None:
+    (home / "one").write_bytes(b"mine")
+    [sentence] = changes.recover(state)
+    assert f"{home}/one was changed since and stays; see {interrupted.copy_before(0)}" in sentence
+    assert ((home / "one").read_bytes(), (home / "two").read_bytes()) == (b"mine", b"old")
+    assert changes.unfinished(state) == []
+
+
+def test_a_copy_that_is_gone_does_not_stop_what_can_be_put_back(
+    home: Path, state: Path, interrupted: Change
+) -> None:
+    interrupted.copy_before(1).unlink()
+    [sentence] = changes.recover(state)
+    assert "the copy is gone" in sentence
+    assert ((home / "one").read_bytes(), (home / "two").read_bytes()) == (b"old", b"new")
+    assert changes.unfinished(state) == []
+
+
+def test_a_file_that_cannot_be_put_back_stops_all_further_changes(
+    home: Path, state: Path, interrupted: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/x")
+
+    monkeypatch.setattr(carrying_out, "stage", refused)
+    with pytest.raises(ChangeError, match="was interrupted, and cannot be taken back: /x: Permission denied"):
+        changes.carry_out("add", [], state=state)
+    assert [change.id for change in changes.unfinished(state)] == [interrupted.id]
+
+
+def test_what_another_program_did_before_the_interruption_stays_until_it_is_undone(
+    home: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        (home / "theirs").write_bytes(b"changed by itself")
+        raise KilledError
+
+    (home / "ours").write_bytes(b"old")
+    (home / "theirs").write_bytes(b"old")
+    edits = [Edit(home / "ours", b"old", b"new"), Edit(home / "theirs", b"old", b"x", perform=killed)]
+    with monkeypatch.context() as patched:
+        patched.setattr(carrying_out, "_abandon", lambda *_: "")
+        with pytest.raises(KilledError):
+            changes.carry_out("install", edits, state=state)
+    [sentence] = changes.recover(state)
+    assert "was changed by another program, and stays so until mcpx undo" in sentence
+    assert (home / "ours").read_bytes() == b"old"
+    changes.undo_last(state=state)
+    assert (home / "theirs").read_bytes() == b"old"
+
+
+@pytest.mark.timeout(300)
 def test_a_kill_at_any_step_loses_nothing(tmp_path: Path) -> None:
     driver = Path(__file__).with_name("kill_a_change.py")
     root = Path(__file__).parents[3]

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from tests.mcpx.scripted import entry
-from tests.mcpx.serving import alive_in_group, run_cli, write_config
+from tests.mcpx.serving import alive_in_group, environment, run_cli, write_config
+from tests.mcpx.terminal import CTRL_C, Terminal
 
 DOCUMENTS = [
     {"uri": "doc:///a", "name": "a", "mimeType": "text/plain", "description": "A text", "text": "the téxt"},
@@ -53,6 +54,17 @@ def test_inspect_shows_all_servers_and_their_states(run):
     assert "ready" in rows["s"]
     assert rows["s"].split()[-2:] == ["2", "scripted"]
     assert "command not found: there-is-no-such-command" in rows["broken"]
+
+
+def test_a_server_that_hangs_hides_no_other_at_a_terminal(tmp_path, ears):
+    config = write_config(tmp_path, {"hangs": entry(ears, silent=True), "quick": entry(ears)})
+    environ = environment(tmp_path, MCPX_CONFIG=config)
+    with Terminal("-m", "mcpx", "inspect", env=environ, columns=100) as terminal:
+        terminal.wait_for("quick   ready")
+        terminal.type(CTRL_C)
+        assert terminal.end() == 130
+    for event in ears.of("started"):
+        assert alive_in_group(event["pid"]) == []
 
 
 def test_inspect_for_programs(run):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
+import click
 import jsonschema
 import pytest
 
 from mcpx import __version__
+from mcpx.attach.command import USAGE
+from mcpx.cli.main import cli
 from tests.mcpx.serving import run_cli
 
 GOOD = {
@@ -234,3 +238,27 @@ def test_profiles_are_shown_with_what_they_show(tmp_path):
     assert done.stdout.splitlines()[4:7] == shown
     plain = json.loads(run_cli(tmp_path, "check", str(config), "--json").stdout)
     assert plain["profiles"] == {"work": ["web", "unset"], "none": []}
+
+
+WITHOUT_CONFIGURATION = {"demo", "help", "version", "completion"}
+
+
+def test_every_command_takes_the_configuration_by_the_same_option():
+    lacking = [" ".join(path) for path, command in commands(cli) if "--config" not in options(command)]
+    assert set(lacking) == WITHOUT_CONFIGURATION | {"attach"}  # which reads its own command line
+    assert "--config FILE" in USAGE
+
+
+def commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below a group, with its words."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def options(command: click.Command) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}

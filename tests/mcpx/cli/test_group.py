@@ -21,7 +21,7 @@ from tests.mcpx.terminal import CTRL_C, Terminal
 FAILING = """
 import sys
 from mcpx.cli import main
-def fail(*_given):
+def fail(*_given, **_options):
     raise {}
 import mcpx.config.findings
 mcpx.config.findings.examine = fail
@@ -78,6 +78,9 @@ def test_an_error_is_json_for_those_who_asked_for_it(tmp_path):
     done = run_cli(tmp_path, "status", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"] == done.stderr.removeprefix("mcpx: ").rstrip()
+    wrong = run_cli(tmp_path, "status", "--json", "--wtach")
+    assert wrong.returncode == 2
+    assert "--wtach" in json.loads(wrong.stdout)["error"]
 
 
 @needs_full

@@ -156,7 +156,7 @@ def test_where_nothing_is_found_it_says_where_it_looked(home: Path) -> None:
     result = run("--yes")
     assert result.exit_code == 0
     assert "claude-code: no such file: ~/.claude.json" in result.stdout
-    assert result.stdout.endswith("no file of a client was found\n")
+    assert result.stdout.splitlines()[-1].startswith("no file of a client was found; ")
 
 
 def test_a_file_that_others_can_read_is_named_where_it_holds_secrets(clients: Path) -> None:

@@ -7,7 +7,8 @@ from typing import get_args
 
 import pytest
 
-from mcpx.clients import CLIENTS, System, UnknownClientError, candidates, client_named, find, find_all
+from mcpx.clients import CLIENTS, System, candidates, client_named, find, find_all
+from mcpx.errors import ConfigError
 
 SYSTEMS = get_args(System)
 
@@ -31,7 +32,7 @@ def test_every_client_has_a_path_on_every_system(client, tmp_path: Path) -> None
 def test_names_are_unique_and_one_that_is_not_known_is_answered_with_the_nearest() -> None:
     assert len({client.name for client in CLIENTS}) == len(CLIENTS)
     assert client_named("VSCode").title == "VS Code"
-    with pytest.raises(UnknownClientError, match="did you mean cursor"):
+    with pytest.raises(ConfigError, match="did you mean cursor"):
         client_named("cusror")
 
 

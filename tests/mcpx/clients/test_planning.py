@@ -152,6 +152,7 @@ def test_nothing_new_leaves_the_configuration_as_it_is() -> None:
         ({"env": {"K": "literal"}}, {"env": {"K": "${keychain:K}"}}),
         ({"args": ["--root", "${workspaceFolder}/src"]}, {"args": ["--root", "/home/u/work/src"]}),
         ({"args": ["a"], "disabled": True}, {"args": ["a"]}),
+        ({"args": ["a"], "disabled": True}, {"args": ["a"], "disabled": True}),
     ],
 )
 def test_a_server_that_was_completed_since_is_not_imported_again(
@@ -161,6 +162,15 @@ def test_a_server_that_was_completed_since_is_not_imported_again(
     plan = plan_import([of("cursor", git={"command": "a", **imported})], config)
     assert plan.new == ()
     assert plan.adopted(Path("/home/u/cursor")) == {"git": "git"}
+
+
+def test_a_server_that_is_turned_off_in_the_configuration_stays_in_the_client_that_uses_it() -> None:
+    config = json.dumps({"mcpServers": {"mine": {**GIT, "disabled": True}}}).encode()
+    found = of("cursor", git=GIT)
+    plan = plan_import([found], config)
+    assert plan.new == ()
+    assert plan.servers[0].needs == ("it is disabled in the configuration: mcpx enable mine",)
+    assert plan.adopted(found.file.path) == {}
 
 
 def test_two_accounts_of_one_service_stay_two_servers() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given as given_values
 from hypothesis import strategies as st
 
-from mcpx.clients import ClientServers, LeftOut, client_named, find, read_client_file
+from mcpx.clients import ClientServers, LeftOut, client_named, find, find_all, read_client_file
 from tests.mcpx.clients.homes import given, placed, read_at
 
 GIT = {"command": "uvx", "args": ["mcp-server-git"]}
@@ -212,10 +211,17 @@ def test_a_file_behind_a_link_is_read(tmp_path: Path) -> None:
     assert path.is_symlink()
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_a_problem(tmp_path: Path) -> None:
-    placed(tmp_path, "cursor", PLAIN).chmod(0)
-    file = find(client_named("cursor"), {"HOME": str(tmp_path)}, "linux")
+def test_a_file_in_a_folder_that_may_not_be_looked_into_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed(tmp_path, "cursor", PLAIN)
+
+    def refuse(*_: object, **__: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    (file,) = find_all(client_named("cursor"), {"HOME": str(tmp_path)}, "linux")
     assert read_client_file(file).problem == "cannot be read: Permission denied"
 
 

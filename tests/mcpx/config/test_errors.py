@@ -46,7 +46,9 @@ NOT_JSON = {
     '{"a": 1,, "b": 2}': "c.json:1:9: not JSON: a comma too many",
     r'{"a": "C:\Users"}': r'c.json:1:10: not JSON: a single backslash; double it, also in paths: "C:\\Users"',
     '{"queue_size": NaN}': "c.json:1:16: not JSON: NaN and Infinity are not JSON; write a number, or null",
-    "\n\n[mcp_servers.a]\ncommand = 'x'": "c.json:3:2: not JSON: this looks like TOML, not JSON",
+    "\n\n[mcp_servers.a]\ncommand = 'x'": (
+        "c.json:3:2: not JSON: this looks like TOML, not JSON; mcpx import reads such files"
+    ),
     "[" * 200_000: "c.json:1:129: not JSON: this is nested too deeply",
 }
 
@@ -135,27 +137,32 @@ def test_a_name_that_two_forms_have_disables_that_server_alone() -> None:
     assert reason(text, "a") == told
 
 
-LEFT_OUT = {
-    '"mcp_servers": [{"command": "a"}]': '$.mcp_servers[0]: this server has no "name"',
-    '"mcp_servers": [{"name": 1}]': "$.mcp_servers[0].name: expected a string, got a number",
-    '"mcp_servers": ["a"]': "$.mcp_servers[0]: expected an object, got a string",
-    '"servers": {"": {}}': '$.servers[""]: the name of a server cannot be empty',
-    '"mcp_servers": [{"name": " "}]': "$.mcp_servers[0].name: the name of a server cannot be empty",
+NAMELESS = {
+    '"mcp_servers": [{"command": "a"}]': ("mcp_servers[0]", 'this server has no "name"', ""),
+    '"mcp_servers": [{"name": 1}]': ("mcp_servers[0]", "expected a string, got a number", ".name"),
+    '"mcp_servers": ["a"]': ("mcp_servers[0]", "expected an object, got a string", ""),
+    '"servers": {"": {}}': ('servers[""]', "the name of a server cannot be empty", ""),
+    '"mcp_servers": [{"name": " "}]': ("mcp_servers[0]", "the name of a server cannot be empty", ".name"),
     r'"servers": {"a\nb": {}}': (
-        r'$.servers["a\nb"]: the name of a server cannot hold control characters or line breaks'
+        r'servers["a\nb"]',
+        "the name of a server cannot hold control characters or line breaks",
+        "",
     ),
     r'"servers": {"\ud800": {}}': (
-        r'$.servers["\ud800"]: the name of a server cannot hold control characters or line breaks'
+        r'servers["\ud800"]',
+        "the name of a server cannot hold control characters or line breaks",
+        "",
     ),
 }
 
 
-@pytest.mark.parametrize(("form", "line"), LEFT_OUT.items(), ids=range(len(LEFT_OUT)))
-def test_an_entry_without_a_name_that_can_be_used_is_left_out(form: str, line: str) -> None:
-    config = parse(f'{{"mcpServers": {{"fs": {{"command": "npx"}}}}, {form}}}', where="c.json", environ={})
-    assert list(config.servers) == ["fs"]
-    assert config.servers["fs"].disabled is None
-    assert config.notices == (f"{line}; this entry is left out",)
+@pytest.mark.parametrize(("form", "told"), NAMELESS.items(), ids=range(len(NAMELESS)))
+def test_an_entry_without_a_name_that_can_be_used_is_named_by_its_place(
+    form: str, told: tuple[str, str, str]
+) -> None:
+    name, problem, inside = told
+    text = f'{{"mcpServers": {{"fs": {{"command": "npx"}}}}, {form}}}'
+    assert reason(text, name) == f"{problem} (in $.{name}{inside})"
 
 
 def test_no_servers_yet_is_a_configuration() -> None:
@@ -193,7 +200,10 @@ ENTRIES: list[tuple[dict[str, object], str]] = [
         'fs.transport: "sse" contradicts the type "http" of the same entry',
     ),
     ({"type": 1, "command": "a"}, "fs.type: expected a string, got a number"),
-    ({"command": ["npx", "-y"]}, "fs.command: expected a string, got an array"),
+    (
+        {"command": ["npx", "-y"]},
+        'fs.command: expected a string, got an array; only its first item belongs here, the others in "args"',
+    ),
     ({"command": ""}, "fs.command: expected a string, got an empty one"),
     ({"command": "a", "args": "-y"}, "fs.args: expected an array of strings, got a string"),
     ({"command": "a", "args": ["-y", 3]}, "fs.args[1]: expected a string, got a number"),
@@ -251,6 +261,16 @@ def test_all_that_is_wrong_with_an_entry_is_a_reason() -> None:
         f" {NO_DURATION} a string (in $.mcpServers.fs.call_timeout);"
         " environment variable NOT_SET is not set (used in $.mcpServers.fs.env.A)"
     )
+
+
+def test_each_wrong_item_is_told() -> None:
+    told = "expected a string, got a number (in $.mcpServers.fs.args[{}])"
+    assert reason(server(command="a", args=["x", 1, "y", 2])) == f"{told.format(1)}; {told.format(3)}"
+
+
+def test_null_stands_for_what_is_not_given() -> None:
+    assert reason(server(command="a", args=None, env=None, cwd=None)) is None
+    assert reason(server(url="http://a", headers=None)) is None
 
 
 def test_a_wrong_entry_that_is_switched_off_is_just_that() -> None:

@@ -138,8 +138,10 @@ async def test_calls_in_flight_and_in_the_queue_are_counted(ears):
             await ears.hear("call", tool="hang", count=2)
             server = row(watch)
             assert (server.in_flight, server.queued, server.calls) == (2, 3, 2)
+            assert isinstance(server.silent_s, float)
             tasks.cancel_scope.cancel()
         assert (row(watch).in_flight, row(watch).queued) == (0, 0)
+        assert row(watch).silent_s is msgspec.UNSET
 
 
 async def test_a_restart_on_request_is_no_failure():

@@ -71,6 +71,23 @@ def test_a_broken_configuration_is_told_at_once_and_stops_nothing(house):
     assert house.pid == pid
 
 
+def test_a_bad_entry_costs_that_server_alone_and_is_named_everywhere(house):
+    house.write({"s": entry()})
+    ok(house.run("daemon", "start"))
+    house.write({"s": entry(), "typo": {"comand": "npx"}})
+    reloaded = ok(house.run("reload")).splitlines()
+    assert reloaded[0] == "added: typo"
+    assert "untouched: s" in reloaded
+    servers = json.loads(ok(house.run("status", "--json")))["servers"]
+    assert [(each["name"], each["state"]) for each in servers][1] == ("typo", "disabled")
+    told = 'neither "command" nor "url"; did you mean "command" where it says "comand"?'
+    assert told in servers[1]["last_error"]
+    assert "(in $.mcpServers.typo.comand)" in servers[1]["last_error"]
+    assert told in json.loads(ok(house.run("inspect", "--json")))[1]["cause"]
+    assert told in ok(house.run("daemon", "logs")).replace("\\", "")
+    assert "hi" in ok(house.run("exec", "s", "echo", "text=hi"))
+
+
 async def test_run_stays_in_the_foreground_until_a_signal(house):
     house.write({"s": entry()})
     async with serving(house.folder, "daemon", "run", "--config", house.config) as daemon:

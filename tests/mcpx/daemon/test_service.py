@@ -96,6 +96,14 @@ def test_again_it_changes_nothing_and_with_another_configuration_it_starts_anew(
     ]
 
 
+def test_that_of_another_configuration_is_not_removed(linux):
+    home, given = linux
+    install(home.config, **given)
+    with pytest.raises(ServiceError, match="runs another configuration"):
+        uninstall(home.folder / "other.json", **given)
+    assert f"removed {service(**given).file}" in uninstall(home.config, **given).lines
+
+
 def test_it_is_removed_and_removing_it_again_is_well(linux):
     home, given = linux
     install(home.config, **given)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mcpx.daemon.test_attach import resident
 from tests.mcpx.scripted import entry
-from tests.mcpx.serving import LEGACY, environment
+from tests.mcpx.serving import LEGACY, environment, run_cli
 
 HEAVY = {
     "mcp",
@@ -58,7 +58,9 @@ def test_a_daemon_whose_servers_are_asleep_is_small(house):
     assert (
         house.run("inspect", "s").returncode == 0
     )  # waits for its first list, which the next daemon remembers
-    assert house.run("daemon", "restart").returncode == 0
+    # for real: a forked one holds what the fork server has imported
+    restarted = run_cli(house.folder, "daemon", "restart", "--config", house.config, real=True)
+    assert restarted.returncode == 0
     attach(house)
     (server,) = house.status()["servers"]
     assert (server["state"], server["pid"]) == ("asleep", None)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import environment
-from tests.mcpx.terminal import CTRL_C, Terminal
+from tests.mcpx.terminal import CTRL_C, CTRL_Z, Terminal
 
 ALTERNATE, ORDINARY = "\x1b[?1049h", "\x1b[?1049l"
 
@@ -51,3 +51,13 @@ def test_a_terminal_is_as_it_was_after_a_signal_too(watching):
     os.kill(watching.process.pid, signal.SIGTERM)
     assert watching.end() == 128 + signal.SIGTERM
     assert watching.written.endswith(ORDINARY + "\x1b[?25h")
+
+
+def test_a_watch_that_is_stopped_gives_the_terminal_back_until_it_goes_on(watching):
+    end = watching.wait_for("q quits")
+    watching.type(CTRL_Z)
+    # nobody controls jobs here, so the system does not stop it, and it goes on at once
+    back = watching.wait_for(ORDINARY + "\x1b[?25h", after=end)
+    watching.wait_for("third", after=watching.wait_for(ALTERNATE, after=back))
+    watching.type("q")
+    assert watching.end() == 0

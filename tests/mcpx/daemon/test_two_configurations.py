@@ -83,6 +83,7 @@ def test_the_daemons_of_all_configurations_are_listed_and_ended(house, second):
     first, other = json.loads(ok(run_cli(house.folder, "daemon", "list", "--json")))
     assert (first["config"], first["pid"]) == (house.config, house.pid)
     assert (other["config"], other["pid"]) == (second.config, second.pid)
+    assert [each["pid"] for each in json.loads(ok(second.run("daemon", "list", "--json")))] == [second.pid]
     assert {key: first[key] for key in ("version", "clients", "servers", "ready", "asleep")} == {
         "version": __version__,
         "clients": 0,

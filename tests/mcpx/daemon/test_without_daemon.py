@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.mcpx.daemon.daemons import processes, until
 from tests.mcpx.scripted import entry
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, PATIENCE_S, Served, serving
 
@@ -108,6 +109,29 @@ async def test_the_client_of_one_server_that_there_is_not(house):
                 client._take(await client._line())
         assert "echo" in [tool["name"] for tool in (await client.request("tools/list"))["tools"]]
         assert (await client.call("echo", text="hi"))["content"][0]["text"] == "hi"
+
+
+@pytest.mark.parametrize("options", [[], ["--profile", "work"]])
+async def test_a_client_that_starts_servers_of_its_own_is_served_nevertheless(house, options):
+    house.write({"s": entry()}, queue_size="many")
+    async with serving(house.folder, "serve", house.config, *options) as client:
+        assert "$.queue_size" in await opened(client)
+        house.write({"s": entry()}, startup_wait=20, profiles={"work": {"servers": ["s"]}})
+        await heard_of_tools(client)
+        own = processes("serve", "--config", house.config)
+        assert len(own) == 1
+        await client.close_input()
+        assert await client.exit_code() == 0
+        assert processes(house.config) == []
+
+
+async def test_servers_of_its_own_end_with_a_client_that_is_killed(house):
+    async with serving(house.folder, "serve", house.config) as client:
+        assert "no such file" in await opened(client)
+        house.write({"s": entry()}, startup_wait=20)
+        await heard_of_tools(client)
+        client.process.kill()
+        await until(lambda: processes(house.config) == [])
 
 
 async def test_wrong_options_are_explained_by_inspect_too(house):

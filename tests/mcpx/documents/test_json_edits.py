@@ -59,7 +59,7 @@ def files(draw: Any) -> tuple[bytes, dict[str, Any]]:
     return text.encode(encoding, "surrogatepass"), value
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), KEYS, VALUES)
 def test_what_is_set_is_there_and_its_removal_gives_the_bytes_back(
     file: tuple[bytes, dict[str, Any]], key: str, new: Any
@@ -72,7 +72,7 @@ def test_what_is_set_is_there_and_its_removal_gives_the_bytes_back(
         assert remove_member(after, ("a", key), "json") == data
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), VALUES)
 def test_what_is_set_can_be_set_back(file: tuple[bytes, dict[str, Any]], new: Any) -> None:
     data, value = file
@@ -81,7 +81,7 @@ def test_what_is_set_can_be_set_back(file: tuple[bytes, dict[str, Any]], new: An
     assert set_member(after, ("x",), value["x"], "json") == data
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), st.data())
 def test_a_removal_takes_nothing_else(file: tuple[bytes, dict[str, Any]], data: st.DataObject) -> None:
     before, value = file
@@ -92,7 +92,7 @@ def test_a_removal_takes_nothing_else(file: tuple[bytes, dict[str, Any]], data: 
     assert all(char in kept for char in after.decode("utf-16" if before[:2] == b"\xff\xfe" else "utf-8"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), VALUES)
 def test_an_appended_item_is_the_last_and_can_be_removed(
     file: tuple[bytes, dict[str, Any]], new: Any

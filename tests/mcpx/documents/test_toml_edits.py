@@ -78,7 +78,7 @@ def is_part(less: bytes, more: bytes) -> bool:
     return all(byte in rest for byte in less)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), ENTRIES)
 def test_an_added_table_is_there_and_its_removal_gives_the_bytes_back(
     data: bytes, new: dict[str, Any]
@@ -91,7 +91,7 @@ def test_an_added_table_is_there_and_its_removal_gives_the_bytes_back(
         assert remove_member(after, ("s", "n"), "toml") == data
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), SCALARS | LISTS)
 def test_an_added_key_is_there_and_its_removal_gives_the_bytes_back(data: bytes, new: Any) -> None:
     before = plain(data)
@@ -103,7 +103,7 @@ def test_an_added_key_is_there_and_its_removal_gives_the_bytes_back(data: bytes,
         assert remove_member(after, path, "toml") == data
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), st.data())
 def test_a_removal_takes_nothing_else(data: bytes, draw: st.DataObject) -> None:
     before = plain(data)
@@ -113,7 +113,7 @@ def test_a_removal_takes_nothing_else(data: bytes, draw: st.DataObject) -> None:
     assert is_part(after, data)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), TABLES)
 def test_a_table_becomes_another_one_key_by_key(data: bytes, new: dict[str, Any]) -> None:
     before = plain(data)

@@ -1,0 +1,145 @@
+"""A configuration that a command edits: read, changed in a step that can be undone, taken in by the daemon.
+
+Used by the commands of `mcpx.cli.servers`. Owns what they have in common: the error that names the nearest
+server, the question, and the report, which is lines for people or one JSON object for programs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from mcpx.changes import Edit, carry_out, read_file, undo_last
+from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
+from mcpx.cli.consent import may_go_on
+from mcpx.cli.printing import echo
+from mcpx.cli.results import print_json
+from mcpx.clients.masking import masked_diff
+from mcpx.config import locate
+from mcpx.config.editing import places_of
+from mcpx.documents import DocumentError
+from mcpx.documents.editing import read
+from mcpx.errors import ConfigError, MCPXError
+from mcpx.text.nearest import nearest
+
+_T = TypeVar("_T")
+
+
+class Manner(NamedTuple):
+    """How a command that changes files was called: the options that all of them have."""
+
+    yes: bool
+    dry_run: bool
+    as_json: bool
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether somebody can be asked."""
+        return not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def agreed(self, question: str, *, is_asked: bool) -> bool:
+        """Whether the change is to be made. What was typed on a terminal is meant, unless `is_asked`."""
+        yes = self.yes or (self.on_terminal and not is_asked)
+        return may_go_on(question, yes=yes, dry_run=self.dry_run, as_json=self.as_json)
+
+
+class ConfigurationEdit:
+    """The configuration in force, and what is said of its change. A file that is not there has no servers.
+
+    Raises:
+        ConfigError: The file is not understood.
+        ChangeError: It cannot be read, or an interrupted change cannot be taken back.
+    """
+
+    def __init__(self, config_path: str | None, manner: Manner) -> None:
+        take_back_interrupted(yes=manner.yes, dry_run=manner.dry_run, as_json=manner.as_json)
+        self.manner = manner
+        self.path = Path(locate(config_path)).absolute()
+        self.before = read_file(self.path)
+        self.document = self.edited(partial(read, self.before or b"", "json"))
+        self.report: dict[str, Any] = {"changed": False, "file": str(self.path)}
+
+    def edited(self, edit: Callable[[], _T]) -> _T:
+        """What an edit of the file gives.
+
+        Raises:
+            ConfigError: The file is not understood, at its line and column.
+        """
+        try:
+            return edit()
+        except DocumentError as error:
+            where = f"{self.path}:{error.line}:{error.column}"
+            raise ConfigError(where, f"{error.problem}; nothing was changed") from None
+
+    def names(self) -> list[str]:
+        """The servers of the file."""
+        return list(dict.fromkeys(name for name, _ in places_of(self.document)))
+
+    def require(self, names: Iterable[str]) -> None:
+        """Check that there are servers of these names.
+
+        Raises:
+            MCPXError: There is none of one name; with the nearest.
+        """
+        known = self.names()
+        for name in names:
+            if name in known:
+                continue
+            near = nearest(name, known)
+            there = f"there are: {', '.join(known)}" if known else "there are none yet"
+            hint = f"did you mean {near[0]}?" if near else there
+            raise MCPXError(f"no server {json.dumps(name, ensure_ascii=False)} in {short(self.path)}; {hint}")
+
+    def change(self, command: str, after: bytes, question: str, *, is_asked: bool = False) -> bool:
+        """Write the file and have a daemon that runs take it in, if that is agreed to; whether it was.
+
+        Raises:
+            ChangeError: The file was changed meanwhile, or cannot be written.
+        """
+        if self.manner.dry_run:
+            self.report["diff"] = masked_diff(self.before, after, str(self.path))
+            self.say(self.report["diff"])
+        if not self.manner.agreed(question, is_asked=is_asked):
+            return False
+        change = carry_out(command, [Edit(self.path, self.before, after, syntax="json")])
+        self.report |= {"changed": True, "change": change.id, "daemon": reload_daemon(self.path)}
+        return True
+
+    def offer_to_take_back(self, question: str) -> None:
+        """Take the change back, if there is somebody to ask who does not want to keep it.
+
+        Raises:
+            FileChanged: The file was changed meanwhile.
+            ChangeError: It cannot be written.
+        """
+        if self.manner.yes or not self.manner.on_terminal or click.confirm(question, default=True, err=True):
+            return
+        undo_last()
+        self.say("taken out again")
+        reload_daemon(self.path)
+
+    def say(self, text: str, **style: Any) -> None:
+        """Print a line for people."""
+        if not self.manner.as_json:
+            echo(text, **style)
+
+    def note(self, text: str) -> None:
+        """Print a remark, and keep it for programs."""
+        self.report.setdefault("notes", []).append(text)
+        self.say(f"  note: {text}", fg="yellow")
+
+    def show_daemon(self) -> None:
+        """Print for people what the daemon made of the change, if one runs."""
+        if daemon := self.report.get("daemon"):
+            self.say(daemon)
+
+    def show_report(self) -> None:
+        """Print for programs what was done."""
+        if self.manner.as_json:
+            print_json(self.report)

@@ -1,0 +1,87 @@
+"""What `mcpx list` shows: the servers of the configuration, with their states in the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from mcpx.cli.printing import console, echo
+from mcpx.clients.masking import command_line
+from mcpx.config import load, locate
+from mcpx.config.editing import entry_at, places_of
+from mcpx.config.servers import DISABLED
+from mcpx.config.strings import URL_KEYS
+from mcpx.documents.editing import read
+from mcpx.errors import MCPXError
+from mcpx.paths import config_hint
+from mcpx.text import one_line
+
+if TYPE_CHECKING:
+    from mcpx.catalog.model import JSON
+
+NOT_RUNNING: Final = "not running"
+
+
+def find_servers(config_path: str | None) -> JSON:
+    """`{file, daemon, servers: [{name, state, why?, transport, command}]}`; no values of secrets.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+    """
+    file = locate(config_path).absolute()
+    if not file.exists():
+        return {"file": str(file), "daemon": False, "servers": []}
+    config = load(file, resolve=False)
+    document = read(file.read_bytes(), "json")
+    entries = {name: entry_at(document, path) for name, path in reversed(places_of(document))}
+    states = _states(str(file))
+    servers = []
+    for server in config.servers.values():
+        row: dict[str, Any] = {"name": server.name, "state": NOT_RUNNING}
+        if server.disabled:
+            row |= {"state": "disabled"} | ({} if server.disabled == DISABLED else {"why": server.disabled})
+        row |= (states or {}).get(server.name, {})
+        servers.append(
+            row | {"transport": server.transport.kind, "command": reached(entries.get(server.name, {}))}
+        )
+    return {"file": str(file), "daemon": states is not None, "servers": servers}
+
+
+def reached(entry: Mapping[str, Any]) -> str:
+    """How a server is started or reached, as its entry says, without secrets."""
+    url = next((entry[key] for key in URL_KEYS if key in entry), None)
+    return command_line(entry if url is None else {"url": url})
+
+
+def _states(config: str) -> dict[str, JSON] | None:
+    """The states of the daemon's servers; None if no daemon runs."""
+    from mcpx.daemon.control_client import request
+    from mcpx.daemon.paths import daemon_paths
+
+    with suppress(MCPXError):
+        if (status := request(daemon_paths(config), {"mcpx": "status"})) is not None:
+            return {each["name"]: _state(each) for each in status["servers"]}
+    return None
+
+
+def _state(server: JSON) -> JSON:
+    why = server.get("last_error") if server["state"] in {"disabled", "waiting", "parked"} else None
+    return {"state": server["state"]} | ({"why": why} if why and why != DISABLED else {})
+
+
+def show(found: JSON) -> None:
+    """Print the servers, a row each, and beneath why some are not ready."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table("server", "state", "transport", "command", box=None, pad_edge=False)
+    for each in found["servers"]:
+        rows.add_row(*(Text(one_line(each[cell])) for cell in ("name", "state", "transport", "command")))
+    console().print(rows)
+    for each in found["servers"]:
+        if "why" in each:
+            echo(f"{each['name']}: {one_line(each['why'])}", fg="yellow")
+    if not found["daemon"]:
+        start = f"mcpx daemon start{config_hint(found['file'])}"
+        echo(f"no daemon runs; a client starts it, or: {start}", err=True)

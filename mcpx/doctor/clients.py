@@ -1,0 +1,149 @@
+"""The client files: whether MCPX is in them, and whether what they start is there and is this MCPX."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from mcpx.changes import carry_out, read_file
+from mcpx.clients import (
+    CLIENTS,
+    ClientFile,
+    ClientServers,
+    Server,
+    find,
+    find_all,
+    read_client_file,
+    servers_key,
+)
+from mcpx.clients.forms import NotImportedError
+from mcpx.clients.install_plan import plan_installs
+from mcpx.clients.installing import configuration_of, places
+from mcpx.clients.translating import translate
+from mcpx.doctor.client_probes import Probe, answers
+from mcpx.doctor.files import holds_secret, readable_by_others
+from mcpx.doctor.findings import Finding, Fix, note, wrong
+from mcpx.doctor.installation import Installation
+from mcpx.documents.editing import read
+from mcpx.errors import MCPXError
+from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file
+
+
+def check_clients(installation: Installation) -> Iterator[Finding]:
+    """Check each client's file, then what MCPX's entries in them start."""
+    probes: list[Probe] = []
+    for file in _files(installation):
+        try:
+            yield from _check_file(file, installation, probes)
+        except (MCPXError, NotImportedError) as error:  # the others are looked at all the same
+            yield wrong(file.client.name, f"{file.path}: {error}", "correct it")
+    yield from answers(probes, installation)
+
+
+def _check_file(file: ClientFile, installation: Installation, probes: list[Probe]) -> Iterator[Finding]:
+    """Check one client's file, and add what is to be started to `probes`."""
+    if not file.exists:
+        yield note(file.client.name, "is installed, and MCPX is not in it", _install(file))
+        return
+    found = read_client_file(file)
+    if found.problem is not None:
+        advice = "correct it: the client cannot read it either"
+        yield wrong(file.client.name, f"{file.path}: {found.problem}", advice)
+        return
+    own = [Probe(file, each, _configuration(each, installation)) for each in _own_entries(found)]
+    entries = (*(probe.entry for probe in own), *found.servers)
+    holding = [each.name for each in entries if holds_secret(each.entry)]
+    yield from readable_by_others(file.client.name, file.path, holding)
+    for probe in own:
+        if (problem := _problem(probe, installation)) is not None:
+            yield problem
+        else:
+            probes.append(probe)
+    yield from _twice(file, own)
+    yield from _beside(found)
+
+
+def _files(installation: Installation) -> Iterator[ClientFile]:
+    for client in CLIENTS:
+        if found := find_all(client, installation.environ):
+            yield from found
+        elif (file := find(client, installation.environ)).installed:
+            yield file
+
+
+def _own_entries(found: ClientServers) -> list[Server]:
+    """MCPX's own entries in a file, in MCPX's form."""
+    data = read_file(found.file.path) if found.own else None
+    if data is None:
+        return []
+    client = found.file.client
+    document = read(data, client.syntax)
+    given = places(document, servers_key(client, document))
+    return [translate(name, given[name][1], client) for name in found.own if name in given]
+
+
+def _install(file: ClientFile) -> str:
+    return f"mcpx install {file.client.name}"
+
+
+def _twice(file: ClientFile, own: list[Probe]) -> Iterator[Finding]:
+    """Entries of MCPX that show the same servers."""
+    shown = Counter((probe.config, probe.command[1:]) for probe in own if not probe.is_disabled)
+    if any(number > 1 for number in shown.values()):
+        names = ", ".join(f'"{probe.entry.name}"' for probe in own)
+        text = f"MCPX is in it more than once, and each of its tools too: {names}"
+        yield note(file.client.name, text, f"take out all but one, in {file.path}")
+
+
+def _beside(found: ClientServers) -> Iterator[Finding]:
+    """What a client has in place of MCPX, or beside it."""
+    name, install = found.file.client.name, _install(found.file)
+    others = ", ".join(each.name for each in found.servers if not each.entry.get("disabled"))
+    if not found.own:
+        beside = f"; it starts servers of its own: {others}" if others else ""
+        yield note(name, f"MCPX is not in {found.file.path}{beside}", install)
+    elif others:
+        yield note(name, f"starts servers of its own beside MCPX: {others}", f"{install} --adopt")
+
+
+def _problem(probe: Probe, installation: Installation) -> Finding | None:
+    """What is wrong with an entry of MCPX, as far as it can be seen without starting it."""
+    file, name, install = probe.file, probe.file.client.name, _install(probe.file)
+    entry, command = f'"{probe.entry.name}"', probe.command
+    if probe.is_disabled:
+        return note(name, f"{entry} is MCPX, and is disabled there", f"enable it in {file.path}")
+    if shutil.which(command[0], path=installation.environ.get("PATH")) is None:
+        text = f"{entry} starts {command[0]}, which is not there any more"
+        return wrong(name, text, install, fix=_reinstalling(file, installation))
+    if not os.path.isabs(command[0]):  # noqa: PTH117 - text
+        text = f"{entry} starts {command[0]} without its folder, which a desktop program may not find"
+        return note(name, text, install, fix=_reinstalling(file, installation))
+    if "attach" not in command:
+        text = f"{entry} runs MCPX for this client alone (serve), with all servers once more"
+        return note(name, text, f"{install}, which has it join the daemon")
+    if not os.path.exists(probe.config):  # noqa: PTH110 - False where it cannot be seen
+        return wrong(name, f"{entry} serves {probe.config}, which is not there", install)
+    state = probe.environ.get(STATE_VARIABLE, installation.environ.get(STATE_VARIABLE, ""))
+    if state != installation.environ.get(STATE_VARIABLE, ""):
+        text = f"{entry} is started with another {STATE_VARIABLE}: it has a daemon of its own"
+        return note(name, text, f"{install}, or: export {STATE_VARIABLE}={state}")
+    return None
+
+
+def _configuration(entry: Server, installation: Installation) -> Path:
+    """The configuration that an entry of MCPX serves."""
+    environ = {**installation.environ, **entry.entry.get("env", {})}
+    return config_file(configuration_of(entry.entry) or environ.get(CONFIG_VARIABLE), environ=environ)
+
+
+def _reinstalling(file: ClientFile, installation: Installation) -> Fix:
+    """Bring MCPX's entry in a file up to date, as `mcpx install` does; `mcpx undo` takes it back."""
+
+    def install() -> None:
+        plan = plan_installs([file], installation.named, environ=installation.environ)
+        carry_out(_install(file), plan.edits(), about={"clients": [file.client.name]})
+
+    return Fix(_install(file), install)

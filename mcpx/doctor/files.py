@@ -1,0 +1,57 @@
+"""The user's files: those with secrets in them that others may read, and changes that were cut short."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mcpx.changes import recover, unfinished
+from mcpx.clients.masking import masked_arguments
+from mcpx.doctor.findings import Finding, Fix, wrong
+from mcpx.doctor.installation import Installation
+
+READ_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
+_SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|cookie|(^|_)pat$", re.IGNORECASE)
+_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\b(bearer|basic|token)\b", re.IGNORECASE)
+
+
+def holds_secret(entry: Mapping[str, Any]) -> bool:
+    """Whether a secret is written in an entry of MCPX's form: its name or its looks call it one."""
+    values = {**entry.get("env", {}), **entry.get("headers", {})}
+    if any(
+        _SECRET_NAME.search(name) and _VARIABLE.sub("", value or "").strip() for name, value in values.items()
+    ):
+        return True
+    words = [entry.get("url", ""), *entry.get("args", ())]
+    return masked_arguments(words) != words
+
+
+def readable_by_others(subject: str, path: Path, holding: Sequence[str]) -> Iterator[Finding]:
+    """Find that others may read a file in which secrets of servers stand: `holding` are their names."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if holding and mode & READ_BY_OTHERS:
+        closed, target = stat.S_IMODE(mode) & 0o700, Path(os.path.realpath(path))
+        text = f"{path} holds secrets ({', '.join(holding)}), and others may read it"
+        chmod = f"chmod {closed:o} {shlex.quote(str(target))}"
+        yield wrong(subject, text, chmod, fix=Fix(chmod, lambda: target.chmod(closed)))
+
+
+def check_changes(_installation: Installation) -> Iterator[Finding]:
+    """Check that every change that a command has begun has come to an end. That all have is no finding."""
+    for change in unfinished():
+        files = ", ".join(file.path for file in change.files)
+        text = f"`{change.command}` was cut short at {change.at}; it was changing {files}"
+        fix = Fix("put back what a change that was cut short had changed", _recover)
+        yield wrong(change.id, text, "mcpx undo", fix=fix)
+
+
+def _recover() -> None:
+    recover()

@@ -1,0 +1,121 @@
+"""Each server: whether its command is found, and on which PATH; how it starts, and what it takes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+from mcpx.clients.masking import command_line
+from mcpx.config import ServerConfig, Stdio, redactor_of
+from mcpx.config.servers import DISABLED
+from mcpx.doctor.configuration import concerns_command
+from mcpx.doctor.findings import Finding, note, ok, wrong
+from mcpx.doctor.installation import Installation
+from mcpx.doctor.starting import Start, start_once
+from mcpx.text import one_line
+
+SLOW_START_S: Final = 10.0  # clients give a server 30 to 60 s, and people less
+MIB: Final = 1 << 20
+SOURCES: Final = {
+    "npx": "install Node.js, which has it: https://nodejs.org",
+    "node": "install Node.js: https://nodejs.org",
+    "uvx": "install uv, which has it: https://docs.astral.sh/uv/",
+    "uv": "install uv: https://docs.astral.sh/uv/",
+    "docker": "install Docker: https://docs.docker.com/get-docker/",
+    "bunx": "install Bun, which has it: https://bun.sh",
+    "deno": "install Deno: https://deno.com",
+}
+"""Where the commands come from that most servers are started with."""
+
+
+def check_servers(installation: Installation) -> Iterator[Finding]:
+    """Check each server: what can be seen without starting it, then one start."""
+    config = installation.config
+    if config is None:
+        return
+    before = {server.name: _before_start(server, installation) for server in config.servers.values()}
+    able = [name for name, finding in before.items() if finding is None]
+    starts = start_once(config, able, timeout_s=installation.timeout_s) if installation.starts else {}
+    for name, server in config.servers.items():
+        if (finding := before[name]) is not None:
+            yield finding
+        elif name in starts:
+            yield from _started(server, starts[name], installation)
+        else:
+            command = _command(server, installation)
+            found = f"; command found: {command}" if command else ""
+            yield ok(name, f"was not started{found}", command=command)
+
+
+def _before_start(server: ServerConfig, installation: Installation) -> Finding | None:
+    """Why the server cannot be started, or is not to be; None if it can be tried."""
+    if server.disabled == DISABLED:
+        return ok(server.name, "disabled in the configuration")
+    places = [each for each in installation.examined.findings if each.server == server.name]
+    if any(each.level == "error" for each in places):
+        return note(server.name, "is not started, because of the mistake in its entry")
+    if server.disabled is not None:
+        again = installation.command("reload")
+        advice = (
+            f"set what is missing in your shell's start-up files or in {installation.file}; then: {again}"
+        )
+        return wrong(server.name, f"is not started: {server.disabled}", advice)
+    for place in filter(concerns_command, places):
+        return wrong(server.name, place.text, _advice(server, place.path or "", installation))
+    return None
+
+
+def _advice(server: ServerConfig, path: str, installation: Installation) -> str:
+    """What to do about a command or a working folder that is not there."""
+    assert isinstance(server.transport, Stdio)  # noqa: S101 - others have neither
+    if path.endswith(".cwd"):
+        return f"mkdir -p {shlex.quote(server.transport.cwd or '')}, or correct it in {installation.file}"
+    known = SOURCES.get(server.transport.command)
+    return known or f"correct it in {installation.file}, where a whole path will do, or install it"
+
+
+def _command(server: ServerConfig, installation: Installation) -> str | None:
+    """The file that the server's command is found to be; None for one that is reached by a URL."""
+    if not isinstance(server.transport, Stdio):
+        return None
+    stdio = server.transport
+    return installation.environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
+
+
+# --- the start
+
+
+def _started(server: ServerConfig, start: Start, installation: Installation) -> Iterator[Finding]:
+    if start.problem is not None:
+        yield _failed(server, start.problem, installation)
+        return
+    seconds = start.seconds or 0.0
+    size = "" if start.memory is None else f", {start.memory / MIB:.0f} MB"
+    tools = f"{start.tools} tool{'' if start.tools == 1 else 's'}"
+    memory_mb = None if start.memory is None else round(start.memory / MIB, 1)
+    numbers = {"seconds": round(seconds, 3), "tools": start.tools, "memory_mb": memory_mb}
+    command = _command(server, installation)
+    by = f"; {command}" if command else ""
+    yield ok(server.name, f"ready in {seconds:.1f} s, {tools}{size}{by}", command=command, **numbers)
+    if seconds > SLOW_START_S:
+        advice = "if it was a download, it is quicker next time; else install it, in place of npx or uvx"
+        yield note(server.name, f"takes {seconds:.0f} s to start", advice)
+
+
+def _failed(server: ServerConfig, problem: str, installation: Installation) -> Finding:
+    text = one_line(problem)
+    if _is_ready_in_daemon(server.name, installation):
+        said = f"works in the daemon, but a second one of it does not start: {text}"
+        return note(server.name, said, "keep to one MCPX, if it cannot run twice")
+    if isinstance(server.transport, Stdio):
+        line = command_line({"command": server.transport.command, "args": server.transport.args})
+        advice = f"try it in a terminal: {redactor_of(server)(line)}"
+    else:
+        advice = f"is its address right, and does it run? It is in {installation.file}"
+    return wrong(server.name, text, advice)
+
+
+def _is_ready_in_daemon(name: str, installation: Installation) -> bool:
+    servers = (installation.status or {}).get("servers", ())
+    return any(each["name"] == name and each["state"] == "ready" for each in servers)

@@ -1,0 +1,247 @@
+"""`mcpx add`, `add-json`, `remove`, `enable`, `disable` and `list` as processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tests.mcpx.scripted import SERVER
+from tests.mcpx.serving import run_cli
+from tests.mcpx.terminal import Terminal
+
+BEFORE = """// my servers
+{
+	"mcpServers": {
+		"old": {"command": "true", "env": {"TOKEN": "s3cr3t-value"}}, // keep me
+	},
+}
+"""
+WORKING = ("--", sys.executable, "-S", "-E", str(SERVER), "{}")
+
+
+class Place:
+    """A home folder with a configuration, and commands that are run there."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.file = folder / ".config" / "mcpx" / "config.json"
+
+    def write(self, text=BEFORE):
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(text)
+
+    def run(self, *arguments):
+        done = run_cli(self.folder, *arguments, **self.environment)
+        assert "s3cr3t" not in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    def json(self, *arguments):
+        done = self.run(*arguments, "--json")
+        return done.returncode, json.loads(done.stdout)
+
+    @property
+    def environment(self):
+        return {"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder / ".config")}
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def test_the_first_server_makes_a_private_file_and_its_tools_are_listed(place):
+    done = place.run("add", "--yes", "-e", "K=s3cr3t", "n", *WORKING)
+    assert done.returncode == 0, done
+    assert "\n  env: K\n" in done.stdout
+    assert "n works: " in done.stdout
+    assert "\n  echo(text" in done.stdout
+    written = json.loads(place.file.read_text())
+    command, *args = WORKING[1:]
+    assert written == {"mcpServers": {"n": {"command": command, "args": args, "env": {"K": "s3cr3t"}}}}
+    assert place.file.stat().st_mode & 0o777 == 0o600
+    assert place.file.parent.stat().st_mode & 0o077 == 0
+
+
+def test_comments_stay_and_undo_gives_the_bytes_back(place):
+    place.write()
+    assert place.run("add", "--no-check", "--yes", "n", "npx", "-y", "x").returncode == 0
+    expected = BEFORE.replace(
+        "// keep me\n", '// keep me\n\t\t"n": {\n\t\t\t"command": "npx",\n\t\t\t"args": ["-y", "x"]\n\t\t},\n'
+    )
+    assert place.file.read_text() == expected
+    assert place.run("undo", "--yes").returncode == 0
+    assert place.file.read_text() == BEFORE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("add", "n", "npx"),
+        ("add-json", "n", '{"command": "npx"}'),
+        ("remove", "old"),
+        ("disable", "old"),
+        ("mcp", "add", "-s", "user", "n", "npx"),
+    ],
+)
+def test_without_a_terminal_only_yes_changes_anything(place, command):
+    place.write()
+    name, *rest = command if command[0] != "mcp" else command[1:]
+    group = command[:1] if command[0] == "mcp" else ()
+    for option, code in ((), 1), (("--dry-run",), 0), (("--json",), 1):
+        done = place.run(*group, name, *option, *rest)
+        assert done.returncode == code
+        assert "nothing was changed" in done.stderr
+        if option == ("--dry-run",):
+            assert "\n--- " in f"\n{done.stdout}"
+            assert "\n@@ " in done.stdout
+        if option == ("--json",):
+            assert json.loads(done.stdout)["changed"] is False
+    assert place.file.read_text() == BEFORE
+
+
+def test_on_a_terminal_what_was_typed_is_meant_but_a_removal_is_asked_about(place):
+    place.write()
+    environment = {
+        **place.environment,
+        "MCPX_STATE_DIR": str(place.folder / "state"),
+        "PATH": "/usr/bin:/bin",
+    }
+    with Terminal("-m", "mcpx", "disable", "old", env=environment) as terminal:
+        assert terminal.end() == 0
+    assert '"disabled": true' in place.file.read_text()
+    with Terminal("-m", "mcpx", "remove", "old", env=environment) as terminal:
+        terminal.wait_for("Remove old?")
+        terminal.type("n\r")
+        assert terminal.end() == 1
+    assert '"old"' in place.file.read_text()
+
+
+@pytest.mark.parametrize(("typed", "stays"), [("\r", True), ("n\r", False)])
+def test_on_a_terminal_one_that_does_not_start_can_be_taken_out_at_once(place, typed, stays):
+    place.write()
+    environment = {
+        **place.environment,
+        "MCPX_STATE_DIR": str(place.folder / "state"),
+        "PATH": "/usr/bin:/bin",
+    }
+    with Terminal("-m", "mcpx", "add", "n", "there-is-no-such-command", env=environment) as terminal:
+        terminal.wait_for("Keep n all the same? [Y/n]")
+        terminal.type(typed)
+        assert terminal.end() == 1
+    assert ('"n"' in place.file.read_text()) is stays
+    assert stays or place.file.read_text() == BEFORE
+
+
+def test_a_server_that_does_not_start_stays_and_its_reason_is_said(place):
+    done = place.run("add", "--yes", "n", "--", "there-is-no-such-command")
+    assert done.returncode == 1
+    assert "n does not work: " in done.stdout
+    assert "there-is-no-such-command" in done.stdout
+    assert "mcpx logs n" in done.stdout
+    assert "n" in json.loads(place.file.read_text())["mcpServers"]
+
+
+def test_what_was_added_is_reported_as_one_object(place):
+    done = place.run("add", "--yes", "--json", "n", *WORKING)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["changed"], report["server"]) == (0, True, "n")
+    assert report["checks"]["n"]["started"] is True
+    assert "echo" in report["checks"]["n"]["tools"]
+
+
+def test_a_name_that_is_taken_is_refused_unless_it_is_to_be_replaced(place):
+    place.write()
+    done = place.run("add", "--yes", "old", "npx")
+    assert done.returncode == 1
+    assert "old is in" in done.stderr
+    assert "--replace" in done.stderr
+    assert place.file.read_text() == BEFORE
+    assert place.run("add", "--yes", "--no-check", "--replace", "old", "npx").returncode == 0
+    assert place.file.read_text() == BEFORE.replace('"true", "env": {"TOKEN": "s3cr3t-value"}', '"npx"')
+
+
+@pytest.mark.parametrize("command", ["remove", "enable", "disable"])
+def test_a_name_that_there_is_not_finds_the_nearest(place, command):
+    place.write()
+    done = place.run(command, "oldd", "--yes")
+    assert done.returncode == 1
+    assert 'no server "oldd"' in done.stderr
+    assert "did you mean old?" in done.stderr
+
+
+def test_a_removed_server_is_gone_with_its_line(place):
+    place.write()
+    code, report = place.json("remove", "old", "--yes")
+    assert (code, report["removed"]) == (0, ["old"])
+    assert place.file.read_text() == '// my servers\n{\n\t"mcpServers": {},\n}\n'
+
+
+def test_disabled_and_enabled_again_the_file_is_as_before(place):
+    place.write()
+    assert place.run("disable", "old", "--yes").returncode == 0
+    assert place.json("list")[1]["servers"][0]["state"] == "disabled"
+    assert place.run("disable", "old", "--yes").stdout == "old: disabled already\n"
+    assert place.run("enable", "old", "--yes").returncode == 1  # it does not speak MCP
+    assert place.file.read_text() == BEFORE
+
+
+def test_a_server_is_started_to_be_enabled_though_its_tools_are_known(place):
+    own = place.folder / "server.py"
+    own.write_text(SERVER.read_text())
+    assert place.run("add", "--yes", "n", "--", sys.executable, "-S", "-E", str(own), "{}").returncode == 0
+    assert place.run("disable", "--yes", "n").returncode == 0
+    assert "works: " in place.run("enable", "--yes", "n").stdout
+    assert place.run("disable", "--yes", "n").returncode == 0
+    own.unlink()
+    done = place.run("enable", "--yes", "n")
+    assert done.returncode == 1
+    assert "n does not work: the server process exited" in done.stdout
+
+
+def test_a_mistake_in_an_entry_is_refused_before_anything_is_written(place):
+    done = place.run("add-json", "n", '{"command": 5}', "--yes")
+    assert done.returncode == 2
+    assert "expected" in done.stderr
+    assert not place.file.exists()
+    done = place.run("add-json", "n", '{"comand": "x"}', "--yes")
+    assert done.returncode == 2
+    assert not place.file.exists()
+
+
+def test_a_file_that_is_not_understood_is_left_alone(place):
+    place.write('{"mcpServers": {\n "a": {} "b": {}}}')
+    done = place.run("add", "n", "npx", "--yes")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{place.file}:2:9: a comma is missing here; nothing was changed" in done.stderr
+    done = place.run("list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{place.file}:2:9: " in done.stderr
+
+
+def test_the_servers_are_listed_without_their_secrets(place):
+    place.write(BEFORE.replace('"true"', '"npx", "args": ["--token", "s3cr3t", "x"]'))
+    done = place.run("list")
+    assert done.stdout.split("\n")[1].split() == [
+        "old",
+        "not",
+        "running",
+        "stdio",
+        "npx",
+        "--token",
+        "***",
+        "x",
+    ]
+    code, listed = place.json("list")
+    assert (code, listed["daemon"]) == (0, False)
+    assert listed["servers"] == [
+        {"name": "old", "state": "not running", "transport": "stdio", "command": "npx --token *** x"}
+    ]
+
+
+def test_with_no_configuration_the_list_says_what_to_type(place):
+    done = place.run("list")
+    assert done.returncode == 0
+    assert "mcpx import" in done.stdout

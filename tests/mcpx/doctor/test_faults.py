@@ -1,0 +1,153 @@
+"""Faults, planted one at a time in a sound home: each is named, with what to do, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.mcpx.doctor import planting
+from tests.mcpx.doctor.homes import Home, server
+from tests.mcpx.scripted import entry
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Fault(NamedTuple):
+    """`plant` breaks the home; or returns a context, in which it is broken. One finding holds the `words`."""
+
+    plant: Callable[[Home], Any]
+    words: tuple[str, ...]
+    advice: str
+    starts: bool = False
+    """Whether servers and clients' commands have to be started for it."""
+
+
+FAULTS = {
+    "no configuration": Fault(planting.no_configuration, ("no configuration",), "mcpx import"),
+    "a missing comma": Fault(
+        planting.config('{"mcpServers": {"a": {"command": "ls"}\n"b": {}}}'), (":1:39", "comma"), "check"
+    ),
+    "an entry without command": Fault(
+        planting.bad_entry(comand="npx"), ("bad", "command", "comand"), "check"
+    ),
+    "a key that is misspelt": Fault(planting.bad_entry(command="ls", argz=[]), ("argz", '"args"'), "check"),
+    "a variable that is not set": Fault(
+        planting.bad_entry(command="ls", env={"X": "${NO_SUCH_TOKEN}"}),
+        ("bad", "NO_SUCH_TOKEN"),
+        "mcpx reload",
+    ),
+    "a login shell that says nothing": Fault(
+        planting.mute_login_shell, ("login shell", "/shell"), '"login_shell": false'
+    ),
+    "a command that is not there": Fault(
+        planting.bad_entry(command="no-such-command"),
+        ("bad", "command not found: no-such-command", "searched: /"),
+        "path",
+    ),
+    "a whole command line": Fault(
+        planting.bad_entry(command="ls -l /tmp"), ("bad", "whole command line", '"ls"'), "correct it"
+    ),
+    "a working folder that is gone": Fault(
+        planting.bad_entry(command="ls", cwd="gone"), ("bad", "no such folder"), "mkdir"
+    ),
+    "a server that ends at once": Fault(
+        planting.script(exit=3, stderr="no licence\n"),
+        ("bad", "exited with code 3", "no licence"),
+        "terminal",
+        starts=True,
+    ),
+    "a server that hangs": Fault(planting.script(silent=True), ("bad", "no answer"), "terminal", starts=True),
+    "a server that is not reached": Fault(
+        planting.bad_entry(url="http://127.0.0.1:9/mcp"), ("bad", "cannot be reached"), "address", starts=True
+    ),
+    "a readable configuration with a secret": Fault(
+        planting.config_with_secret, ("config.json", "(s)", "others may read"), "chmod 600"
+    ),
+    "a readable file of variables": Fault(planting.readable_env_file, ("tokens.env", "can read"), ""),
+    "a file of variables that is gone": Fault(
+        lambda home: home.write({"bad": {**entry(), "env_file": "gone.env"}}),
+        ("bad", "gone.env"),
+        "mcpx reload",
+    ),
+    "a client's file that is broken": Fault(
+        planting.client('{"mcpServers": {,}}'), ("cursor", "column"), "correct it"
+    ),
+    "a client's readable file with a secret": Fault(
+        planting.client_with_secret, ("cursor", "github", "others may read"), "chmod 600"
+    ),
+    "a client that starts what is gone": Fault(
+        planting.gone_command, ("cursor", "/old/bin/mcpx"), "mcpx install cursor"
+    ),
+    "a client with a configuration that is gone": Fault(
+        planting.gone_configuration, ("cursor", "gone.json"), "mcpx install cursor"
+    ),
+    "an attach that does not answer": Fault(
+        lambda home: home.write_command(code="raise SystemExit('it is broken')"),
+        ("cursor", "does not answer", "it is broken"),
+        "mcpx install cursor",
+        starts=True,
+    ),
+    "a description that the client cuts": Fault(
+        planting.long_description, ("claude-code", "2,048", "inspect (5,000)"), "three", starts=True
+    ),
+    "a change that was cut short": Fault(
+        planting.interrupted_change, ("install cursor", "cut short", "a.json"), "mcpx undo"
+    ),
+    "a daemon that does not answer": Fault(
+        planting.no_answer, ("daemon", "does not answer"), "daemon restart"
+    ),
+    "a daemon of another version": Fault(
+        lambda home: home.daemon(version="0.0.9"), ("0.0.9",), "daemon restart"
+    ),
+    "a daemon that cannot use the file": Fault(
+        lambda home: home.daemon(config_error="x:1:1: not JSON"), ("cannot be used", "x:1:1"), "check"
+    ),
+    "a daemon without HTTP": Fault(
+        lambda home: home.daemon(http={"error": "cannot listen on 127.0.0.1:1"}),
+        ("HTTP", "127.0.0.1:1"),
+        "status",
+    ),
+    "a server that is parked": Fault(
+        lambda home: home.daemon(servers=(server("s", "parked", last_error="it died"),)),
+        ("s is parked", "it died"),
+        "mcpx restart s",
+    ),
+    "a second daemon": Fault(planting.second_daemon, ("two daemons",), "kill"),
+    "a file where the socket is to be": Fault(planting.file_for_socket, ("socket", "in the way"), "rm"),
+    "a runtime folder that is open": Fault(
+        planting.runtime_folder_open, ("run", "open to others"), "chmod 700"
+    ),
+    "a state folder that is open": Fault(
+        planting.state_folder_open, ("state", "others may change"), "chmod go-w"
+    ),
+    "a file where the state folder is to be": Fault(planting.state_is_a_file, ("state",), "MCPX_STATE_DIR"),
+    "a port that is taken": Fault(planting.port_taken, ("HTTP", "127.0.0.1", "in use"), "port"),
+    "a token that others may read": Fault(planting.readable_token, ("HTTP", "state/token"), "chmod 600"),
+    "a unit that runs what is gone": Fault(
+        planting.stale_unit, ("mcpx.service", "/old/python"), "daemon install"
+    ),
+    "a unit that is not enabled": Fault(
+        planting.disabled_unit, ("mcpx.service", "not enabled"), "daemon install"
+    ),
+    "a full disk": Fault(planting.full_disk, ("disk", "full"), "free some space"),
+    "a proxy before a local server": Fault(planting.proxy, ("proxy", "HTTP_PROXY", "local"), "NO_PROXY"),
+    "a home that is not there": Fault(planting.no_home, ("home", "nobody"), "HOME"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_planted_fault_is_named(home, fault):
+    broken = fault.plant(home)
+    with ExitStack() as stack:
+        if hasattr(broken, "__enter__"):
+            stack.enter_context(broken)
+        if fault.starts:
+            stack.enter_context(home.daemon())
+        page = home.examine(starts=fault.starts, timeout_s=10.0)
+    assert len(page.of("wrong")) == 1, page
+    (finding,) = page.naming("wrong", *fault.words) or [None]
+    assert finding is not None, page
+    assert fault.advice in (finding.advice or ""), page
