@@ -101,7 +101,7 @@ def test_that_of_another_configuration_is_not_removed(linux):
     install(home.config, **given)
     with pytest.raises(ServiceError, match="runs another configuration"):
         uninstall(home.folder / "other.json", **given)
-    assert f"removed {service(**given).file}" in uninstall(home.config, **given)
+    assert f"removed {service(**given).file}" in uninstall(home.config, **given).lines
 
 
 def test_it_is_removed_and_removing_it_again_is_well(linux):
