@@ -59,9 +59,9 @@ def run(config_path: str | None) -> None:
     paths = _paths(config_path)
     text = read_config(paths.config)
     loaded = text.parse(resolve=False)
+    lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     if loaded.login_shell:
         begin()
-    lock = acquire_lock(paths)  # before the SDK is imported: of many, all but one end quickly
     paths.stopped.unlink(missing_ok=True)
     try:
         with listening(paths) as listener, early_children(text.parse) as resolved:

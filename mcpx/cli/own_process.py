@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from mcpx.cli.printing import console
-from mcpx.config import Config, load
+from mcpx.config import Config, read_config
 from mcpx.core.hub import Hub, open_hub
 from mcpx.core.hub_view import HubView
 from mcpx.core.profiles import check_door, serving_only
@@ -22,6 +22,7 @@ from mcpx.observe.log import configure
 from mcpx.text import one_line
 
 MAX_WAIT_FOR_ALL_S: Final = 15.0  # where no server is named: one that hangs must not hide the others
+NOT_NEEDED: Final = "not needed for this command"
 ShowServer = Callable[[dict[str, Any]], None]
 
 
@@ -41,7 +42,20 @@ def perform_alone(
     configure("error")  # the command itself prints what fails
     check_state_folder()
     request = msgspec.convert(control_request, ControlRequest)
-    return anyio.run(_perform, _only(load(config_path), request), request, report)
+    return anyio.run(_perform, _needed(config_path, request), request, report)
+
+
+def _needed(config_path: str | None, request: ControlRequest) -> Config:
+    """The configuration without the servers that are not needed, whose secrets are not fetched either.
+
+    Raises:
+        ConfigError: It cannot be used.
+        DoorError: The request names a profile that there is not.
+    """
+    text = read_config(config_path)
+    looked_at = _only(text.parse(resolve=False), request).servers
+    needed = [name for name, server in looked_at.items() if server.disabled != NOT_NEEDED]
+    return _only(text.parse(secrets_of=needed), request)
 
 
 def _only(config: Config, request: ControlRequest) -> Config:
@@ -60,7 +74,7 @@ def _only(config: Config, request: ControlRequest) -> Config:
             return config
     # the others stay listed, so that a misspelt name finds its nearest
     servers = {
-        name: one if name == server else replace(one, disabled=one.disabled or "not needed for this command")
+        name: one if name == server else replace(one, disabled=one.disabled or NOT_NEEDED)
         for name, one in config.servers.items()
     }
     return replace(config, servers=servers)
@@ -84,7 +98,7 @@ def list_alone(config_path: str | None, control_request: dict[str, Any], show: S
     configure("error")
     check_state_folder()
     request = msgspec.convert(control_request, ControlRequest)
-    anyio.run(_list, _only(load(config_path), request), request, show)
+    anyio.run(_list, _needed(config_path, request), request, show)
 
 
 async def _list(config: Config, request: ControlRequest, show: ShowServer) -> None:

@@ -7,7 +7,7 @@ start and at each reload; `parse` is pure but for the environment it is given.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from mcpx.config.document import LocatedError, Location, as_text, decode
 from mcpx.config.env_files import EnvFileProblem, read_env_file
 from mcpx.config.expand import Values
-from mcpx.config.model import Config, PerServer, Settings
+from mcpx.config.model import Config, Settings
 from mcpx.config.notices import ConfigNotices
+from mcpx.config.per_server import PerServer
 from mcpx.config.profiles import check_profiles
 from mcpx.config.servers import Entry, find_entries, read_server, secrets_of_entry, top_level_keys
 from mcpx.config.settings import read_settings
@@ -49,14 +50,27 @@ class ConfigText(NamedTuple):
     file: Path
     data: bytes
 
-    def parse(self, *, environ: Mapping[str, str] = os.environ, resolve: bool = True) -> Config:
-        """The configuration, as `load` makes it.
+    def parse(
+        self,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        resolve: bool = True,
+        secrets_of: Container[str] | None = None,
+    ) -> Config:
+        """The configuration, as `load` makes it; `secrets_of` is that of `parse`.
 
         Raises:
             ConfigError: What `parse` raises.
         """
         folder = self.file.absolute().parent
-        return parse(self.data, where=str(self.file), environ=environ, folder=folder, resolve=resolve)
+        return parse(
+            self.data,
+            where=str(self.file),
+            environ=environ,
+            folder=folder,
+            resolve=resolve,
+            secrets_of=secrets_of,
+        )
 
 
 def read_config(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> ConfigText:
@@ -99,6 +113,7 @@ def parse(
     folder: Path | None = None,
     resolve: bool = False,
     anew: bool | str = False,
+    secrets_of: Container[str] | None = None,
 ) -> Config:
     """The configuration in `text`. A mistake in a server's entry disables that server alone.
 
@@ -106,13 +121,19 @@ def parse(
     default the current one. To `resolve` is to ask the login shell for the environment of the person, and
     keychain and commands for secrets, each once for as long as the process lives, or `anew` (the secrets, if
     it is the name of a server, of that one alone); it may block for some seconds. Otherwise the environment
-    is `environ`, and secrets stay as they are written.
+    is `environ`, and secrets stay as they are written, as do those of servers other than `secrets_of`.
 
     Raises:
         ConfigError: Not UTF-8, not JSON, or wrong outside the servers' entries; one line that says where.
     """
     reading = read(
-        as_text(text, where=where), where=where, environ=environ, folder=folder, resolve=resolve, anew=anew
+        as_text(text, where=where),
+        where=where,
+        environ=environ,
+        folder=folder,
+        resolve=resolve,
+        anew=anew,
+        secrets_of=secrets_of,
     )
     spoiling = reading.spoiling
     if not spoiling:
@@ -146,6 +167,7 @@ def read(
     folder: Path | None,
     resolve: bool = False,
     anew: bool | str = False,
+    secrets_of: Container[str] | None = None,
 ) -> Reading:
     """The configuration in `text`, and all that is wrong or odd with it. Takes what `parse` takes.
 
@@ -168,11 +190,14 @@ def read(
     values = Values(environment.variables, home(environment.variables))
     values = replace(values, environ=_with_files(settings.env_file, values, place, top, notices))
     entries = find_entries(document, top, notices)
-    if resolve:
-        values = replace(values, secret=secret)
-        _fetch_secrets(entries, environment, anew)
     context = ExpansionContext(values, place)
-    servers = {entry.name: read_server(entry, base, context, notices) for entry in entries}
+    contexts = dict.fromkeys((entry.name for entry in entries), context)
+    if resolve:
+        meant = [entry for entry in entries if secrets_of is None or entry.name in secrets_of]
+        _fetch_secrets(meant, environment, anew)
+        fetched = replace(context, values=replace(values, secret=secret))
+        contexts |= dict.fromkeys((entry.name for entry in meant), fetched)
+    servers = {entry.name: read_server(entry, base, contexts[entry.name], notices) for entry in entries}
     notices.mistakes += check_profiles(settings.profiles, servers, top.key("profiles"))
     config = Config(
         source=where,

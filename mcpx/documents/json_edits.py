@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,7 @@ from mcpx.documents.lines import LINE_END, begins_line, line_end_of, line_start,
 
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]++|/\*[^\r\n]*?\*/)*+(?://[^\r\n]*+)?(?=\r|\n|\Z)")
 _INDENT: Final = re.compile(r"[ \t]*")
+_MAX_LOOKED_AT: Final = 1000  # values, to see how a file is written
 _ONE_LINE_WIDTH: Final = 100
 """Characters of a list that is written on one line, in a file whose lists are."""
 
@@ -214,17 +216,21 @@ def _style(text: str, root: Node) -> _Style:
     return _Style(step or "  ", line_end_of(text), colon, ", " if colon == ": " else ",", long_lists)
 
 
-def _layout(text: str, node: Node) -> tuple[str, bool]:
-    """One step of indentation (empty if none is seen), and whether lists have an item a line."""
+def _layout(text: str, root: Node) -> tuple[str, bool]:
+    """One step of indentation (empty if none is seen), and whether lists of values have an item a line."""
     step, long_lists = "", False
-    for start, _ in _spans(node):
-        base, indent = _indent(text, node.start), _indent(text, start)
-        if _begins_line(text, start) and indent.startswith(base) and len(indent) > len(base):
+    nodes = [root]
+    for node in islice(nodes, _MAX_LOOKED_AT):  # grows meanwhile
+        nodes += node.items or [each.node for each in node.members]
+        spans = _spans(node)
+        if not spans or not _begins_line(text, spans[0][0]):
+            continue
+        base, indent = _indent(text, node.start), _indent(text, spans[0][0])
+        if indent.startswith(base) and len(indent) > len(base):
             step = step or indent[len(base) :]
-            long_lists = bool(node.items)
-    for child in [each.node for each in node.members] or node.items:
-        inner, inner_long = _layout(text, child)
-        step, long_lists = step or inner, long_lists or inner_long
+            long_lists = long_lists or bool(node.items and not isinstance(node.items[0].value, dict | list))
+        if step and long_lists:
+            break
     return step, long_lists
 
 

@@ -11,7 +11,8 @@ LINE_END: Final = re.compile(r"\r\n?|\n")
 
 def line_start(text: str, offset: int) -> int:
     """Where the line of an offset begins."""
-    return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
+    start = text.rfind("\n", 0, offset) + 1
+    return max(start, text.rfind("\r", start, offset) + 1)
 
 
 def begins_line(text: str, offset: int) -> bool:

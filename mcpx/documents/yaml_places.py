@@ -55,12 +55,19 @@ def load(text: str) -> Any:
     Raises:
         DocumentError: It is not one YAML document, or holds what plain Python does not.
     """
-    if compose(text) is None:
-        return None
     from ruamel.yaml import YAML  # noqa: PLC0415 - heavy
 
+    _check_depth(text)
+    if "&" in text:  # an anchor: what it stands for may be counted only in nodes
+        compose(text)
     with _Refusal():
         return YAML(typ="safe", pure=True).load(text)
+
+
+def _check_depth(text: str) -> None:
+    depths = accumulate(1 if found[0] in "[{" else -1 for found in _BRACKET.finditer(text))
+    if max(depths, default=0) > _MAX_BRACKETS:
+        raise DocumentError("this is nested too deeply")
 
 
 def compose(text: str) -> Any:
@@ -71,9 +78,7 @@ def compose(text: str) -> Any:
     """
     from ruamel.yaml import YAML  # noqa: PLC0415 - heavy
 
-    depths = accumulate(1 if found[0] in "[{" else -1 for found in _BRACKET.finditer(text))
-    if max(depths, default=0) > _MAX_BRACKETS:
-        raise DocumentError("this is nested too deeply")
+    _check_depth(text)
     with _Refusal():
         node = YAML(typ="rt", pure=True).compose(text)
         if node is not None and _size(node, {}) > _MAX_VALUES:

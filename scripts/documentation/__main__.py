@@ -45,8 +45,12 @@ def outdated_parts() -> dict[Path, str]:
 
 
 def inserted(names: tuple[str, ...], printed: str) -> dict[Path, str]:
-    """The pages with these measured regions; `printed` has a table for each, with an empty line between."""
-    bodies = [each for each in printed.split("\n\n") if each.strip()]
+    """The pages with these measured regions; `printed` has a table for each, with an empty line between.
+
+    A block of code is one region whole.
+    """
+    parts = [printed] if printed.startswith("```") else printed.split("\n\n")
+    bodies = [each for each in parts if each.strip()]
     if len(bodies) != len(names):
         raise click.UsageError(f"{len(bodies)} tables for {len(names)} regions")
     texts = {page: page.read_text("utf-8") for page in pages()}

@@ -25,7 +25,12 @@ def run(command, folder, **environ):
     return subprocess.run(
         command,
         cwd=folder,
-        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), **environ},
+        env={
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "SHELL": "/bin/false",  # `python3` is the one that MCPX is installed for
+            **environ,
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

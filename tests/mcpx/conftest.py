@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpx.environment import put_in_force
 from tests.mcpx.scripted import Ears
 
 
@@ -14,3 +15,10 @@ from tests.mcpx.scripted import Ears
 def ears(tmp_path: Path) -> Iterator[Ears]:
     with Ears(tmp_path / "ears") as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def _own_environment() -> Iterator[None]:
+    """What a test's configuration has put in force does not count for the next."""
+    yield
+    put_in_force(None)

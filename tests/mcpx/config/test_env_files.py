@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpx.config import Config, Http, ServerConfig, Stdio, load, redactor_of
+from mcpx.config import Config, Http, ServerConfig, Stdio, load, read_config, redactor_of
 from mcpx.environment import secrets
 
 ENVIRON = {"HOME": "/home/me", "SHELL": "/bin/false", "PATH": "/usr/bin:/bin", "A": "ambient"}
@@ -177,3 +177,12 @@ def test_the_login_shell_gives_variables_unless_it_is_turned_off(tmp_path: Path)
         assert config.environment is not None
         assert config.environment.shell == ("/bin/sh" if value == "login" else None)
     assert env(load(file, environ=environ, resolve=False).servers["s"]) == {"B": "ambient"}
+
+
+def test_secrets_are_fetched_for_the_servers_that_are_meant_alone(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    servers = {name: {"command": "x", "args": [f"${{cmd:echo {name} | tee -a {ran}}}"]} for name in "st"}
+    (tmp_path / "config.json").write_text(json.dumps({"mcpServers": servers}))
+    found = read_config(tmp_path / "config.json").parse(environ=ENVIRON, secrets_of=["t"])
+    assert ran.read_text() == "t\n"
+    assert found.servers["t"].transport == Stdio(command="x", args=("t",))

@@ -98,7 +98,7 @@ def test_an_unfound_command_names_the_path_and_a_restart_or_a_reload_takes_new_v
     assert error.startswith("command not found: mynpx. Searched: /")
     assert "/usr/bin:" in error
     assert "(PATH of the login shell /bin/sh)" in error
-    assert error.endswith("then run: mcpx restart missing")
+    assert error.endswith(f"then run: mcpx restart missing --config {person.house.config}")
     same = person.environ("same")
 
     person.program("bin", "mynpx")
