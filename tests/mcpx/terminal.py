@@ -21,6 +21,8 @@ from typing import Any, Self
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
 PATIENCE_S = 20.0
+SIZES = {"LINES", "COLUMNS"}
+"""Variables that would stand for the size of the window: workers of xdist set them."""
 
 
 class Terminal:
@@ -41,7 +43,7 @@ class Terminal:
         streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | pipes
         self.process = subprocess.Popen(
             [sys.executable, *arguments],
-            env={"TERM": "xterm-256color", **env},
+            env={"TERM": "xterm-256color", **{name: env[name] for name in env if name not in SIZES}},
             cwd=cwd,
             start_new_session=True,
             preexec_fn=lambda: _control(theirs),  # noqa: PLW1509 - system calls alone
