@@ -218,4 +218,4 @@ def _state(config: str) -> tuple[int, int, int] | None:
         found = os.stat(config)  # noqa: PTH116 - text to text
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_ino, found.st_ctime_ns, found.st_size  # the mode counts, too

@@ -44,10 +44,7 @@ STARTING: Final = f"{NO_DAEMON} yet: it is starting, or ends its last work"
 
 
 class Shim:
-    """Serves one client, at its door, until it is done. `stdin` and `stdout` do not block.
-
-    Without `answers` nothing is remembered.
-    """
+    """Serves one client until it is done. `stdin` and `stdout` do not block; `answers` may be None."""
 
     def __init__(
         self, connecting: Connecting, door: Door, stdin: int, stdout: int, answers: RememberedAnswers | None
@@ -98,7 +95,9 @@ class Shim:
     def _is_done(self) -> bool:
         if not self._input_closed or self._to_daemon.lines or self._to_client.lines:
             return False
-        return self._connection is None or (self._is_quiet and self._session.awaits_only_itself)
+        if self._connection is None or not (self._greeted or self._session.awaits_daemon):
+            return True
+        return self._is_quiet and self._session.awaits_only_itself
 
     # --- one turn of the loop
 

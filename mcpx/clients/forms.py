@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from mcpx.clients.rows import Form
 from mcpx.clients.variables import Variables
-from mcpx.config.model import YEAR_S
+from mcpx.config.per_server import YEAR_S
 
 Given = dict[str, Any]
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])

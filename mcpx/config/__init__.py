@@ -8,13 +8,8 @@ Imports neither anyio nor the SDK, so that it is quick to start.
 from mcpx.config.load import load, locate, parse, read_config, read_file
 from mcpx.config.model import (
     Config,
-    Era,
-    HealthCheck,
     Http,
     HttpGateway,
-    Limits,
-    PerServer,
-    RestartPolicy,
     ServerConfig,
     Sse,
     Stdio,
@@ -22,6 +17,7 @@ from mcpx.config.model import (
     Transport,
     Variables,
 )
+from mcpx.config.per_server import Era, HealthCheck, Limits, PerServer, RestartPolicy
 from mcpx.config.profiles import Profile
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of

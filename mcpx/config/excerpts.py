@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mcpx.config.model import PerServer, Settings
+from mcpx.config.model import Settings
+from mcpx.config.per_server import PerServer
 from mcpx.config.settings import keys
 from mcpx.config.strings import TYPE_KEYS
 from mcpx.documents.jsonc import excerpt

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from mcpx.config.document import LocatedError, Location, as_text, decode
 from mcpx.config.env_files import EnvFileProblem, read_env_file
 from mcpx.config.expand import Values
-from mcpx.config.model import Config, PerServer, Settings
+from mcpx.config.model import Config, Settings
 from mcpx.config.notices import ConfigNotices
+from mcpx.config.per_server import PerServer
 from mcpx.config.profiles import check_profiles
 from mcpx.config.servers import Entry, find_entries, read_server, secrets_of_entry, top_level_keys
 from mcpx.config.settings import read_settings

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.config.model import FLAT, PerServer, Settings
+from mcpx.config.model import Settings
+from mcpx.config.per_server import FLAT, PerServer
 from mcpx.config.servers import FORMS
 from mcpx.config.strings import URL_KEYS, EntryKeys
 

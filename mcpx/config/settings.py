@@ -19,8 +19,8 @@ from msgspec import inspect
 from msgspec.structs import FieldInfo
 
 from mcpx.config.document import LocatedError, Location, as_object, quote
-from mcpx.config.model import FLAT
 from mcpx.config.notices import ConfigNotices, is_comment, similar
+from mcpx.config.per_server import FLAT
 from mcpx.documents.jsonc import JSONObject
 from mcpx.text import cut, kind_of
 

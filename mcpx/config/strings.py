@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from mcpx.config.document import Location, as_object, quote
 from mcpx.config.env_files import EnvFileProblem, read_env_file
 from mcpx.config.expand import Values, expand
-from mcpx.config.model import NonEmpty, doc
 from mcpx.config.notices import ConfigNotices
+from mcpx.config.per_server import NonEmpty, doc
 from mcpx.config.settings import convert, fields, is_text
 from mcpx.documents.jsonc import JSONObject
 

@@ -37,12 +37,9 @@ def main() -> None:
         looks.append(look(HOME))
         saved.append(save(number))
         assert looks[-1] != looks[-2], command
-    steps = {}
     for number, command in enumerate(CHAIN):
-        steps[f"{number + 1} {command}"] = play(
-            command, saved[number], looks[number], looks[number + 1], looks[0]
-        )
-    print(json.dumps(steps))
+        steps = play(command, saved[number], looks[number], looks[number + 1], looks[0])
+        print(f"{number + 1}. {command}: killed at each of {steps} steps", flush=True)
 
 
 def run(command: str) -> None:
