@@ -62,7 +62,7 @@ def _inspect_all(config_path: str | None, control_request: JSON, *, as_json: boo
         with light_sdk():
             from mcpx.cli.own_process import list_alone
 
-        names = list(load(config_path).servers)
+        names = list(load(config_path, resolve=False).servers)
         if sys.stdout.isatty() and not as_json:
             from mcpx.cli.offer_view import ServerRows
 

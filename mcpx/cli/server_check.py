@@ -75,14 +75,14 @@ def _through_daemon(config: str, name: str) -> JSON | None:
 
 def _alone(config: str, name: str) -> JSON:
     """What a server says that is started for this, and ended again."""
-    from mcpx.config import load
+    from mcpx.config import read_config
     from mcpx.daemon.paths import check_state_folder
     from mcpx.light_imports import light_sdk
     from mcpx.observe.log import configure
 
     configure("error")
     check_state_folder()
-    loaded = load(config)
+    loaded = read_config(config).parse(secrets_of=[name])
     server = msgspec.structs.replace(loaded.servers[name], start="eager")
     alone = msgspec.structs.replace(loaded, servers={name: server})
     with light_sdk():

@@ -10,7 +10,7 @@ import pytest
 
 from mcpx.environment import Environment, login_shell, person
 from mcpx.environment.login_shell import RESOLVING, Answer, ask, find_login_shell
-from tests.mcpx.daemon.daemons import processes
+from tests.mcpx.daemon.daemons import processes, until
 
 SH = "/bin/sh"
 
@@ -59,12 +59,13 @@ def test_what_spoils_it_where_it_is_interactive_leaves_the_login_alone(home, mon
     assert answered(home).variables["X"] == "1"
 
 
-def test_one_that_hangs_is_given_up_and_killed_with_what_it_runs(home, monkeypatch):
+@pytest.mark.anyio
+async def test_one_that_hangs_is_given_up_and_killed_with_what_it_runs(home, monkeypatch):
     monkeypatch.setattr(login_shell, "INTERACTIVE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(login_shell, "LOGIN_TIMEOUT_S", 0.2)
     profile(home, f"sleep 1000.{os.getpid()}")
     assert answered(home) == Answer({}, f"{SH} did not answer within 0.2 s")
-    assert not processes(f"1000.{os.getpid()}")
+    await until(lambda: not processes(f"1000.{os.getpid()}"))
 
 
 def test_one_that_cannot_run_says_so(home):

@@ -8,7 +8,7 @@ import pytest
 
 from mcpx.environment import Environment, secrets
 from mcpx.environment.secrets import Reference, SecretProblem, fetch, forget, secret
-from tests.mcpx.daemon.daemons import processes
+from tests.mcpx.daemon.daemons import processes, until
 
 
 @pytest.fixture(autouse=True)
@@ -50,11 +50,12 @@ def test_one_that_fails_is_named_by_its_program_and_shows_nothing(environment, c
     assert "hidden" not in str(failure.value)
 
 
-def test_one_that_hangs_is_killed_with_what_it_runs(environment, monkeypatch):
+@pytest.mark.anyio
+async def test_one_that_hangs_is_killed_with_what_it_runs(environment, monkeypatch):
     monkeypatch.setattr(secrets, "TIMEOUT_S", 0.2)
     with pytest.raises(SecretProblem, match="did not answer within"):
         had(f"sleep 1000.{os.getpid()}; echo", environment)
-    assert not processes(f"1000.{os.getpid()}")
+    await until(lambda: not processes(f"1000.{os.getpid()}"))
 
 
 def test_each_is_fetched_once_also_one_that_failed(environment, tmp_path):
