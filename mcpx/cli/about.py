@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mcpx.cli.group import no_such_command
+from mcpx.cli.group import all_commands, no_such_command
 from mcpx.version import __version__
 
 
@@ -16,7 +16,7 @@ def show_help(ctx: click.Context, command: tuple[str, ...]) -> None:
     shown = ctx.find_root()
     for name in command:
         group = shown.command
-        known = group.commands if isinstance(group, click.Group) else {}
+        known = all_commands(group, shown) if isinstance(group, click.Group) else {}
         if name not in known:
             raise no_such_command(name, known, ctx)
         shown = click.Context(known[name], info_name=name, parent=shown)

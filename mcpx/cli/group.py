@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Final, NoReturn, TextIO
 
 import click
@@ -44,7 +45,20 @@ class Group(click.Group):
 
 
 class Cli(Group):
-    """The root command."""
+    """The root command. Besides those that are added, it has the commands of `places`, imported when used."""
+
+    def __init__(self, *args: Any, places: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._places})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and (place := self._places.get(cmd_name)):
+            module, _, name = place.partition(":")
+            self.add_command(getattr(import_module(f"mcpx.cli.{module}"), name), cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **options: Any) -> Any:
         """As click's; what was printed is written out before the exit code is decided."""
@@ -78,7 +92,7 @@ class Cli(Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each task."""
-        known = {name: self.commands[name] for name in self.list_commands(ctx)}
+        known = all_commands(self, ctx)
         placed = {name for names in SECTIONS.values() for name in names}
         sections = {**SECTIONS, OTHERS: tuple(name for name in known if name not in placed)}
         limit = formatter.width - 6 - max(map(len, known))
@@ -87,6 +101,12 @@ class Cli(Group):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+def all_commands(group: click.Group, ctx: click.Context) -> dict[str, click.Command]:
+    """The commands of a group by name, in the order of the alphabet."""
+    found = {name: group.get_command(ctx, name) for name in group.list_commands(ctx)}
+    return {name: command for name, command in found.items() if command is not None}
 
 
 def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> click.UsageError:

@@ -7,30 +7,53 @@ belongs to the answer or to the protocol; everything else goes to standard error
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import click
 
-from mcpx.cli.about import show_help, version
-from mcpx.cli.calls import exec_tool
-from mcpx.cli.check import check, config
-from mcpx.cli.completion import completion
-from mcpx.cli.daemon import daemon
-from mcpx.cli.demo import demo
-from mcpx.cli.doctor import doctor
 from mcpx.cli.group import Cli
-from mcpx.cli.importing import import_servers
-from mcpx.cli.install import install, uninstall
-from mcpx.cli.offers import inspect, prompts, resources
-from mcpx.cli.running import logs, reload_config, restart, status
-from mcpx.cli.secret import secret
-from mcpx.cli.serve import serve
-from mcpx.cli.servers import add, add_json, disable, enable, list_servers, mcp, remove
-from mcpx.cli.stats import stats
-from mcpx.cli.undo import undo
 from mcpx.version import __version__
 
+COMMANDS: Final = {
+    "add": "servers:add",
+    "add-json": "servers:add_json",
+    "check": "check:check",
+    "completion": "completion:completion",
+    "config": "check:config",
+    "daemon": "daemon:daemon",
+    "demo": "demo:demo",
+    "disable": "servers:disable",
+    "doctor": "doctor:doctor",
+    "enable": "servers:enable",
+    "exec": "calls:exec_tool",
+    "help": "about:show_help",
+    "import": "importing:import_servers",
+    "inspect": "offers:inspect",
+    "install": "install:install",
+    "list": "servers:list_servers",
+    "logs": "running:logs",
+    "mcp": "servers:mcp",
+    "prompts": "offers:prompts",
+    "reload": "running:reload_config",
+    "remove": "servers:remove",
+    "resources": "offers:resources",
+    "restart": "running:restart",
+    "secret": "secret:secret",
+    "serve": "serve:serve",
+    "stats": "stats:stats",
+    "status": "running:status",
+    "undo": "undo:undo",
+    "uninstall": "install:uninstall",
+    "version": "about:version",
+}
+"""Where each command is: a module of `mcpx.cli`, and its name there. It is imported when it is used."""
 
-@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+@click.group(
+    cls=Cli,
+    places=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="mcpx")
 def cli() -> None:
     """Three tools instead of hundreds: one gateway between AI clients and their MCP servers.
@@ -43,7 +66,7 @@ def cli() -> None:
     """
 
 
-@click.command(short_help="Join a client to the daemon.", add_help_option=False)
+@cli.command(short_help="Join a client to the daemon.", add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def attach(arguments: tuple[str, ...]) -> None:
     """Join standard input and output to the daemon, which is started if none runs.
@@ -53,39 +76,3 @@ def attach(arguments: tuple[str, ...]) -> None:
     from mcpx.attach.command import main
 
     sys.exit(main(list(arguments)))
-
-
-for command in (
-    add,
-    add_json,
-    attach,
-    check,
-    completion,
-    config,
-    daemon,
-    demo,
-    disable,
-    doctor,
-    enable,
-    exec_tool,
-    show_help,
-    import_servers,
-    inspect,
-    install,
-    list_servers,
-    logs,
-    mcp,
-    prompts,
-    reload_config,
-    remove,
-    resources,
-    restart,
-    secret,
-    serve,
-    stats,
-    status,
-    undo,
-    uninstall,
-    version,
-):
-    cli.add_command(command)

@@ -16,6 +16,7 @@ import click
 
 from mcpx.attach.command import USAGE
 from mcpx.catalog.model import Catalogue, ServerInfo, State, ToolInfo
+from mcpx.cli.group import all_commands
 from mcpx.cli.main import cli
 from mcpx.clients.rows import CLIENTS
 from mcpx.config import json_schema
@@ -245,7 +246,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _walk(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    for name, command in all_commands(group, click.Context(group)).items():
         if command.hidden:
             continue
         if isinstance(command, click.Group):

@@ -8,6 +8,7 @@ import click
 import pytest
 
 import mcpx
+from mcpx.cli.group import all_commands
 from mcpx.cli.main import cli
 from mcpx.errors import CallError, Code
 from scripts.documentation.__main__ import inserted
@@ -74,7 +75,9 @@ def test_the_errors_have_the_outcomes_of_the_program():
 
 def test_the_table_of_commands_names_every_command():
     listed = {row[0].strip("`").split()[1] for row in pages.table(DOCS / "cli.md", "command", "does")}
-    assert listed == {name for name, command in cli.commands.items() if not command.hidden}
+    assert listed == {
+        name for name, command in all_commands(cli, click.Context(cli)).items() if not command.hidden
+    }
 
 
 def test_the_table_of_the_python_api_names_what_can_be_imported():

@@ -11,6 +11,7 @@ import pytest
 
 from mcpx import __version__
 from mcpx.attach.command import USAGE
+from mcpx.cli.group import all_commands
 from mcpx.cli.main import cli
 from tests.mcpx.serving import run_cli
 
@@ -253,7 +254,7 @@ def commands(
     group: click.Group, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command below a group, with its words."""
-    for name, command in group.commands.items():
+    for name, command in all_commands(group, click.Context(group)).items():
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:
