@@ -94,7 +94,8 @@ def uninstall(
         echo(json.dumps(report.removals_json(removals, change), indent=2, ensure_ascii=False))
     elif change is not None:
         titles = ", ".join(dict.fromkeys(each.file.client.title for each in taken_out))
-        echo(f"done; mcpx undo takes it back\nnext: restart {titles}")
+        echo("done; mcpx undo takes it back. MCPX's own configuration keeps its servers")
+        echo(f"next: restart {titles}")
     elif not taken_out:
         echo("nothing to do" if clients else "nothing to do: MCPX is in no client")
     is_refused = any(each.outcome == "refused" for each in removals)

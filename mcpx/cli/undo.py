@@ -87,6 +87,8 @@ def _show(planned: Undo) -> None:
         echo(f"  {sentence}", fg="red")
     if planned.refused:
         echo("nothing was changed; --force puts the copies in their place, and keeps what is there", err=True)
+        if change.command.startswith("install"):
+            echo("mcpx uninstall takes MCPX out and leaves the rest", err=True)
 
 
 def _files(planned: Undo) -> list[dict[str, str]]:
