@@ -47,9 +47,11 @@ async def test_a_call_whose_daemon_ends_is_an_error_with_its_outcome_and_the_nex
         assert (await talk.ask("ping", None, 5))["result"] == {"pong": True}
 
 
-async def test_an_unknown_server_is_refused(house):
+async def test_an_unknown_server_is_named_by_inspect(house):
     house.write({"odd": entry()})
     async with attached(house, "od") as served:
-        refused = await client_of(served).ask("initialize", '{"protocolVersion":"2025-06-18"}', 1)
-        assert refused["error"]["data"]["outcome"] == "not_sent"
-        assert "Did you mean odd?" in refused["error"]["message"]
+        client = client_of(served)
+        opened = await client.ask("initialize", '{"protocolVersion":"2025-06-18"}', 1)
+        assert opened["result"]["serverInfo"]["name"] == "mcpx"
+        said = await client.ask("tools/call", '{"name":"inspect","arguments":{}}', 2)
+        assert "Did you mean odd?" in said["result"]["content"][0]["text"]
