@@ -13,11 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import click
-
 from mcpx.changes import Edit, carry_out, read_file, undo_last
 from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
-from mcpx.cli.consent import may_go_on
+from mcpx.cli.consent import asked, may_go_on
 from mcpx.cli.printing import echo
 from mcpx.cli.results import print_json
 from mcpx.clients.masking import masked_diff
@@ -118,7 +116,7 @@ class ConfigurationEdit:
             FileChanged: The file was changed meanwhile.
             ChangeError: It cannot be written.
         """
-        if self.manner.yes or not self.manner.on_terminal or click.confirm(question, default=True, err=True):
+        if self.manner.yes or not self.manner.on_terminal or asked(question, default=True):
             return
         undo_last()
         self.say("taken out again")

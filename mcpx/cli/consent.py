@@ -5,9 +5,12 @@ A command prints what it would change, calls `may_go_on`, and if that is False e
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -15,6 +18,7 @@ from mcpx.cli.printing import echo
 from mcpx.text import escaped
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False}
 
 
 def changing_options(command: _Command) -> _Command:
@@ -38,7 +42,7 @@ def may_go_on(question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool
     nothing was changed is said on standard error.
 
     Raises:
-        click.Abort: Interrupted at the question.
+        click.Abort: The input has ended.
     """
     if dry_run:
         echo("nothing was changed: --dry-run", err=True)
@@ -48,10 +52,44 @@ def may_go_on(question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool
     if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         echo("nothing was changed: say --yes", err=True)
         return False
-    if click.confirm(escaped(question), err=True):
+    if asked(question):
         return True
     echo("nothing was changed", err=True)
     return False
+
+
+def asked(question: str, *, default: bool = False) -> bool:
+    """Whether the person at the terminal says yes. The question goes to standard error.
+
+    `click.confirm` loses a Ctrl-C that comes while it sets up the line (CPython's `input`).
+
+    Raises:
+        click.Abort: The end of the input.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    while True:
+        click.echo(f"{escaped(question)} [{'Y/n' if default else 'y/N'}]: ", nl=False, err=True)
+        _wait_for_line()
+        line = sys.stdin.readline()
+        if not line:
+            raise click.Abort
+        word = line.strip().lower()
+        if word in _ANSWERS or not word:
+            return _ANSWERS.get(word, default)
+        click.echo("answer y or n", err=True)
+
+
+def _wait_for_line() -> None:
+    """Block until a line has been typed; a signal ends that at once, whenever it comes."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    try:
+        select.select([sys.stdin, woken], [], [])
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(woken)
+        os.close(wake)
 
 
 def exit_unchanged(*, dry_run: bool) -> NoReturn:
