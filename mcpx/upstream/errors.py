@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
@@ -33,12 +31,12 @@ from mcpx.upstream.transport.exchange import (
     Refused,
 )
 from mcpx.upstream.transport.loss import ConnectionLost
+from mcpx.upstream.transport.unreachable import leaves, shown_url, unreachable
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Cause
 
 CONNECTION_CLOSED_TEXT: Final = "Connection closed"  # the SDK's
 _NO_SECRETS: Final = Redactor()
-_MAX_CAUSES: Final = 10  # of an error, one behind the other
 MAX_CAUSE_CHARS: Final = 1400  # a reason, and 1,000 of standard error
 MAX_PATH_CHARS: Final = 600  # of a PATH that was searched
 
@@ -62,15 +60,6 @@ class BadListing(Exception):  # noqa: N818 - a condition
 
 class Unhealthy(Exception):  # noqa: N818 - a condition
     """The server is there, but does not answer MCP."""
-
-
-def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions inside nested groups, outermost first."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from leaves(inner)
-    else:
-        yield error
 
 
 def cause_of(error: Exception, config: ServerConfig) -> Cause:
@@ -165,31 +154,11 @@ def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
         )
     if isinstance(leaf, httpx2.TimeoutException):
         return Cause(
-            f"the server does not answer the connection to {_shown(config.transport.url)}", error=leaf
+            f"the server does not answer the connection to {shown_url(config.transport.url)}", error=leaf
         )
     if isinstance(leaf, httpx2.HTTPError):
-        where, why = _shown(config.transport.url), _reason(leaf)
-        return Cause(f"the server cannot be reached: {where}: {why}", error=leaf)
+        return Cause(unreachable(config.transport.url, leaf), error=leaf)
     return None
-
-
-def _shown(url: str) -> str:
-    """A URL without what may be secret in it."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _reason(error: BaseException) -> str:
-    """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
-    found: BaseException | None = error
-    for _ in range(_MAX_CAUSES):
-        if found is None:
-            break
-        leaf = next(leaves(found))
-        if isinstance(leaf, OSError) and isinstance(leaf.errno, int) and leaf.errno > 0:
-            return os.strerror(leaf.errno)
-        found = leaf.__cause__ or leaf.__context__
-    return str(error) or type(error).__name__
 
 
 def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:

@@ -4,8 +4,8 @@ The SDK's clients end the whole session when one exchange breaks, and wait for a
 `HttpGuard`, the transport of the `httpx2` client that the SDK is given, answers every request: with the
 server's response, or with a JSON-RPC error in its place, after reporting the reason to the request's
 `Exchange`. To the link (`LinkObserver`) it reports what that means for the session: the port is closed (the
-server takes nothing new, but may finish what it has); the session is unknown (404) or not allowed (401, 403),
-so it is lost; any other failure is a reason to probe it.
+server takes nothing new, but may finish what it has); the session is unknown (404) or refused (401, 403), so
+it is lost; any other failure is a reason to probe it.
 
 Requests go out through a second client (`http_network`), in which redirects are followed and an
 authentication flow is over before the guard judges the outcome. Messages are bounded by `limit` bytes, and
@@ -42,6 +42,7 @@ from mcpx.upstream.transport.exchange import (
 from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
 from mcpx.upstream.transport.http_network import ACCEPT_ENCODING, TIMEOUT, FewCookies, Network, open_network
 from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
+from mcpx.upstream.transport.unreachable import unreachable
 from mcpx.wire.envelope import RPCError
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
@@ -129,7 +130,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         try:
             response = await exchange.within_deadline(self._send(request))
         except http_network.UNREACHABLE as error:
-            problem = f"the server cannot be reached: {self._describe(error)}"
+            problem = self._redact(unreachable(str(request.url), error))
             self._link.last_problem, self._link.retryable = problem, True
             if self._link.established:
                 self._link.close(problem)
