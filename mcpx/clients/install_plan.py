@@ -116,7 +116,7 @@ def plan_installs(
     )
     plan = _with_installations(plan, files, {})
     if not adopt:
-        return _with_commands(plan, environ)
+        return _with_commands(_with_doubled(plan), environ)
     found = [
         read_servers(each.file, each.before)
         for each in plan.installations
@@ -160,6 +160,20 @@ def _with_installations(
             contents[target] = each.after
         planned.append(each)
     return msgspec.structs.replace(plan, installations=tuple(planned))
+
+
+def _with_doubled(plan: InstallPlan) -> InstallPlan:
+    """Note which servers a client starts beside MCPX."""
+
+    def noted(each: Installation) -> Installation:
+        servers = read_servers(each.file, each.before).servers if each.before is not None else ()
+        names = ", ".join(server.name for server in servers)
+        if not names or each.outcome == "refused":
+            return each
+        remark = f"it starts servers of its own beside MCPX: {names}; --adopt moves them"
+        return msgspec.structs.replace(each, notes=(*each.notes, remark))
+
+    return msgspec.structs.replace(plan, installations=tuple(map(noted, plan.installations)))
 
 
 def _with_commands(plan: InstallPlan, environ: Mapping[str, str]) -> InstallPlan:
