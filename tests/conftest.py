@@ -5,6 +5,7 @@ MCPX runs on asyncio, and so do its tests; those of `supervisors` choose their b
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.forking import client
 
@@ -54,6 +56,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "tests/live" if file in SHARING else file
 
     return Files(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try properties on some examples, and with `--hypothesis-profile=thorough` on as many as hypothesis does."""
+    settings.register_profile("thorough")
+    settings.register_profile("suite", max_examples=40)
+    settings.load_profile(config.getoption("hypothesis_profile", None) or "suite")
+
+
+def pytest_collection_finish() -> None:
+    """Take all tests and what they import out of the garbage collector's sight: it would search them often."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

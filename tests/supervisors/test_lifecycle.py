@@ -32,7 +32,7 @@ from supervisors.lifecycle import ChildState, Phase
 from supervisors.policy import Parking, Policy, delay
 
 THOROUGH = settings(
-    max_examples=300, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
 HUNTING = settings(
     max_examples=2000,

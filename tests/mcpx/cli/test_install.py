@@ -386,7 +386,7 @@ def test_a_kill_in_any_command_loses_nothing(tmp_path: Path) -> None:
     driver = Path(__file__).with_name("kill_commands.py")
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(
-        [sys.executable, driver, tmp_path, "37"], env=environ, capture_output=True, text=True, check=False
+        [sys.executable, driver, tmp_path, "97"], env=environ, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
