@@ -59,14 +59,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try properties on some examples, and with `--hypothesis-profile=thorough` on as many as hypothesis does."""
+    """Try properties on some examples; with `--hypothesis-profile=thorough` on as many as hypothesis does."""
     settings.register_profile("thorough")
     settings.register_profile("suite", max_examples=40)
     settings.load_profile(config.getoption("hypothesis_profile", None) or "suite")
 
 
 def pytest_collection_finish() -> None:
-    """Take all tests and what they import out of the garbage collector's sight: it would search them often."""
+    """Take the tests and what they import out of the garbage collector's sight: it searches often."""
     gc.collect()
     gc.freeze()
 
