@@ -97,7 +97,7 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(SCHEMAS, SCHEMAS, SCHEMAS, DRAFTS, st.lists(VALUES, min_size=3, max_size=8))
 def test_its_yes_is_always_jsonschemas_in_every_draft(schema, first, second, draft, values):
     if isinstance(schema, dict):
