@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPE_WIDTH: Final = 100_000  # cells; a pipe has no width of its own, and nothing is cut or wrapped there
+_PADDING: Final = re.compile(r" +$", re.MULTILINE)
 _SURROGATES: Final = "backslashreplace"
 
 
@@ -43,10 +45,27 @@ def console(*, err: bool = False) -> Console:
     """Standard output, or standard error, for tables: as wide as the terminal, in a pipe without limit."""
     from rich.console import Console
 
-    width = None if (sys.stderr if err else sys.stdout).isatty() else PIPE_WIDTH
+    stream = sys.stderr if err else sys.stdout
+    if not stream.isatty():
+        return Console(file=_Unpadded(stream), width=PIPE_WIDTH)  # type: ignore[arg-type]  # it writes, and no more
     if without_style():
-        return Console(stderr=err, width=width, color_system=None)
-    return Console(stderr=err, width=width)
+        return Console(stderr=err, color_system=None)
+    return Console(stderr=err)
+
+
+class _Unpadded:
+    """A text stream that is given lines whole, and leaves out the spaces at their ends."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.encoding = stream.encoding
+        self.flush = stream.flush
+
+    def write(self, text: str) -> None:
+        self._stream.write(_PADDING.sub("", text))
+
+    def isatty(self) -> bool:
+        return False
 
 
 class RawOutput:

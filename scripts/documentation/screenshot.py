@@ -43,7 +43,8 @@ class Daemon:
         config = folder / "mcpx.json"
         config.write_text(json.dumps({"mcpServers": SERVERS}))
         self._environ = {
-            "PATH": os.environ["PATH"],
+            "PATH": "/usr/local/bin:/usr/bin:/bin",  # not that of whoever takes the picture
+            "SHELL": "/bin/sh",
             "HOME": str(folder),
             "TERM": "xterm-256color",
             "COLUMNS": str(COLUMNS),
