@@ -23,6 +23,7 @@ COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
 _mcpx_completion mcpx 2>/dev/null
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
+TRIES = 5
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,11 @@ def environ(folder: Path, **more: str) -> dict[str, str]:
 
 
 def completed(folder: Path, words: str) -> list[str]:
+    """What Tab offers; pressed again where that is nothing, for a busy machine may want more time."""
+    return next(filter(None, (pressed(folder, words) for _ in range(TRIES))), [])
+
+
+def pressed(folder: Path, words: str) -> list[str]:
     done = subprocess.run(
         [str(BASH), "--norc", "-c", COMPLETES.format(words=words)],
         env=environ(folder),
@@ -69,8 +75,8 @@ def test_servers_tools_and_arguments_are_completed(place):
     assert completed(place, "mcpx inspect progress ''") == ["work", "show"]
     assert completed(place, "mcpx exec progress wo") == ["work"]
     assert completed(place, "mcpx exec progress work u") == ["until="]
-    assert completed(place, "mcpx exec progress work until '=' x ''") == []
-    assert completed(place, "mcpx exec --config /no/such plain ''") == []
+    assert pressed(place, "mcpx exec progress work until '=' x ''") == []
+    assert pressed(place, "mcpx exec --config /no/such plain ''") == []
 
 
 @needs_bash
