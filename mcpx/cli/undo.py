@@ -108,7 +108,7 @@ def _show_history(*, as_json: bool) -> None:
     gone = undone(changes)
     if as_json:
         rows = [_row(change, is_undone=change.id in gone) for change in changes]
-        echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        echo(json.dumps({"changes": rows}, indent=2, ensure_ascii=False))
         return
     for change in reversed(changes):
         state = "undone" if change.id in gone else str(change.state)

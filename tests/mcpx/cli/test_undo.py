@@ -63,7 +63,7 @@ def test_the_list_has_every_change_and_its_copies(home: Path) -> None:
     assert mcpx(home, "undo", "--list").stdout == "nothing was changed yet\n"
     mcpx(home, "install", "cursor", "--yes")
     mcpx(home, "undo", "--yes")
-    rows = json.loads(mcpx(home, "undo", "--list", "--json").stdout)
+    rows = json.loads(mcpx(home, "undo", "--list", "--json").stdout)["changes"]
     assert [(row["command"], row["state"]) for row in rows] == [
         ("install cursor", "undone"),
         ("undo install cursor", "done"),
