@@ -38,7 +38,7 @@ async def make_known(house, version: str, **more: str) -> dict:
 
 
 def kept(house) -> list:
-    return [json.loads(file.read_text()) for file in (house.place.folder / "attach").iterdir()]
+    return [json.loads(file.read_text()) for file in (house.place.folder / "attach").glob("*.json")]
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
