@@ -53,6 +53,7 @@ class Code(StrEnum):
     UNKNOWN_TOOL = "unknown_tool"
     UNKNOWN_RESOURCE = "unknown_resource"
     INVALID_ARGUMENTS = "invalid_arguments"
+    NOT_APPROVED = "not_approved"
     SERVER_UNAVAILABLE = "server_unavailable"
     OVERLOADED = "overloaded"
     SERVER_DIED = "server_died"
@@ -69,6 +70,7 @@ _OUTCOMES: Final = {
     Code.UNKNOWN_TOOL: Outcome.NOT_SENT,
     Code.UNKNOWN_RESOURCE: Outcome.NOT_SENT,
     Code.INVALID_ARGUMENTS: Outcome.NOT_SENT,
+    Code.NOT_APPROVED: Outcome.NOT_SENT,
     Code.SERVER_UNAVAILABLE: Outcome.NOT_SENT,
     Code.OVERLOADED: Outcome.NOT_SENT,
     Code.SERVER_DIED: Outcome.UNKNOWN,

@@ -121,7 +121,7 @@ async def _list(config: Config, request: ControlRequest, show: ShowServer) -> No
 
 def _patience(hub: Hub, request: ControlRequest) -> float:
     """How long the servers are waited for, in seconds: as the one that is named may take, or all a while."""
-    slowest = max((up.config.limits.connect_timeout for up in hub.upstreams.values()), default=0.0)
+    slowest = max((up.config.call_limits.connect_timeout for up in hub.upstreams.values()), default=0.0)
     return slowest if request.server is not None else min(slowest, MAX_WAIT_FOR_ALL_S)
 
 

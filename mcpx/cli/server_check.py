@@ -93,7 +93,7 @@ def _alone(config: str, name: str) -> JSON:
 
     async def start() -> JSON:
         async with open_hub(alone) as hub:
-            await hub.settled(server.limits.connect_timeout + MARGIN_S)
+            await hub.settled(server.call_limits.connect_timeout + MARGIN_S)
             response = await perform(hub, ControlRequest(mcpx="inspect", server=name))
             shown: JSON = response["shaped"]["structuredContent"]
             return shown

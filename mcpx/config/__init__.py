@@ -17,19 +17,19 @@ from mcpx.config.model import (
     Transport,
     Variables,
 )
-from mcpx.config.per_server import Era, HealthCheck, Limits, PerServer, RestartPolicy
+from mcpx.config.per_server import CallLimits, Era, HealthCheck, PerServer, RestartPolicy
 from mcpx.config.profiles import Profile
 from mcpx.config.schema import json_schema
 from mcpx.config.secrets import Redactor, redactor_of
 from mcpx.config.starting import starting_limit
 
 __all__ = [
+    "CallLimits",
     "Config",
     "Era",
     "HealthCheck",
     "Http",
     "HttpGateway",
-    "Limits",
     "PerServer",
     "Profile",
     "Redactor",

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from mcpx.config.per_server import Count, NonEmpty, PerServer, Seconds, SecondsOrNever, doc
 from mcpx.config.profiles import Profile
+from mcpx.config.trust import Audit
 from mcpx.environment import Environment
 
 GIB: Final = 1 << 30
@@ -198,6 +199,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             " been written to for half a second. One that cannot be used changes nothing."
         ),
     ] = True
+    approve_timeout: Annotated[
+        Seconds, doc("Seconds that you may take to agree to a call before it fails.")
+    ] = 120.0
+    tiers: Annotated[
+        bool,
+        doc(
+            "Whether there is a fourth tool, query, that runs read-only tools alone, so that a client can"
+            " let it run unasked and ask for exec."
+        ),
+    ] = False
+    audit: Annotated[
+        Audit,
+        doc(
+            "The audit log of what was run: on, with the names of arguments; full, with their values, without"
+            " the secrets that MCPX knows; off."
+        ),
+    ] = "on"
+    audit_required: Annotated[
+        bool, doc("Whether a call that cannot be written to the audit log is refused.")
+    ] = False
     http: Annotated[
         HttpGateway,
         doc("The HTTP side of MCPX. Where this object stands, even empty, the daemon serves HTTP as well."),

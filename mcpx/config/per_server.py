@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mcpx.config.trust import AccessRules, Approve, Hints, Pin, Quota, ToolRules
 from mcpx.door import Expose
 
 YEAR_S: Final = 31_536_000
@@ -25,7 +26,7 @@ Sessions = Literal["shared", "per_client"]
 Era = Literal["handshake", "modern"]
 """Of the protocol: with `initialize` (up to 2025-11-25), or with `server/discover` (from 2026-07-28 on)."""
 
-FLAT: Final = frozenset({"limits", "health"})
+FLAT: Final = frozenset({"call_limits", "health"})
 """Fields whose settings stand in the file beside the others; other structs are objects of their own there."""
 
 
@@ -61,7 +62,7 @@ class HealthCheck(msgspec.Struct, frozen=True, kw_only=True, rename=lambda name:
     ] = 2
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one server may cost its callers: seconds to wait, calls to hold and to have in flight."""
 
     connect_timeout: Annotated[
@@ -78,7 +79,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class PerServer(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that can be given for all servers and, again, for one."""
 
-    limits: Limits = Limits()
+    call_limits: CallLimits = CallLimits()
     health: HealthCheck = HealthCheck()
     auto_describe: Annotated[
         bool,
@@ -148,3 +149,40 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
     restart: Annotated[
         RestartPolicy, doc("How a server that failed is started again. Each key can be given alone.")
     ] = RestartPolicy()
+    tools: Annotated[
+        ToolRules,
+        doc(
+            "Which tools there are, by patterns of their names or of server.tool. What is not allowed does"
+            " not exist for clients. A server's own allow takes the place of this one; deny and ask of both"
+            " hold."
+        ),
+    ] = ToolRules()
+    resources: Annotated[
+        AccessRules, doc("Which resources there are, by patterns of their URIs; as tools.")
+    ] = AccessRules()
+    prompts: Annotated[AccessRules, doc("Which prompts there are, by patterns of their names; as tools.")] = (
+        AccessRules()
+    )
+    approve: Annotated[
+        Approve,
+        doc("writes: you are asked before any tool runs that is not read-only. off: before those in ask."),
+    ] = "off"
+    annotations: Annotated[
+        dict[NonEmpty, Hints],
+        doc("By patterns of tools, annotations that hold in place of those that the server gives."),
+    ] = {}
+    trust_annotations: Annotated[
+        bool, doc("false: what a server says of its tools is not believed: each counts as one that writes.")
+    ] = True
+    pin: Annotated[
+        Pin,
+        doc(
+            "What happens when a tool or the instructions differ from what they were when first seen. warn:"
+            " it is named in the log, by status and by inspect. block: the old form is listed, and a tool"
+            " that changed or is new cannot run until mcpx approve. off: nothing."
+        ),
+    ] = "warn"
+    quarantine: Annotated[
+        bool, doc("Whether the tools of a server that was never seen before are held until mcpx approve.")
+    ] = False
+    quota: Annotated[Quota, doc("What a server may use.")] = msgspec.field(default=Quota(), name="limits")

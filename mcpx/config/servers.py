@@ -22,6 +22,7 @@ from mcpx.config.per_server import PerServer
 from mcpx.config.settings import keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
+from mcpx.config.trust import joined
 from mcpx.documents.jsonc import JSONObject
 from mcpx.environment.secrets import Reference
 from mcpx.paths import config_hint
@@ -106,11 +107,38 @@ def _read(
         transport, reasons, variables = read_transport(given, entry.at, context, notices)
         off = "; ".join(reasons) or None
         server = replace(server, transport=transport, variables=variables, disabled=off)
-    server = read_settings(given, server, entry.at, notices, of=PerServer)
+    common, server = server, read_settings(given, server, entry.at, notices, of=PerServer)
+    server = _with_common_rules(server, common)
     if "pinned" in given:
         pinned = tuple(_own_pattern(entry.name, pattern) for pattern in server.pinned)
         server = replace(server, pinned=pinned)
     return replace(server, disabled=DISABLED) if _is_off(given, entry.at, notices) else server
+
+
+def _with_common_rules(server: ServerConfig, common: PerServer) -> ServerConfig:
+    """The server with the rules for all servers that hold beside those of its entry.
+
+    What the entry says of tools becomes patterns of `server.tool`.
+    """
+    tools, hints = server.tools, server.annotations
+    if tools is not common.tools:
+        own = {
+            field: tuple(_own_pattern(server.name, pattern) for pattern in patterns)
+            for field in tools.__struct_fields__
+            if (patterns := getattr(tools, field)) is not getattr(common.tools, field)
+            and patterns is not None
+        }
+        tools = replace(tools, **own)
+    if hints is not common.annotations:
+        own_hints = {_own_pattern(server.name, pattern): its for pattern, its in hints.items()}
+        hints = common.annotations | own_hints
+    return replace(
+        server,
+        tools=joined(tools, common.tools),
+        resources=joined(server.resources, common.resources),
+        prompts=joined(server.prompts, common.prompts),
+        annotations=hints,
+    )
 
 
 def secrets_of_entry(entry: Entry) -> Iterator[Reference]:

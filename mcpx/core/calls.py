@@ -119,7 +119,7 @@ class ToolCalls:
             input_requests(need, caller)
             return dict(need.result)
         for round_number in range(MAX_INPUT_ROUNDS):
-            timeout = upstream.config.limits.call_timeout
+            timeout = upstream.config.call_limits.call_timeout
             answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
             repeated = replace(request, context=replace(request.context, answers=answers))
             try:

@@ -21,7 +21,19 @@ FOR_SERVERS: Final = ("max_message_bytes",)
 """Global settings that a server is started with: a new value restarts them all."""
 AT_START: Final = ("startup_wait", "shutdown_grace", "max_starting", "http", "http_served")
 """Settings that the tree and its frontends are built with."""
-LOOKED_UP: Final = ("result_token_budget", "expose", "pinned")
+LOOKED_UP: Final = (
+    "result_token_budget",
+    "expose",
+    "pinned",
+    "tools",
+    "resources",
+    "prompts",
+    "approve",
+    "annotations",
+    "trust_annotations",
+    "pin",
+    "quarantine",
+)
 """Settings of a server that are looked up when they are used: a new value restarts nothing."""
 _NO_SETTINGS: Final = frozenset({"source", "servers", "notices", "digest", "environment"})
 

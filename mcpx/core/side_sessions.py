@@ -63,9 +63,9 @@ class SideSessions:
 
     def _open_companion(self, main: Upstream, era: Era) -> Upstream:
         """The session in the other era. It must be open before the calls that wait for it give up."""
-        limits = main.config.limits
+        limits = main.config.call_limits
         limits = replace(limits, connect_timeout=min(limits.connect_timeout, limits.queue_timeout / 2))
-        config = replace(main.config, auto_describe=False, limits=limits)
+        config = replace(main.config, auto_describe=False, call_limits=limits)
         own = self._make(config, main=main, eras=lambda: (era,), on_catalogue=lambda *_: main.relist())
         self._start(own)
         return own

@@ -51,9 +51,9 @@ def start_once(config: Config, names: Iterable[str], *, timeout_s: float) -> dic
 
 
 def _eager(server: ServerConfig, timeout_s: float) -> ServerConfig:
-    limits = server.limits
+    limits = server.call_limits
     shorter = replace(limits, connect_timeout=min(limits.connect_timeout, timeout_s))
-    return replace(server, limits=shorter, start="eager", idle_stop=0.0, auto_describe=False)
+    return replace(server, call_limits=shorter, start="eager", idle_stop=0.0, auto_describe=False)
 
 
 @contextmanager

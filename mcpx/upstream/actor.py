@@ -20,6 +20,7 @@ from mcpx.catalog.model import Catalogue, ServerInfo
 from mcpx.config import Era, ServerConfig
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
+from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
@@ -80,6 +81,7 @@ class Upstream:
         self.config = config
         self.name = config.name
         self.child = child or config.name
+        self.policy: ServerPolicy = main.policy if main is not None else ServerPolicy(config)
         self.main = main
         """The server's main session; None if this is it."""
         self.client = client
@@ -102,7 +104,7 @@ class Upstream:
         )
         self.has_listed = False
         """Whether the catalogue is from this run of MCPX; else there is none, or it is from last time."""
-        patience = config.limits.queue_timeout
+        patience = config.call_limits.queue_timeout
         self.subscriptions = Subscriptions(
             config.name, self.submit, lambda: self.catalogue, self.queue.wait_awake, patience=patience
         )
@@ -124,15 +126,15 @@ class Upstream:
         self.server_log = server_log
         self._malformed = MalformedLog(config, self.counters)
         self._clients = clients or ConnectedClients()
-        self._suspended = SuspendedCalls(config.name, config.limits.call_timeout)
+        self._suspended = SuspendedCalls(config.name, config.call_limits.call_timeout)
         self._clients.add_left_callback(self._suspended.cancel_for)
 
     # --- for the rest of MCPX
 
     @property
     def catalogue(self) -> Catalogue | None:
-        """What the server offers, as last listed, by an earlier MCPX for all that; None before."""
-        return self._cache.current
+        """What there is of the server's last listing, by an earlier MCPX for all that; None before."""
+        return self.policy.shown(self._cache.current)
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""

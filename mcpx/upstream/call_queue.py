@@ -54,13 +54,13 @@ class CallQueue:
         *,
         child: str,
     ) -> None:
-        self.ref: ActorRef[Request] = ActorRef(config.name, config.limits.queue_size)
+        self.ref: ActorRef[Request] = ActorRef(config.name, config.call_limits.queue_size)
         self._config = config
         self._child = child
         self._supervisor = supervisor
         self._counters = counters
         self._info = info
-        self._expiry: Expiry[_Waiting] = Expiry(config.limits.queue_timeout, self._expire)
+        self._expiry: Expiry[_Waiting] = Expiry(config.call_limits.queue_timeout, self._expire)
         self.closed = False
         """Whether it refuses all requests: MCPX is stopping, or the server was removed."""
         self.pending_reason: str | None = None
@@ -102,7 +102,9 @@ class CallQueue:
         try:
             envelope = self.ref.request(request, reply)
         except MailboxFull:
-            raise self._overloaded(request, f"{self._config.limits.queue_size} calls are waiting") from None
+            raise self._overloaded(
+                request, f"{self._config.call_limits.queue_size} calls are waiting"
+            ) from None
         except MailboxClosed:
             raise self.unavailable(request) from None
         if len(self.ref.mailbox):  # it was not taken
@@ -187,7 +189,7 @@ class CallQueue:
             with anyio.CancelScope() as scope:
                 while not known() and self.lifecycle_phase() not in _OVER | {Phase.PARKED}:
                     if scope.deadline == math.inf and not self.is_waking:
-                        scope.deadline = anyio.current_time() + self._config.limits.queue_timeout
+                        scope.deadline = anyio.current_time() + self._config.call_limits.queue_timeout
                     await self._changed.wait()
         finally:
             self._awaiting -= 1

@@ -65,8 +65,8 @@ class Calls:
         self._put_back = queue.put_back
         self._server = config.name
         self._redact = redactor_of(config)
-        self._timeout = config.limits.call_timeout
-        self._max_in_flight = config.limits.max_concurrency
+        self._timeout = config.call_limits.call_timeout
+        self._max_in_flight = config.call_limits.max_concurrency
         self._in_flight: Expiry[InFlight] = Expiry(self._timeout, self._expire)
         self._counters = counters
         self._on_proof: Callable[[], None] | None = on_proof

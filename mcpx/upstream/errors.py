@@ -163,7 +163,7 @@ def _unreachable(leaf: BaseException, config: ServerConfig) -> Cause | None:
 
 def _no_answer(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if isinstance(leaf, NoAnswer):
-        seconds = config.limits.connect_timeout
+        seconds = config.call_limits.connect_timeout
         text = f"no answer to the handshake within {seconds:g} s"
         return Cause(f"{text}; its last words: {leaf}" if str(leaf) else text, error=leaf)
     unusable = isinstance(leaf, BadListing | MalformedMessage | ResponseTooLarge)

@@ -41,7 +41,7 @@ def test_the_transports_of_the_example_are_those_it_speaks_of():
     (text,) = [block.text for block in pages.blocks("json config") if '"old"' in block.text]
     servers = parse(text, where="configuration.md", environ={"SEARCH_TOKEN": "x"}).servers
     assert [server.transport.kind for server in servers.values()] == ["stdio", "http", "sse"]
-    assert servers["old"].limits.call_timeout == 30
+    assert servers["old"].call_limits.call_timeout == 30
 
 
 @each("json client")

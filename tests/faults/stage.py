@@ -2,7 +2,7 @@
 
 `stage` opens one; a row of the table plays on it, and notes with `caught`, `answered`, `recovered` and
 `check` what its caller saw, when, and what falls short. The neighbour is called all the while: it must not
-notice. Limits are generous (a loaded machine is no fault of MCPX); what was measured is in the result.
+notice. CallLimits are generous (a loaded machine is no fault of MCPX); what was measured is in the result.
 """
 
 from __future__ import annotations

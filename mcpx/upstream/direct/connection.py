@@ -82,7 +82,7 @@ class DirectConnection:
         self._server = config.name
         self._link = link
         self._schemas = schemas
-        self._greeting_timeout = config.limits.connect_timeout
+        self._greeting_timeout = config.call_limits.connect_timeout
         self._greeting: asyncio.TimerHandle | None = None
         self.agreed = agreed
         self.has_served = False

@@ -187,7 +187,7 @@ class DirectSession:
         """
         if not self.client.greeted:
             return
-        with anyio.move_on_after(self.config.limits.connect_timeout) as scope:
+        with anyio.move_on_after(self.config.call_limits.connect_timeout) as scope:
             await self.client.replay(connection.ask, connection.carrier.notify)
         if scope.cancelled_caught:
             raise NoAnswer(link.stderr_tail())
@@ -201,7 +201,7 @@ class DirectSession:
     async def _keep_calls_that_wait(self, calls: Calls, connection: DirectConnection) -> None:
         """Renew calls that wait for more than the server: a person may be asked, a task be under way."""
         while True:
-            await anyio.sleep(self.config.limits.call_timeout / 2)
+            await anyio.sleep(self.config.call_limits.call_timeout / 2)
             for call in calls.running():
                 if connection.is_asking or call.request.method in AWAITS_TASK:
                     calls.renew(call)

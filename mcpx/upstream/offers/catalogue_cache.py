@@ -100,7 +100,7 @@ class CatalogueCache:
             session,
             self._config.name,
             limit=self._limit,
-            patience=self._config.limits.connect_timeout,
+            patience=self._config.call_limits.connect_timeout,
             last=self.current,
         )
         catalogue = await lister.list_all(generation)
@@ -131,8 +131,8 @@ class CatalogueCache:
 
     async def _list_again(self, session: PassingSession, generation: int) -> bool:
         """List during the session; a listing that fails or never ends costs neither it nor its calls."""
-        reason = f"no answer within {self._config.limits.connect_timeout:g} s"
-        with anyio.move_on_after(self._config.limits.connect_timeout):
+        reason = f"no answer within {self._config.call_limits.connect_timeout:g} s"
+        with anyio.move_on_after(self._config.call_limits.connect_timeout):
             try:
                 await self.list_all(session, generation)
             except (MCPError, BadListing, MalformedMessage, ResponseTooLarge) as error:

@@ -161,7 +161,7 @@ async def open_session(
     """
     link: Link | None = None
     # one scope around everything: a timeout that ended before its task groups would break their nesting
-    with anyio.CancelScope(deadline=anyio.current_time() + config.limits.connect_timeout) as scope:
+    with anyio.CancelScope(deadline=anyio.current_time() + config.call_limits.connect_timeout) as scope:
         try:
             async with open_link(
                 config.transport, limit=limit, hooks=hooks, redact=redactor_of(config)

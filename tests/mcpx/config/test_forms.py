@@ -136,7 +136,7 @@ def test_keys_of_other_clients_are_reported_once_however_many_servers_carry_them
         f'"alwaysAllow" is not used by MCPX (in {places})',
         f'"timeout" is not used by MCPX (in {places}); use "call_timeout", in seconds',
     )
-    assert config.servers["a"].limits.call_timeout == 300.0
+    assert config.servers["a"].call_limits.call_timeout == 300.0
 
 
 OTHERS = [

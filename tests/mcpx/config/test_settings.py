@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
-from mcpx.config import Config, HealthCheck, HttpGateway, Limits, RestartPolicy, json_schema, parse
+from mcpx.config import CallLimits, Config, HealthCheck, HttpGateway, RestartPolicy, json_schema, parse
 from mcpx.errors import ConfigError
 
 SERVERS = {"mcpServers": {"s": {"command": "x"}}}
@@ -47,7 +47,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "profiles": {},
     }
     server = config.servers["s"]
-    assert msgspec.structs.astuple(server.limits) == (60.0, 300.0, 15.0, 256, 64)
+    assert msgspec.structs.astuple(server.call_limits) == (60.0, 300.0, 15.0, 256, 64)
     assert msgspec.structs.astuple(server.health) == (True, 30.0, 5.0, 2)
     assert msgspec.structs.astuple(server.restart) == (0.5, 60.0, 30.0, 8, 300.0)
     assert (server.auto_describe, server.sessions, server.era) == (True, "shared", "auto")
@@ -91,12 +91,12 @@ def test_one_server_overrides_what_is_set_for_all_and_nothing_else() -> None:
         },
     )
     own, plain = config.servers["own"], config.servers["plain"]
-    assert plain.limits == Limits(call_timeout=100.0, queue_size=5)
+    assert plain.call_limits == CallLimits(call_timeout=100.0, queue_size=5)
     assert plain.health == HealthCheck(interval=10.0)
     assert plain.restart == RestartPolicy(initial=2.0, cap=20.0)
     assert plain.auto_describe is False
     assert plain.native is False
-    assert own.limits == Limits(call_timeout=7.5, queue_size=5)
+    assert own.call_limits == CallLimits(call_timeout=7.5, queue_size=5)
     assert own.health == HealthCheck(enabled=False, interval=10.0)
     assert own.restart == RestartPolicy(initial=2.0, cap=9.0, park_after=2)
     assert own.auto_describe is True
@@ -110,7 +110,7 @@ def test_structs_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         config.max_starting = 3  # type: ignore[misc]
     with pytest.raises(AttributeError):
-        config.servers["s"].limits.queue_size = 3  # type: ignore[misc]
+        config.servers["s"].call_limits.queue_size = 3  # type: ignore[misc]
 
 
 def test_the_pins_of_a_server_are_of_its_own_tools() -> None:
@@ -144,7 +144,7 @@ def effective(config: Config) -> dict[str, Any]:
     names = ("auto_describe", "sessions", "era", "start", "remembered_for", "idle_stop", "native")
     names += ("expose", "pinned", "result_token_budget")
     rest |= {key: server[key] for key in names}
-    return {**rest, **server["limits"], **server["health"]} | restart | http
+    return {**rest, **server["call_limits"], **server["health"]} | restart | http
 
 
 def test_the_schema_documents_every_setting_with_its_real_default() -> None:

@@ -178,7 +178,7 @@ async def test_subscriptions_outlive_a_change_of_the_servers_configuration(mcpx,
     async with open_listener(mcpx, mode, FULL) as received:
         await digests_known(mcpx, "note:///full")
         old, opened = hub.upstreams["a"], len(ears.of("subscribed"))
-        changed = replace(old.config, limits=replace(old.config.limits, call_timeout=99.0))
+        changed = replace(old.config, call_limits=replace(old.config.call_limits, call_timeout=99.0))
         assert (
             await hub.reload(replace(hub.config, servers={**hub.config.servers, "a": changed}))
         ).changed == ("a",)

@@ -156,7 +156,7 @@ def test_the_value_of_a_header_counts(files):
 
 def test_settings_that_change_nothing_of_what_is_offered_do_not_count(files, server):
     keep(files, server)
-    same = replace(server, pinned=("x",), limits=replace(server.limits, call_timeout=1.0))
+    same = replace(server, pinned=("x",), call_limits=replace(server.call_limits, call_timeout=1.0))
     assert load(files, same) is not None
 
 

@@ -1,0 +1,1 @@
+"""The audit log: what was run, by whom, and with what outcome."""

@@ -1,0 +1,79 @@
+"""What a configuration says of trust: which tools, resources and prompts there are, and what may run unasked.
+
+Shapes, defaults and meanings, as in `mcpx.config.per_server`; what follows from them `mcpx.trust` says. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+NonEmpty = Annotated[str, Meta(min_length=1)]
+Patterns = tuple[NonEmpty, ...]
+"""Names, or patterns of names with `*`, `?` and `[...]`."""
+Approve = Literal["off", "writes"]
+Pin = Literal["off", "warn", "block"]
+Audit = Literal["off", "on", "full"]
+
+
+def _doc(meaning: str) -> Meta:
+    return Meta(description=meaning)
+
+
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of the resources or prompts of a server there are. `deny` wins; `allow` None: all."""
+
+    allow: Annotated[
+        Patterns | None, _doc("Patterns of what there is; without it, everything that is not denied.")
+    ] = None
+    deny: Annotated[Patterns, _doc("Patterns of what there is not, whatever is allowed.")] = ()
+
+
+R = TypeVar("R", bound=AccessRules)
+
+
+class ToolRules(AccessRules, frozen=True, kw_only=True):
+    """Which tools of a server there are, and which of them a person is asked about first."""
+
+    ask: Annotated[
+        Patterns, _doc("Patterns of the tools that run only once you have agreed; they count as allowed.")
+    ] = ()
+
+
+def joined(own: R, common: R) -> R:
+    """The rules of one server with those for all: what is denied or asked by either, the own `allow`."""
+    lists = [field for field in own.__struct_fields__ if field != "allow"]
+    both = {field: (*getattr(common, field), *getattr(own, field)) for field in lists}
+    return replace(own, **{field: tuple(dict.fromkeys(patterns)) for field, patterns in both.items()})
+
+
+class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Annotations of a tool that you know better than its server. None: as the server says."""
+
+    read_only_hint: Annotated[bool | None, _doc("Whether the tool changes nothing.")] = None
+    destructive_hint: Annotated[bool | None, _doc("Whether it may delete or overwrite.")] = None
+    idempotent_hint: Annotated[bool | None, _doc("Whether calling it twice does what one call does.")] = None
+    open_world_hint: Annotated[bool | None, _doc("Whether it reaches beyond the server's own data.")] = None
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server may use. None: as much as it wants."""
+
+    calls_per_minute: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None, _doc("Requests to the server within a minute.")
+    ] = None
+    nice: Annotated[
+        Annotated[int, Meta(ge=0, le=19)] | None,
+        _doc("Niceness of its processes: 19 is the lowest priority."),
+    ] = None
+    address_space: Annotated[
+        Annotated[int, Meta(ge=1 << 20, le=1 << 50)] | None,
+        _doc("Bytes of address space of each of its processes (RLIMIT_AS)."),
+    ] = None
+    open_files: Annotated[
+        Annotated[int, Meta(ge=16, le=1_000_000)] | None,
+        _doc("Files that each of its processes may have open (RLIMIT_NOFILE)."),
+    ] = None
