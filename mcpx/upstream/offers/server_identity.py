@@ -42,18 +42,18 @@ def _programs(stdio: Stdio) -> Iterator[tuple[str | int, ...]]:
     except FileNotFoundError:
         folder = ""
     yield (folder,)
-    found = program_of(stdio, in_force(), folder)
+    found = program_of(stdio, in_force())
     yield from _file(found or os.path.join(folder, stdio.command), any_kind=True)  # noqa: PTH118
     for argument in stdio.args[:MAX_ARGUMENTS]:
         yield from _file(os.path.join(folder, argument), any_kind=argument.endswith(_SCRIPTS))  # noqa: PTH118
 
 
-def program_of(stdio: Stdio, environment: Environment, folder: str | None = None) -> str | None:
+def program_of(stdio: Stdio, environment: Environment) -> str | None:
     """The file that a server's command runs, in the real folder; None if there is none.
 
     A version manager may make a link to that folder for each shell.
     """
-    found = environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd or folder)
+    found = environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
     if found is None:
         return None
     parent, name = os.path.split(found)

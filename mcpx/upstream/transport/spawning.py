@@ -81,31 +81,30 @@ class EarlyChildren:
         left = deque(commands)
         if not left:
             return
-        self._ledger = Ledger()
-        if orphans := self._ledger.sweep():
+        self._ledger = ledger = Ledger()
+        if orphans := ledger.sweep():
             log.warning("orphans.ended", process_groups=orphans)
-        self._start_next(left, at_once)
+        self._start_next(ledger, left, at_once)
         if left and has_proc():
             self._enough.clear()
-            self._thread = threading.Thread(target=self._start_rest, args=(left, at_once), daemon=True)
+            args = ledger, left, at_once
+            self._thread = threading.Thread(target=self._start_rest, args=args, daemon=True)
             self._thread.start()
 
-    def _start_next(self, left: deque[Stdio], count: int) -> None:
-        while left and count > 0:
+    def _start_next(self, ledger: Ledger, left: deque[Stdio], count: int) -> None:
+        for _ in range(min(count, len(left))):
             stdio = left.popleft()
-            count -= 1
             with suppress(OSError):  # the server's own start says so
                 child = spawn(stdio)
-                assert self._ledger is not None  # noqa: S101 - `start` has made it
-                self._ledger.add(child.mark, child.popen.pid, child.mark)
+                ledger.add(child.mark, child.popen.pid, child.mark)
                 self._waiting.append((stdio, child))
 
-    def _start_rest(self, left: deque[Stdio], at_once: int) -> None:
+    def _start_rest(self, ledger: Ledger, left: deque[Stdio], at_once: int) -> None:
         looks: dict[int, tuple[str, str] | None] = {}
         while left and not self._enough.wait(LOOK_PAUSE_S):
             before, looks = looks, {child.popen.pid: resting(child.popen.pid) for _, child in self._waiting}
             busy = sum(1 for pid, look in looks.items() if look is None or look != before.get(pid))
-            self._start_next(left, at_once - busy)
+            self._start_next(ledger, left, at_once - busy)
 
     def _stop_starting(self) -> None:
         if self._thread is not None:
