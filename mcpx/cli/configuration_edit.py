@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from mcpx.changes import Edit, carry_out, read_file, undo_last
 from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import asked, may_go_on
-from mcpx.cli.printing import echo
-from mcpx.cli.results import print_json
+from mcpx.cli.printing import echo, print_json
 from mcpx.clients.masking import masked_diff
 from mcpx.config import locate
 from mcpx.config.editing import places_of

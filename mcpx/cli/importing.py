@@ -40,7 +40,7 @@ def _import(
     from mcpx.changes import read_file
     from mcpx.cli import import_report as report
     from mcpx.cli.changing import reload_daemon, take_back_interrupted
-    from mcpx.cli.results import print_json
+    from mcpx.cli.printing import print_json
     from mcpx.clients import plan_import
     from mcpx.config import locate
     from mcpx.documents import DocumentError
