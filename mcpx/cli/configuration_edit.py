@@ -23,7 +23,7 @@ from mcpx.config.editing import places_of
 from mcpx.documents import DocumentError
 from mcpx.documents.editing import read
 from mcpx.errors import ConfigError, MCPXError
-from mcpx.text.nearest import nearest
+from mcpx.text.nearest import suggestion
 
 _T = TypeVar("_T")
 
@@ -88,9 +88,7 @@ class ConfigurationEdit:
         for name in names:
             if name in known:
                 continue
-            near = nearest(name, known)
-            there = f"there are: {', '.join(known)}" if known else "there are none yet"
-            hint = f"did you mean {near[0]}?" if near else there
+            hint = suggestion(name, known) if known else "there are none yet"
             raise MCPXError(f"no server {json.dumps(name, ensure_ascii=False)} in {short(self.path)}; {hint}")
 
     def change(self, command: str, after: bytes, question: str, *, is_asked: bool = False) -> bool:

@@ -72,16 +72,14 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     from mcpx.daemon.running import located
     from mcpx.errors import MCPXError
     from mcpx.observe.server_log import server_log_path
-    from mcpx.text.nearest import nearest
+    from mcpx.text.nearest import suggestion
 
     path = server_log_path(server, located(daemon_paths(config_path)).folder)
     if not path.exists():
         names = list(load(config_path, resolve=False).servers)
         if server in names:
             raise MCPXError(f"{server} has said nothing on standard error yet ({path})")
-        near = nearest(server, names)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
-        raise MCPXError(f"no server {server!r}; {hint}")
+        raise MCPXError(f"no server {server!r}; {suggestion(server, names)}")
     show(path, lines=lines, follow=follow)
 
 
