@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from mcpx.changes import Edit, carry_out, read_file, undo_last
@@ -18,11 +17,11 @@ from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import asked, may_go_on
 from mcpx.cli.printing import echo, print_json
 from mcpx.clients.masking import masked_diff
-from mcpx.config import locate
 from mcpx.config.editing import places_of
 from mcpx.documents import DocumentError
 from mcpx.documents.editing import read
 from mcpx.errors import ConfigError, MCPXError
+from mcpx.paths import config_file
 from mcpx.text.nearest import suggestion
 
 _T = TypeVar("_T")
@@ -57,7 +56,7 @@ class ConfigurationEdit:
     def __init__(self, config_path: str | None, manner: Manner) -> None:
         take_back_interrupted(yes=manner.yes, dry_run=manner.dry_run, as_json=manner.as_json)
         self.manner = manner
-        self.path = Path(locate(config_path)).absolute()
+        self.path = config_file(config_path).absolute()
         self.before = read_file(self.path)
         self.document = self.edited(partial(read, self.before or b"", "json"))
         self.report: dict[str, Any] = {"changed": False, "file": str(self.path)}

@@ -233,7 +233,7 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
             raise ConfigError(name, f"{mistake.problem} (in {mistake.at.path}); nothing was changed")
     at = reading.places[name]
     for remark in reading.notices.remarks():
-        if remark.at.steps[: len(at.steps)] == at.steps:
+        if at.holds(remark.at):
             edit.note(remark.text)
     if server and server.disabled and not is_started:
         edit.note(server.disabled)
