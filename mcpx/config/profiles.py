@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta
 
 from mcpx.config.document import LocatedError, Location, quote
+from mcpx.config.per_server import NonEmpty, doc
 from mcpx.door import Expose
 from mcpx.text.nearest import nearest
 
@@ -24,7 +24,6 @@ RESERVED: Final = frozenset({"servers"})
 MAX_NAMED: Final = 20  # names in a message
 _NAME: Final = re.compile(r"\w[\w.-]{0,63}")
 
-NonEmpty = Annotated[str, Meta(min_length=1)]
 Patterns = tuple[NonEmpty, ...]
 """Names, or patterns of names with `*`, `?` and `[...]`."""
 
@@ -37,21 +36,21 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     servers: Annotated[
         Patterns,
-        Meta(description="The servers that are shown: names, or patterns as db-*. Without it, all."),
+        doc("The servers that are shown: names, or patterns as db-*. Without it, all."),
     ] = ("*",)
     tools: Annotated[
         dict[NonEmpty, Patterns],
-        Meta(
-            description="By server, the tools that are shown of it: names, or patterns as git_log*."
+        doc(
+            "By server, the tools that are shown of it: names, or patterns as git_log*."
             " Of a server that is not named here, all."
         ),
     ] = {}
     expose: Annotated[
-        Expose | None, Meta(description="How tools are shown, in place of what the servers' expose says.")
+        Expose | None, doc("How tools are shown, in place of what the servers' expose says.")
     ] = None
     pinned: Annotated[
         Patterns | None,
-        Meta(description="Patterns of server.tool, in place of what the servers' pinned says."),
+        doc("Patterns of server.tool, in place of what the servers' pinned says."),
     ] = None
 
 
