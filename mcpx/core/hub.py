@@ -129,6 +129,7 @@ class Hub:
         for name, upstream in self.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
+        self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
         self.approvals.redact = redactor_of(*before, *self._with_secrets)

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from mcpx.catalog.model import ToolInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.trust.approval_form import NO_ANSWER, Answer, Arguments, Decision, form, read_answer
@@ -86,6 +87,8 @@ class Approvals:
         """The call as it may be sent unasked; None where it may not."""
         if call.rule is None:
             return Admitted(call.answers)
+        if _is_approved_always(call.policy, call.tool):
+            return Admitted(call.answers, "always")
         approved = self._sessions.get(call.session, {}).get((call.policy, call.tool.name))
         return Admitted(call.answers, "session") if approved == form_of(call.tool) else None
 
@@ -149,7 +152,7 @@ class Approvals:
 
     def _remember(self, call: AskedCall, answer: Answer) -> Decision:
         """Keep what was agreed to beyond this call, as far as it can be; how far that is."""
-        pins: Any = getattr(call.policy, "pins", None)
+        pins = call.policy.pins
         if answer.decision == "always" and pins is not None:
             pins.approve_always(call.tool.name)
             self.reconsider()
@@ -189,11 +192,21 @@ class Approvals:
 
     def reconsider(self) -> None:
         """Have open questions withdrawn that rules or approvals have decided meanwhile."""
-        self._withdraw(
-            lambda each: not each.policy.admits_tool(each.tool.name) or not each.policy.asks(each.tool)
-        )
+        self._withdraw(_is_decided)
 
     def client_left(self, client: Hashable) -> None:
         """Forget what concerns a client that has left."""
         self._sessions.pop(client, None)
         self._kept = {state: each for state, each in self._kept.items() if each.client is not client}
+
+
+def _is_approved_always(policy: ServerPolicy, tool: ToolInfo) -> bool:
+    return policy.pins is not None and policy.pins.always(tool.name)
+
+
+def _is_decided(question: Question) -> bool:
+    """Whether rules or approvals answer the question by now."""
+    policy, tool = question.policy, question.tool
+    if not policy.admits_tool(tool.name) or policy.refusal(tool.name) is not None:
+        return True
+    return policy.asks(tool) is None or _is_approved_always(policy, tool)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 from mcp import MCPError
+from msgspec.structs import replace
 
+from mcpx.config.trust import ToolRules
 from mcpx.core.messages import Exec
-from mcpx.errors import Code
+from mcpx.errors import CallError, Code
 from mcpx.upstream.context import SESSIONLESS
 from mcpx.upstream.requests import RequestContext
 from supervisors import Reply
@@ -137,6 +139,82 @@ async def test_an_answer_for_the_session_answers_the_other_questions(tmp_path):
                     await anyio.lowlevel.checkpoint()
             await at.call(person)
         assert at.sent == 3
+
+
+class Pins:
+    """Pins that keep what was agreed to, and nothing else."""
+
+    revision = 0
+
+    def __init__(self) -> None:
+        self.approved: set[str] = set()
+
+    def always(self, tool_name: str) -> bool:
+        return tool_name in self.approved
+
+    def approve_always(self, tool_name: str) -> None:
+        self.approved.add(tool_name)
+
+    def form(self, tool):
+        return tool
+
+    def widened(self, tool) -> bool:
+        return False
+
+    def refusal(self, name: str) -> None:
+        return None
+
+
+async def test_always_is_kept_by_the_pins_and_is_for_all_clients(tmp_path):
+    async with open_call_site(tmp_path) as at:
+        pins = Pins()
+        at.hub.upstreams["s"].policy.pin(pins)
+        ann, bob = Person(None, "always"), Person()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(at.call, ann)
+            await ann.is_asked.wait()
+            await at.call(ann)  # which answers the first question, too
+        await at.call(bob)
+        await at.call(None)
+        assert pins.approved == {"count"}
+        assert at.sent == 4
+        assert (await at.refused(Person("no"), "echo", {"text": ""})).code is Code.NOT_APPROVED
+
+
+# --- a reload while a person is asked
+
+
+async def reload(at, **tools):
+    """Put other rules in force, while a question is open; what became of the call."""
+    person, caught = Person(None), []
+
+    async def call() -> None:
+        try:
+            caught.append(await at.call(person))
+        except CallError as error:
+            caught.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await person.is_asked.wait()
+        server = at.hub.config.servers["s"]
+        changed = replace(server, tools=ToolRules(**tools))
+        await at.hub.reload(replace(at.hub.config, servers={"s": changed}))
+    assert person.withdrawn.is_set()
+    return caught[0]
+
+
+async def test_a_call_that_is_denied_meanwhile_is_refused_at_once(tmp_path):
+    async with open_call_site(tmp_path) as at:
+        error = await reload(at, deny=("count",))
+        assert error.code is Code.UNKNOWN_TOOL
+        assert at.sent == 0
+
+
+async def test_a_call_that_need_not_be_asked_about_any_more_is_sent(tmp_path):
+    async with open_call_site(tmp_path) as at:
+        assert "content" in await reload(at)
+        assert at.sent == 1
 
 
 # --- clients of 2026-07-28
