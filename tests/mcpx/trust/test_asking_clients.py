@@ -10,12 +10,19 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from mcp import Client
 from mcp_types import ElicitResult
 
+from mcpx.core.messages import Exec
+from mcpx.rendering.result_reading import read_tool_result
+from mcpx.upstream.context import InputAnswers
+from mcpx.upstream.requests import RequestContext
 from tests.live import gateways
 from tests.mcpx.daemon.daemons import House, parameters
+from tests.mcpx.trust.agreeing import KEY
+from tests.mcpx.trust.agreeing import said as chosen
 from tests.mcpx.upstream.relay.answering import (
     FORM,
     ROOTS,
@@ -26,6 +33,7 @@ from tests.mcpx.upstream.relay.answering import (
     exec_,
     said,
 )
+from tests.mcpx.upstream.relay.calling import CallSite, FakeCaller, open_call_site
 
 pytestmark = pytest.mark.anyio
 RULES = {"tools": {"ask": ["*"]}}
@@ -148,3 +156,53 @@ async def test_it_is_asked_through_the_shim(mode, tmp_path):
         assert len(ann.decided) == 3
     finally:
         house.close()
+
+
+# --- a server of 2026-07-28 that wants input, and a client that brings it unasked
+
+
+async def ask_at(at: CallSite, caller: FakeCaller, answers: Any = None, **more: Any) -> Any:
+    """The result of `ask`, or what is wanted in its place, as a client of 2026-07-28 gets it."""
+    context = RequestContext(caller=caller, answers=answers)
+    given = msgspec.json.encode({"questions": [ROOTS], **more})
+    return await at.hub.calls.run(Exec("s", "ask", given, context), read_tool_result)
+
+
+def agreed(asked: dict[str, Any]) -> InputAnswers:
+    """The answer of a person who has agreed."""
+    assert list(asked["inputRequests"]) == [KEY]
+    return InputAnswers(msgspec.json.encode({KEY: chosen("once")}), asked["requestState"])
+
+
+def answered(result: dict[str, Any]) -> Any:
+    return msgspec.json.decode(result["content"][0]["text"])["said"]
+
+
+async def test_input_for_the_server_opens_no_way_around_the_question(tmp_path):
+    async with open_call_site(tmp_path, "stdio-modern", **RULES) as at:
+        ann = FakeCaller(modern=True)
+        asked = await ask_at(at, ann, InputAnswers(b'{"q0":{"roots":[]}}', "s p\u00e4t"))
+        assert answered(await ask_at(at, ann, agreed(asked))) == [{"roots": []}]  # with what was brought
+
+
+async def test_the_server_gets_its_own_state_back_once_and_for_the_same_call(tmp_path):
+    async with open_call_site(tmp_path, "stdio-modern", **RULES) as at:
+        ann, bob = FakeCaller(modern=True), FakeCaller(modern=True)
+        wanted = await ask_at(at, ann, agreed(await ask_at(at, ann)))
+        assert list(wanted["inputRequests"]) == ["q0"]
+        assert wanted["requestState"] != "s p\u00e4t"
+        brought = InputAnswers(b'{"q0":{"roots":[]}}', wanted["requestState"])
+        agreed(await ask_at(at, bob, brought))
+        agreed(await ask_at(at, ann, brought, more=1))
+        assert answered(await ask_at(at, ann, brought)) == [{"roots": []}]
+        agreed(await ask_at(at, ann, brought))
+
+
+async def test_a_call_that_is_suspended_for_its_client_is_resumed_unasked(tmp_path):
+    async with open_call_site(tmp_path, "stdio-handshake", **RULES) as at:
+        ann = FakeCaller(modern=True)
+        wanted = await ask_at(at, ann, agreed(await ask_at(at, ann)))
+        assert at.in_flight == 1
+        brought = InputAnswers(b'{"1":{"roots":[]}}', wanted["requestState"])
+        assert answered(await ask_at(at, ann, brought)) == [{"roots": []}]
+        assert at.in_flight == 0
