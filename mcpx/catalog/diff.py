@@ -46,4 +46,9 @@ def _unordered(entries: tuple[Entry, ...]) -> list[bytes]:
 
 
 def _about(catalogue: Catalogue) -> tuple[str | None, ...]:
-    return catalogue.server_title, catalogue.server_version, catalogue.instructions
+    return (
+        catalogue.implementation,
+        catalogue.server_title,
+        catalogue.server_version,
+        catalogue.instructions,
+    )
