@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from mcpx.catalog.model import Catalogue, Entry
@@ -27,6 +29,9 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
             prompts=self.prompts or other.prompts,
             about=self.about or other.about,
         )
+
+
+EVERYTHING: Final = Diff(tools=True, resources=True, prompts=True, about=True)
 
 
 def diff(old: Catalogue | None, new: Catalogue) -> Diff:

@@ -61,15 +61,26 @@ class ServerPins:
         self._old: dict[str, ToolInfo] = {}  # tools in their approved forms
         self._logged: set[tuple[str | None, str]] = set()
         self._changes: list[Change] | None = None
-        self.configure(config)
+        self._config = config
+        self._redact = redactor_of(config)
+        self._set_mode()
 
     def configure(self, config: ServerConfig) -> None:
         """Put these settings in force."""
-        self._config = config
-        self._redact = redactor_of(config)
-        self._blocks = config.pin == "block"
-        self._holds = config.quarantine
-        self._renew()
+        before, self._config = self._config, config
+        if config.transport != before.transport or config.variables.values != before.variables.values:
+            self._redact = redactor_of(config)
+        if (config.pin, config.quarantine) != (before.pin, before.quarantine):
+            self._set_mode()
+            self._renew()
+            self._compare(whole=True)
+
+    def _set_mode(self) -> None:
+        self._blocks = self._config.pin == "block"
+        self._holds = self._config.quarantine
+        self._guards = self._blocks or self._holds
+        self.is_active = self._holds or self._config.pin != "off"
+        """Whether anything is compared."""
 
     def take(self, record: PinRecord | None, problem: str | None) -> bool:
         """Take in what is on the disk now; whether that is something else."""
@@ -85,11 +96,6 @@ class ServerPins:
         self.revision += 1
         self._changes = None
         self._old.clear()
-
-    @property
-    def is_active(self) -> bool:
-        """Whether anything is compared."""
-        return self._holds or self._config.pin != "off"
 
     @property
     def holds_all(self) -> bool:
@@ -140,7 +146,7 @@ class ServerPins:
 
     def form(self, tool: ToolInfo) -> ToolInfo | None:
         """The tool as it is listed: as the server has it, in its approved form, or not at all."""
-        if not self.is_active or not (self._blocks or self._holds):
+        if not self._guards:
             return tool
         pin = self.record.tools.get(tool.name)
         if self.problem is not None:
@@ -174,7 +180,7 @@ class ServerPins:
 
     def refusal(self, name: str) -> CallError | None:
         """Why a tool of that name cannot run, if it has changed or is new and that is blocked."""
-        if not self.is_active or not (self._blocks or self._holds):
+        if not self._guards:
             return None
         if self.problem is not None:
             return self._refused(name, "the record of what its tools were approved as cannot be believed")
@@ -210,12 +216,10 @@ class ServerPins:
 
     def widened(self, tool: ToolInfo) -> bool:
         """Whether the tool has changed, and claims to be read-only as its approved form did not."""
-        record = self.record
-        if not self.is_active or tool.name not in record.waiting or tool.name not in record.tools:
+        pin = self.record.tools.get(tool.name) if self.is_active else None
+        if pin is None or not claims_read_only(tool.annotations):
             return False
-        now = self._listed.get(tool.name, tool)
-        before = record.tools[tool.name].to_dict().get("annotations")
-        return claims_read_only(now.annotations) and not claims_read_only(before)
+        return not claims_read_only(pin.to_dict().get("annotations"))
 
     # --- what a person has agreed to
 
