@@ -10,14 +10,15 @@ from mcpx.catalog.model import JSON, present
 from mcpx.trust.differences import contents, differences
 from mcpx.trust.pin_record import PinRecord
 
-Kind = Literal["changed", "new", "server", "pins"]
+Kind = Literal["changed", "new", "server", "pins", "always"]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Something of a server that waits for approval.
 
     `kind` is `changed` or `new` for a tool, `server` for what the server says of itself, and `pins` where the
-    file with the pins cannot be believed. `blocked`: it is not in force.
+    file with the pins cannot be believed; `always` for a tool that is to run without asking. `blocked`: it is
+    not in force.
     """
 
     kind: Kind

@@ -92,10 +92,10 @@ class PinFiles:
         """The same for the file of one server alone, which may be changed in place."""
         return _stamp(self._path(identity))
 
-    def update(self, identity: str, edit: Edit, empty: PinRecord, *, anew: bool = False) -> Loaded:
+    def update(self, identity: str, edit: Edit, empty: PinRecord, *, anew: PinRecord | None = None) -> Loaded:
         """Have the record made by `edit` out of the one that is there, or out of `empty`.
 
-        Nothing is written while there is a problem, unless the record is to be made `anew`.
+        Nothing is written while there is a problem, unless it is given out of what to make the record `anew`.
 
         Raises:
             OSError: It cannot be written; what was there is there.
@@ -104,9 +104,9 @@ class PinFiles:
         ensure_folder(self.folder)
         with self._locked():
             found, index, sequence = self._load(identity)
-            if found.problem is not None and not anew:
+            if found.problem is not None and anew is None:
                 return found
-            before = found.record or empty
+            before = (found.record if found.problem is None else anew) or empty
             record = edit(before)
             if record == before and found.problem is None:
                 return found

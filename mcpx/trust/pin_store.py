@@ -67,10 +67,9 @@ class PinStore:
         """
         identity, pins = pin_identity(server), self.of(server)
         await self._write()
-        anew, base = pins.problem is not None, pins.record
-        whole = (lambda _unbelieved: edit(base)) if anew else edit
+        anew = pins.record if pins.problem is not None else None
         empty = self._pins[identity][1]
-        found = await anyio.to_thread.run_sync(partial(self.files.update, identity, whole, empty, anew=anew))
+        found = await anyio.to_thread.run_sync(partial(self.files.update, identity, edit, empty, anew=anew))
         self._take(identity, found)
 
     async def run(self, incarnation: Incarnation) -> None:

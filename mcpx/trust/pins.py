@@ -76,9 +76,10 @@ class ServerPins:
             self._compare(whole=True)
 
     def _set_mode(self) -> None:
-        self._blocks = self._config.pin == "block"
+        self.blocks = self._config.pin == "block"
+        """Whether what has changed is not in force."""
         self._holds = self._config.quarantine
-        self._guards = self._blocks or self._holds
+        self._guards = self.blocks or self._holds
         self.is_active = self._holds or self._config.pin != "off"
         """Whether anything is compared."""
 
@@ -101,7 +102,7 @@ class ServerPins:
     def holds_all(self) -> bool:
         """Whether nothing of the server is in force: it is new and not approved, or its pins are lost."""
         if self.problem is not None:
-            return self._blocks or self._holds
+            return self.blocks or self._holds
         return self._holds and self.record.state != "pinned"
 
     # --- what the server lists
@@ -155,11 +156,11 @@ class ServerPins:
             return None if self._holds else tool
         if pin is not None and pin.digest == self._digest(tool):
             return tool
-        if self._blocks and pin is not None:
+        if self.blocks and pin is not None:
             if tool.name not in self._old:
                 self._old[tool.name] = pin.to_tool(tool.server_name)
             return self._old[tool.name]
-        return None if self._blocks or self.holds_all else tool
+        return None if self.blocks or self.holds_all else tool
 
     def shown(self, catalogue: Catalogue) -> Catalogue:
         """The catalogue with what the server says of itself as it was approved; its tools are untouched."""
@@ -173,7 +174,7 @@ class ServerPins:
                 instructions=None,
                 left_out=(),
             )
-        if not self._blocks or self.record.waiting_about is None:
+        if not self.blocks or self.record.waiting_about is None:
             return catalogue
         about = self.record.about
         return replace(catalogue, server_title=about.title, instructions=about.instructions)
@@ -185,11 +186,11 @@ class ServerPins:
         if self.problem is not None:
             return self._refused(name, "the record of what its tools were approved as cannot be believed")
         if name in self.record.waiting:
-            if self._blocks and name in self.record.tools:
+            if self.blocks and name in self.record.tools:
                 return self._refused(name, "it has changed since it was approved")
-            if self._blocks or self.holds_all:
+            if self.blocks or self.holds_all:
                 return self._refused(name, "it is new, and was not approved yet")
-        if self._blocks and self._is_renamed:
+        if self.blocks and self._is_renamed:
             return self._refused(name, "the server has another name than the one that was approved")
         return None
 
@@ -234,6 +235,15 @@ class ServerPins:
         if digest is not None:
             self._apply(partial(approved, forms={tool_name: digest}, always=(tool_name,)))
 
+    @property
+    def name(self) -> str:
+        """The server's."""
+        return self._config.name
+
+    def names(self) -> list[str]:
+        """The tools that are known."""
+        return list({**self.record.tools, **self.record.waiting, **self._listed})
+
     def current_digest(self, tool_name: str) -> str | None:
         """The digest of the tool as the server has it now, or had it last."""
         if tool_name in self._listed:
@@ -249,7 +259,7 @@ class ServerPins:
             return []
         if self._changes is None:
             self._changes = changes_of(
-                self.record, self.problem, blocks=self._blocks, holds_all=self.holds_all
+                self.record, self.problem, blocks=self.blocks, holds_all=self.holds_all
             )
         return self._changes
 

@@ -30,7 +30,7 @@ def files(state):
 
 
 def write(files, identity=ONE, record=SEEN, *, anew=False):
-    return files.update(identity, lambda _before: record, EMPTY, anew=anew)
+    return files.update(identity, lambda _before: record, EMPTY, anew=EMPTY if anew else None)
 
 
 def records(files):
