@@ -39,6 +39,7 @@ from mcpx.environment import put_in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
+from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -73,10 +74,11 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
+        self.approvals = Approvals(lambda: self.config.approve_timeout)
         self.views = ResultViews(self.results, self.upstreams)
         self.fleet.has_open_tasks = self.views.tasks.has_open
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.calls = ToolCalls(self.upstreams, self.router, self.results)
+        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
@@ -100,7 +102,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results)
+        calls = ToolCalls(upstreams, requests, self.results, self.approvals)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
@@ -109,13 +111,14 @@ class Hub:
             config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
-        requests.router = Router(registry, inspector, self._checker)
+        requests.router = Router(registry, inspector, self._checker, self.approvals)
         return registry, calls
 
     def _build_tree(self) -> None:
-        actor = RouterActor(self.router, self.registry, self._inspector, self._checker)
+        actor = RouterActor(self.router, self.registry, self._inspector, self._checker, self.approvals)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
+        self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())
@@ -124,9 +127,14 @@ class Hub:
     def _apply(self, config: Config) -> None:
         """Put in force what is looked up when it is used."""
         self.config = self.results.settings = config
+        for name, upstream in self.upstreams.items():
+            if name in config.servers:
+                upstream.policy.configure(config.servers[name])
+        self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
-        hide(redactor_of(*before, *self._with_secrets))  # servers that are replaced may still be leaving
+        self.approvals.redact = redactor_of(*before, *self._with_secrets)
+        hide(self.approvals.redact)  # servers that are replaced may still be leaving
 
     # --- its life
 
@@ -189,6 +197,7 @@ class Hub:
         self.fleet.leave(client)
         self.views.kept.drop(client)
         self.clients.leave(client)
+        self.approvals.client_left(client)
         self.meter.client_left(client)
 
     # --- its changes

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.config import Era
+from mcpx.core.approving import admitted
 from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read
@@ -25,6 +26,7 @@ from mcpx.core.registry import Registry
 from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
+from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
@@ -64,10 +66,13 @@ class Router:
     Keeps no state, so that a restart of the actor loses nothing.
     """
 
-    def __init__(self, registry: Registry, inspector: Inspector, checker: ArgumentChecker) -> None:
+    def __init__(
+        self, registry: Registry, inspector: Inspector, checker: ArgumentChecker, approvals: Approvals
+    ) -> None:
         self._registry = registry
         self._inspector = inspector
         self._checker = checker
+        self._approvals = approvals
 
     def route(self, message: Routable, reply: Reply[Any] | None) -> None:
         """Answer the message, or hand it on. Never raises."""
@@ -118,10 +123,20 @@ class Router:
         call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
-        elif upstream.serves_all:
-            upstream.submit(call, reply)
         else:
-            _session_for(upstream, message.context).submit(call, reply)
+            self._submit(upstream, tool, call, reply)
+
+    def _submit(self, upstream: Upstream, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
+        """Put a call whose arguments fit into its server's queue, if a person need not be asked first.
+
+        Raises:
+            CallError: As from `admitted`, and from `submit`.
+        """
+        rule = upstream.policy.asks(tool)
+        if rule is not None or call.context.answers is not None:
+            call = admitted(self._approvals, upstream, tool, call, rule)
+        session = upstream if upstream.serves_all else _session_for(upstream, call.context)
+        session.submit(call, reply)
 
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
         info = upstream.info()
@@ -147,7 +162,7 @@ class Router:
             try:
                 upstream = self._registry.upstream(message.server_name)
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
-                _session_for(upstream, call.context).submit(fitting, reply)
+                self._submit(upstream, tool, fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 
@@ -164,9 +179,14 @@ class RouterActor(Router, Actor[Routable]):
     """The router of all servers, which serves the mailbox."""
 
     def __init__(
-        self, ref: ActorRef[Routable], registry: Registry, inspector: Inspector, checker: ArgumentChecker
+        self,
+        ref: ActorRef[Routable],
+        registry: Registry,
+        inspector: Inspector,
+        checker: ArgumentChecker,
+        approvals: Approvals,
     ) -> None:
-        Router.__init__(self, registry, inspector, checker)
+        Router.__init__(self, registry, inspector, checker, approvals)
         Actor.__init__(self, ref)
 
     handle = Router.route
