@@ -25,6 +25,7 @@ from mcpx.core.registry import Registry
 from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
+from mcpx.trust.tiers import is_read_only, not_read_only
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
@@ -114,6 +115,8 @@ class Router:
         tool = catalogue.tools.get(message.tool_name) if catalogue else None
         if tool is None:
             raise self._no_tool(upstream, message.tool_name)
+        if message.read_only and not is_read_only(tool):
+            raise not_read_only(tool)
         checked, raw = read_raw_arguments(message.arguments, tool)
         call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
