@@ -21,7 +21,7 @@ from mcpx.config.profiles import fits
 from mcpx.core.costs import definitions_cost
 from mcpx.core.messages import Exec
 from mcpx.door import Expose
-from mcpx.trust.tiers import is_read_only
+from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.requests import NO_CONTEXT, RequestContext
 

@@ -127,6 +127,7 @@ class Hub:
         for name, upstream in self.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
+                upstream.rate.configure(config.servers[name])
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
         hide(redactor_of(*before, *self._with_secrets))  # servers that are replaced may still be leaving

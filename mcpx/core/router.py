@@ -22,10 +22,10 @@ from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read
 from mcpx.core.registry import Registry
-from mcpx.core.tool_names import not_listed
+from mcpx.core.tool_names import not_listed, not_read_only
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
-from mcpx.trust.tiers import is_read_only, not_read_only
+from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext

@@ -125,6 +125,6 @@ class Companion:
         """Have the main session serve what waits for the companion."""
         for request, reply in session.queue.take_waiting():
             try:
-                self._main.submit(request, reply)
+                self._main.queue.submit(request, reply)  # it has been counted
             except CallError as error:
                 reply.reject(error)

@@ -18,7 +18,7 @@ from mcpx.core.exposure import Exposure, Shown
 from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.known_clients import known_client
 from mcpx.rendering.descriptions import Descriptions, QueryTool, describe
-from mcpx.trust.tiers import is_read_only
+from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 
 log = structlog.get_logger()

@@ -7,7 +7,7 @@ import pytest
 
 from mcpx.gateway.tools.definitions import tools
 from mcpx.rendering.descriptions import QueryTool, describe, instructions
-from mcpx.trust.tiers import is_read_only
+from mcpx.trust.annotations import is_read_only
 from tests import tokens
 from tests.mcpx.rendering.snapshots import corpus
 
