@@ -30,8 +30,9 @@ async def subscribe(
     A server may refuse on its main session what it grants on one of the client's own era.
 
     Raises:
-        CallError: As `Subscriptions.subscribe`.
+        CallError: As `Subscriptions.subscribe`, and `CallRate.admit`.
     """
+    main.rate.admit()  # the server may not be asked: others are subscribed
     session = main
     try:
         await main.subscriptions.subscribe(uri, listener, meta)

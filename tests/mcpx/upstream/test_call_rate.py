@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from mcpx.errors import CallError, Code, Outcome
@@ -9,6 +11,7 @@ from mcpx.observe.metrics import Counters
 from mcpx.upstream import call_rate
 from mcpx.upstream.call_rate import CallRate
 from tests.mcpx.gateway.native.test_tools import client_of
+from tests.mcpx.gateway.test_profiles import SERVER as NAMED
 from tests.mcpx.scripted import config_of, entry, open_watched
 
 TEXT = "note:///text"
@@ -133,3 +136,17 @@ async def test_sessions_of_one_client_each_share_the_rate(clock):
         assert (await two.call("exec", echo))["isError"] is False
         assert (await one.call("exec", echo))["structuredContent"]["code"] == "overloaded"
         assert (await two.call("exec", echo))["structuredContent"]["code"] == "overloaded"
+
+
+@pytest.mark.anyio
+async def test_subscribing_counts_too(clock):
+    server = [sys.executable, "-S", "-E", str(NAMED), "s", "buy"]
+    servers = {"s": {"command": server[0], "args": server[1:], "limits": {"calls_per_minute": 2}}}
+    async with open_watched(config_of(servers)) as watch, client_of(watch) as line:
+        for _ in range(2):
+            await line.ask("resources/unsubscribe", {"uri": "note:///s"})
+            await line.ask("resources/subscribe", {"uri": "note:///s"})
+            assert line.error is None
+        await line.ask("resources/unsubscribe", {"uri": "note:///s"})
+        await line.ask("resources/subscribe", {"uri": "note:///s"})
+        assert "try again in 30 s" in line.error["message"]

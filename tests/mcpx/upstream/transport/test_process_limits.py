@@ -9,11 +9,13 @@ import sys
 
 import pytest
 
+from mcpx.catalog.model import State
 from mcpx.config import Stdio
 from mcpx.config.trust import ProcessLimits
 from mcpx.upstream.transport import process_limits
 from mcpx.upstream.transport.process_limits import limit_processes
 from mcpx.upstream.transport.spawning import spawn
+from tests.mcpx.scripted import config_of, entry, open_watched
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="prlimit(2)")
 AS, FILES = resource.RLIMIT_AS, resource.RLIMIT_NOFILE
@@ -71,6 +73,27 @@ def test_no_limit_is_raised():
 def test_without_limits_nothing_is_set(monkeypatch):
     monkeypatch.setattr("mcpx.upstream.transport.spawning.limit_processes", None)
     spawn(python("")).popen.communicate(timeout=20)
+
+
+@linux
+@pytest.mark.anyio
+async def test_a_server_of_a_configuration_keeps_its_limits_through_restarts_and_reloads():
+    def config(**limits):
+        return config_of({"s": entry(settings={"limits": limits})})
+
+    async with open_watched(config(open_files=99, calls_per_minute=5)) as watch:
+        first = watch.hub.upstreams["s"].pid
+        assert resource.prlimit(first, FILES) == (99, 99)
+        os.kill(first, 9)
+        await watch.until(lambda: watch.hub.upstreams["s"].pid not in (None, first))
+        again = watch.hub.upstreams["s"].pid
+        assert resource.prlimit(again, FILES) == (99, 99)
+        await watch.hub.reload(config(open_files=99, calls_per_minute=6))
+        assert watch.hub.upstreams["s"].pid == again
+        plan = await watch.hub.reload(config(open_files=98))
+        assert plan.changed == ("s",)
+        await watch.becomes(State.READY)
+        assert resource.prlimit(watch.hub.upstreams["s"].pid, FILES) == (98, 98)
 
 
 def test_a_missing_command_is_the_same_error_as_without():
