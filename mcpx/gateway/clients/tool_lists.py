@@ -16,6 +16,7 @@ from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.core.exposure import Exposure, Shown
 from mcpx.core.hub_view import HubView
+from mcpx.core.observers import NO_SERVER
 from mcpx.gateway.clients.known_clients import known_client
 from mcpx.rendering.descriptions import Descriptions, QueryTool, describe
 from mcpx.trust.annotations import is_read_only
@@ -62,7 +63,7 @@ class ToolList:
         """
         before, self._shown = self._shown, frozenset(self.hub.upstreams)
         lists = of_native = Diff()
-        for name in before | self._shown:
+        for name in before | self._shown | {NO_SERVER}:
             changed, upstream = changes.get(name, Diff()), all_upstreams.get(name)
             if (name in before) is not (name in self._shown):
                 offered = upstream.catalogue if upstream is not None else None

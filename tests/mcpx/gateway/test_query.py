@@ -149,3 +149,24 @@ async def test_query_is_metered_as_exec_is(servers):
         for line.slow in (False, True):
             await line.call("query", named("read"))
         assert watch.hub.meter.since_start().tools["s"]["read"].calls == 2
+
+
+@pytest.mark.parametrize("others", [{}, {"call_timeout": 7}])
+async def test_tiers_are_in_force_whatever_else_a_reload_changes(servers, others):
+    made = servers(s=TOOLS)
+    async with open_watched(config_of(made)) as watch, client_of(watch) as line:
+        assert await line.names() == THREE
+        await watch.hub.reload(config_of({"s": made["s"] | others}, tiers=True))
+        await line.hear(CHANGED)
+        assert await line.names() == FOUR
+        assert (await line.call("query", named("read")))["isError"] is False
+
+
+async def test_tiers_are_in_force_without_any_server():
+    async with open_watched(config_of({})) as watch, client_of(watch) as line:
+        assert await line.names() == THREE
+        await watch.hub.reload(config_of({}, tiers=True))
+        await line.hear(CHANGED)
+        assert await line.names() == FOUR
+        await watch.hub.reload(config_of({}))
+        assert await line.names() == THREE
