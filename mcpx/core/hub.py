@@ -27,7 +27,7 @@ from mcpx.core.config_file import ConfigFile
 from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
-from mcpx.core.observers import Observer
+from mcpx.core.observers import NO_SERVER, Observer
 from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
@@ -115,12 +115,19 @@ class Hub:
             config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
-        requests.router = Router(registry, inspector, self._checker, self.approvals, self.audit)
+        requests.router = Router(
+            registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
+        )
         return registry, calls
 
     def _build_tree(self) -> None:
         actor = RouterActor(
-            self.router, self.registry, self._inspector, self._checker, self.approvals, self.audit
+            self.router,
+            self.registry,
+            self._inspector,
+            self._checker,
+            approvals=self.approvals,
+            audit=self.audit,
         )
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
@@ -136,6 +143,7 @@ class Hub:
         for name, upstream in self.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
+                upstream.rate.configure(config.servers[name])
         self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
@@ -238,7 +246,7 @@ class Hub:
         self._log_environment()
         self._warn_of_disabled((*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
-            self.fleet.observers.announce(plan.untouched)
+            self.fleet.observers.announce(plan.untouched or (NO_SERVER,))
         await self.fleet.change(self.config, plan)
         return plan
 

@@ -25,9 +25,10 @@ from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read, Request
 from mcpx.core.registry import Registry
-from mcpx.core.tool_names import not_listed
+from mcpx.core.tool_names import not_listed, not_read_only
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
+from mcpx.trust.annotations import is_read_only
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
@@ -73,6 +74,7 @@ class Router:
         registry: Registry,
         inspector: Inspector,
         checker: ArgumentChecker,
+        *,
         approvals: Approvals,
         audit: Audit,
     ) -> None:
@@ -139,6 +141,8 @@ class Router:
         tool = catalogue.tools.get(message.tool_name) if catalogue else None
         if tool is None:
             raise self._no_tool(upstream, message.tool_name)
+        if message.read_only and not is_read_only(tool):
+            raise not_read_only(tool)
         checked, raw = read_raw_arguments(message.arguments, tool)
         call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
@@ -204,10 +208,11 @@ class RouterActor(Router, Actor[Routable]):
         registry: Registry,
         inspector: Inspector,
         checker: ArgumentChecker,
+        *,
         approvals: Approvals,
         audit: Audit,
     ) -> None:
-        Router.__init__(self, registry, inspector, checker, approvals, audit)
+        Router.__init__(self, registry, inspector, checker, approvals=approvals, audit=audit)
         Actor.__init__(self, ref)
 
     handle = Router.route

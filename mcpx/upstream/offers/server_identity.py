@@ -30,6 +30,7 @@ def server_identity(server: ServerConfig) -> str:
     """The digest, in hexadecimal digits."""
     known = [[field, msgspec.to_builtins(getattr(server, field))] for field in _FIELDS]
     if isinstance(server.transport, Stdio):
+        del known[1][1]["limits"]
         known.append(["programs", list(_programs(server.transport))])
     written = json.dumps(known, sort_keys=True)  # ASCII: values may hold bytes that are no UTF-8
     return hashlib.sha256(written.encode()).hexdigest()

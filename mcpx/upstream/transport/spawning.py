@@ -18,15 +18,18 @@ from typing import Final, NamedTuple
 import structlog
 
 from mcpx.config import Stdio
+from mcpx.config.trust import ProcessLimits
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.environment import in_force
 from mcpx.upstream.transport.descriptors import restore_for
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.process_limits import limit_processes
 from mcpx.upstream.transport.process_table import has_proc, resting
 
 log = structlog.get_logger()
 REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
 LOOK_PAUSE_S: Final = 0.005  # between two looks at whether early processes are busy
+NO_LIMITS: Final = ProcessLimits()
 MARK_BYTES: Final = 16  # random: no other process has it by chance
 
 
@@ -43,7 +46,7 @@ def spawn(stdio: Stdio) -> Spawned:
 
     The child is given a short list of harmless variables of the environment in force and what is configured,
     never the whole environment; and a random mark, by which a later MCPX recognises it as ours. Its command
-    is looked for on its own PATH.
+    is looked for on its own PATH. Its `limits` are set once it runs.
 
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
@@ -60,6 +63,8 @@ def spawn(stdio: Stdio) -> Spawned:
         start_new_session=True,
     )
     restore_for(popen.pid)
+    if stdio.limits != NO_LIMITS:
+        limit_processes(popen.pid, stdio.limits)
     return Spawned(popen, mark)
 
 
