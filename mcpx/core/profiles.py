@@ -4,8 +4,8 @@ A door without `only` and `profile` shows all. Of any other, what is hidden does
 nothing here or above may answer them from more than a `Selection`. A profile that is no longer configured
 shows nothing.
 
-This is what a person chooses for a client, and no protection against it: whoever may connect may connect at
-another door.
+This is what a person chooses for a client. It protects against a client only that comes over HTTP with a
+token for a profile: any other may connect at another door.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ class Selection(msgspec.Struct, frozen=True):
 
     config: Config
     tools: dict[str, Patterns]
+
+    def shows_whole(self, server: str) -> bool:
+        """Whether a server is shown, and nothing of it is hidden."""
+        return server in self.config.servers and server not in self.tools
 
 
 def select(door: Door, config: Config) -> Selection:

@@ -2,13 +2,15 @@
 
 A stream connection (stdio, socket) has one client for its whole life: its `EraServer` binds the client to
 everything that it serves. A session over HTTP is known by its `Connection` of the handshake era. Later
-revisions have no sessions over HTTP, and their requests belong to no client.
+revisions have no sessions over HTTP, and their requests belong to no client, but to their `Bearer`.
 """
 
 from __future__ import annotations
 
-from typing import Final, cast
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import anyio
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import Outbound
@@ -16,8 +18,51 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.core.hub_view import HubView
 from mcpx.upstream.context import SESSIONLESS, ClientId
+from mcpx.upstream.direct.client import DirectClient
+
+if TYPE_CHECKING:
+    from mcpx.trust.tokens import NamedToken
 
 _KEY: Final = "mcpx.client"
+_BEARER_KEY: Final = "mcpx.bearer"
+
+
+class Bearer:
+    """The HTTP clients that use one token with a name, taken together, and what is theirs.
+
+    No other token's clients get at that. Clients of the default token have no bearer.
+    """
+
+    def __init__(self, token: NamedToken) -> None:
+        self.token = token
+        self.principal = f"{token.sha256}\0"
+        """What tells it from all others, also from a later token of its name (`ClientId.principal`)."""
+        self.sessionless = ClientId(sessionless=True, principal=self.principal)
+        """Stands for its requests without a session (2026-07-28)."""
+        self.direct = DirectClient(None)
+        """Stands for the same at transparent doors."""
+        self.open_requests: set[anyio.CancelScope] = set()
+
+
+def put_bearer(scope: MutableMapping[str, Any], bearer: Bearer) -> None:
+    """Note the bearer of a request in its ASGI scope."""
+    scope[_BEARER_KEY] = bearer
+
+
+def bearer_in(scope: MutableMapping[str, Any]) -> Bearer | None:
+    """The bearer of a request by its ASGI scope."""
+    return cast("Bearer | None", scope.get(_BEARER_KEY))
+
+
+def bind_bearer(connection: Connection, request: Any) -> None:
+    """Note on a connection the bearer of an HTTP request that came over it; `request` is None on a stream."""
+    if request is not None and (bearer := bearer_in(request.scope)) is not None:
+        connection.state[_BEARER_KEY] = bearer
+
+
+def bearer_of(connection: Connection) -> Bearer | None:
+    """The bearer that is bound to a connection."""
+    return cast("Bearer | None", connection.state.get(_BEARER_KEY))
 
 
 def bind_client(connection: Connection, client: ClientId) -> None:
@@ -36,15 +81,16 @@ def request_outbound(session: ServerSession) -> Outbound:
 
 
 def session_client(connection: Connection, hub: HubView) -> ClientId:
-    """The client whose session the connection is; SESSIONLESS where there is no session.
+    """The client whose session the connection is; without a session, who stands for all such requests.
 
     For a session over HTTP it is made on first use, and the hub is told when the session ends.
     """
     known = cast("ClientId | None", connection.state.get(_KEY))
     if known is None:
+        bearer = bearer_of(connection)
         if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return SESSIONLESS
-        known = ClientId()
+            return SESSIONLESS if bearer is None else bearer.sessionless
+        known = ClientId(principal="" if bearer is None else bearer.principal)
         bind_client(connection, known)
         connection.exit_stack.callback(hub.client_left, known)
     return known
@@ -56,4 +102,4 @@ def client_of(connection: Connection, hub: HubView) -> object:
     Without a session (2026-07-28 over HTTP) each request is a client of its own.
     """
     known = session_client(connection, hub)
-    return connection if known is SESSIONLESS else known
+    return connection if known.sessionless else known

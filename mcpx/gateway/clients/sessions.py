@@ -24,7 +24,7 @@ from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.door import Door
 from mcpx.gateway.clients.handles import ConnectionHandle
-from mcpx.gateway.clients.identity import client_of, connection_of
+from mcpx.gateway.clients.identity import bind_bearer, client_of, connection_of
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.clients.subscribers import Subscribers
 from mcpx.gateway.clients.tool_lists import ToolList
@@ -75,6 +75,7 @@ class ClientSessions:
 
         async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
             connection = connection_of(ctx.session)
+            bind_bearer(connection, ctx.request)
             if (
                 connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
                 and connection not in self._sessions
