@@ -88,8 +88,10 @@ def _show_servers(found: Examination, config: Config) -> None:
         echo(f"  {server.name} ({server.transport.kind}): {state}", fg=None if is_good else "yellow")
     for name, profile in config.profiles.items():
         echo(f"  profile {name}: {', '.join(_shown(config, name)) or 'no servers'}")
-        for shown, patterns in profile.tools.items():
-            echo(f"    of {shown}: {', '.join(patterns) or 'no tools'}")
+        for shown, rules in profile.servers_with_rules.items():
+            patterns = rules if isinstance(rules, tuple) else rules.allow
+            if patterns is not None:
+                echo(f"    of {shown}: {', '.join(patterns) or 'no tools'}")
 
 
 def _state(server: ServerConfig, *, is_mistaken: bool) -> str:

@@ -16,12 +16,20 @@ import msgspec
 from mcpx.config.document import LocatedError, Location, quote
 from mcpx.text.nearest import nearest
 
+_ALLOW: Final = 'use "tools": {"allow": [...]}'
+_DENY: Final = 'use "tools": {"deny": [...]}'
 _HINTS: Final = {
     "timeout": 'use "call_timeout", in seconds',
     "initTimeout": 'use "connect_timeout", in seconds',
     "startup_timeout_sec": 'use "connect_timeout"',
     "tool_timeout_sec": 'use "call_timeout"',
     "inputs": "nobody can be asked; use environment variables",
+    "enabledTools": _ALLOW,
+    "includeTools": _ALLOW,
+    "enabled_tools": _ALLOW,
+    "disabledTools": _DENY,
+    "excludeTools": _DENY,
+    "disabled_tools": _DENY,
     "projects": "the servers of single projects are not read",
 }
 """Keys of other clients that have a counterpart here, or that would be missed."""
@@ -36,6 +44,8 @@ _OTHER_WORDS: Final = {
     "workingDirectory": "cwd",
 }
 """What people write for some keys. A misspelling of one is a misspelling of the key."""
+_NO_MISSPELLINGS: Final = frozenset({"source"})
+"""Keys of other clients that are spelled much like some of MCPX's."""
 _SHORT: Final = 5
 """Letters of a key up to which one wrong letter is a misspelling: too large a share of them for `nearest`."""
 _SHORTEST: Final = 3
@@ -131,7 +141,7 @@ class ConfigNotices:
                 continue
             if key in elsewhere:
                 self.add(at.name(key), "this setting works at the top level only")
-            elif self._guess() and (meant := similar(key, known)):
+            elif key not in _NO_MISSPELLINGS and self._guess() and (meant := similar(key, known)):
                 self.add(at.name(key), f"unknown key, has no effect; did you mean {quote(meant)}?")
             else:
                 self._unused.setdefault(key, []).append(at)

@@ -7,15 +7,18 @@ What is shown by it `mcpx.core.profiles` says. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Annotated, Final
+from glob import escape
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from mcpx.config.document import LocatedError, Location, quote
+from mcpx.config.trust import AccessRules, NonEmpty, Patterns, R, ToolRules, joined
 from mcpx.door import Expose
 from mcpx.text.nearest import nearest
 
@@ -23,10 +26,6 @@ RESERVED: Final = frozenset({"servers"})
 """What follows on `/mcp/` in the URLs of HTTP and is no profile."""
 MAX_NAMED: Final = 20  # names in a message
 _NAME: Final = re.compile(r"\w[\w.-]{0,63}")
-
-NonEmpty = Annotated[str, Meta(min_length=1)]
-Patterns = tuple[NonEmpty, ...]
-"""Names, or patterns of names with `*`, `?` and `[...]`."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,12 +39,19 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(description="The servers that are shown: names, or patterns as db-*. Without it, all."),
     ] = ("*",)
     tools: Annotated[
-        dict[NonEmpty, Patterns],
+        dict[NonEmpty, Patterns | ToolRules],
         Meta(
-            description="By server, the tools that are shown of it: names, or patterns as git_log*."
-            " Of a server that is not named here, all."
+            description="By server, the tools that are shown of it: names, or patterns as git_log*, or an"
+            " object with allow, deny and ask. Of a server that is not named here, all. Beside servers,"
+            " allow, deny and ask may stand here for all of them."
         ),
     ] = {}
+    resources: Annotated[
+        AccessRules, Meta(description="Which resources are shown, by patterns of their URIs.")
+    ] = AccessRules()
+    prompts: Annotated[
+        AccessRules, Meta(description="Which prompts are shown, by patterns of their names.")
+    ] = AccessRules()
     expose: Annotated[
         Expose | None, Meta(description="How tools are shown, in place of what the servers' expose says.")
     ] = None
@@ -53,6 +59,51 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Patterns | None,
         Meta(description="Patterns of server.tool, in place of what the servers' pinned says."),
     ] = None
+
+    @property
+    def servers_with_rules(self) -> dict[str, Patterns | ToolRules]:
+        """What `tools` says by server."""
+        return {name: rules for name, rules in self.tools.items() if not _is_rule(name, rules)}
+
+    def tool_rules(self, server: str) -> ToolRules:
+        """The rules for the tools of one server."""
+        said: dict[str, Any] = {name: rule for name, rule in self.tools.items() if _is_rule(name, rule)}
+        common = ToolRules(**said)
+        own = self.servers_with_rules.get(server)
+        if own is None:
+            return common
+        rules = own if isinstance(own, ToolRules) else ToolRules(allow=own)
+        rules = rules_of_server(server, rules)
+        return joined(rules if rules.allow is not None else replace(rules, allow=common.allow), common)
+
+
+def _is_rule(name: str, said: Patterns | ToolRules) -> bool:
+    """Whether a key of a profile's `tools` is no server, but a rule for all."""
+    return name in ToolRules.__struct_fields__ and not isinstance(said, ToolRules)
+
+
+def rules_of_server(server: str, rules: R, given: Container[str] = ToolRules.__struct_fields__) -> R:
+    """Rules for one server's names as such for all: their patterns become patterns of `server.name`.
+
+    Those of the fields that are `given`.
+    """
+    own = {
+        field: tuple(own for pattern in patterns for own in own_patterns(server, pattern))
+        for field in rules.__struct_fields__
+        if field in given and (patterns := getattr(rules, field)) is not None
+    }
+    return replace(rules, **own)
+
+
+def own_patterns(server: str, pattern: str) -> tuple[str, ...]:
+    """What a pattern of names that is said of one server may mean: the server's name may be its start."""
+    return tuple(dict.fromkeys((own_pattern(server, pattern), f"{escape(server)}.{pattern}")))
+
+
+def own_pattern(server: str, pattern: str) -> str:
+    """A pattern of tools from a server's own entry, as one of `server.tool`."""
+    names_server = pattern.startswith((f"{server}.", "*."))
+    return pattern if names_server else f"{escape(server)}.{pattern}"
 
 
 @lru_cache(maxsize=8192)
@@ -91,12 +142,20 @@ def check_profiles(
         for index, pattern in enumerate(profile.servers):
             if pattern not in servers and not is_pattern(pattern):
                 yield here.key("servers").item(index).error(no_server(pattern, servers))
-        shown = chosen(servers, profile.servers)
-        for server in profile.tools:
-            if server not in servers:
-                yield here.key("tools").name(server).error(no_server(server, servers))
-            elif server not in shown:
-                yield here.key("tools").name(server).error("this server is not among those of the profile")
+        yield from _check_tools(profile, servers, here.key("tools"))
+
+
+def _check_tools(profile: Profile, servers: Collection[str], at: Location) -> Iterator[LocatedError]:
+    shown, by_server = chosen(servers, profile.servers), profile.servers_with_rules
+    for rule in profile.tools:
+        if rule not in by_server and rule in servers:
+            instead = f'{{{quote(rule)}: {{"allow": [...]}}}}'
+            yield at.name(rule).error(f"this is a rule for all servers; for that server write {instead}")
+    for server in by_server:
+        if server not in servers:
+            yield at.name(server).error(no_server(server, servers))
+        elif server not in shown:
+            yield at.name(server).error("this server is not among those of the profile")
 
 
 def no_server(name: str, servers: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ by way of msgspec, so that the document cannot drift from the program.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,9 @@ from mcpx.config.servers import FORMS
 from mcpx.config.strings import URL_KEYS, EntryKeys
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_OR_ARRAYS: Final = ("AccessRules", "ToolRules")
+"""Structs for which an array may stand: of what is allowed."""
+_COMMENT: Final = r"^(_|//|\$schema$)"
 
 
 def json_schema() -> dict[str, Any]:
@@ -78,20 +82,34 @@ def _properties(struct: type[msgspec.Struct]) -> dict[str, Any]:
     def of(name: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, rule in components[name]["properties"].items():
-            members = rule.get("additionalProperties")
-            if isinstance(members, dict) and "$ref" in members:
-                inside = {"type": "object", "properties": of(members["$ref"]), "additionalProperties": True}
-                found[key] = rule | {"additionalProperties": inside}
-            elif "$ref" not in rule:
-                found[key] = rule
-            elif key in FLAT:
+            if key in FLAT:
                 found |= of(rule["$ref"])
             else:
-                nested = {"type": "object", "description": rule["description"]}
-                found[key] = nested | {"properties": of(rule["$ref"]), "additionalProperties": True}
+                found[key] = _merged(rule, of, components)
         return found
 
     return of(struct.__name__)
+
+
+def _merged(
+    rule: dict[str, Any], of: Callable[[str], dict[str, Any]], components: dict[str, Any]
+) -> dict[str, Any]:
+    """The rule for a value, with the objects inside written out."""
+    if any("$ref" in each for each in rule.get("anyOf", ())):  # a struct, or the array that stands for it
+        struct = next(each for each in rule["anyOf"] if "$ref" in each)
+        rule = {name: value for name, value in rule.items() if name != "anyOf"} | struct
+    if isinstance(members := rule.get("additionalProperties"), dict):
+        return rule | {"additionalProperties": _merged(members, of, components)}
+    if "$ref" not in rule:
+        return rule
+    name = rule["$ref"]
+    merged = {"type": "object", **{key: rule[key] for key in ("description",) if key in rule}}
+    merged["properties"] = of(name)
+    if name in _OR_ARRAYS:
+        merged |= {"type": ["object", "array"], "items": {"type": "string", "minLength": 1}}
+    if components[name].get("additionalProperties") is False:
+        return merged | {"patternProperties": {_COMMENT: {}}, "additionalProperties": False}
+    return merged | {"additionalProperties": True}
 
 
 def _for_one(settings: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ the list `mcp_servers`; several at once are merged. Owns names: none empty, none
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,10 +18,11 @@ from mcpx.config.expand import secrets_in
 from mcpx.config.model import Http, ServerConfig, Settings, Stdio
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.per_server import PerServer
+from mcpx.config.profiles import own_pattern, own_patterns, rules_of_server
 from mcpx.config.settings import keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
-from mcpx.config.trust import joined
+from mcpx.config.trust import R, joined
 from mcpx.documents.jsonc import JSONObject
 from mcpx.environment.secrets import Reference
 from mcpx.paths import config_hint
@@ -110,35 +110,29 @@ def _read(
     common, server = server, read_settings(given, server, entry.at, notices, of=PerServer)
     server = _with_common_rules(server, common)
     if "pinned" in given:
-        pinned = tuple(_own_pattern(entry.name, pattern) for pattern in server.pinned)
+        pinned = tuple(own_pattern(entry.name, pattern) for pattern in server.pinned)
         server = replace(server, pinned=pinned)
     return replace(server, disabled=DISABLED) if _is_off(given, entry.at, notices) else server
 
 
 def _with_common_rules(server: ServerConfig, common: PerServer) -> ServerConfig:
-    """The server with the rules for all servers that hold beside those of its entry.
-
-    What the entry says of tools becomes patterns of `server.tool`.
-    """
-    tools, hints = server.tools, server.annotations
-    if tools is not common.tools:
-        own = {
-            field: tuple(_own_pattern(server.name, pattern) for pattern in patterns)
-            for field in tools.__struct_fields__
-            if (patterns := getattr(tools, field)) is not getattr(common.tools, field)
-            and patterns is not None
-        }
-        tools = replace(tools, **own)
-    if hints is not common.annotations:
-        own_hints = {_own_pattern(server.name, pattern): its for pattern, its in hints.items()}
-        hints = common.annotations | own_hints
+    """The server with the rules for all servers that hold beside those of its entry."""
+    own_hints = {} if server.annotations is common.annotations else server.annotations
+    hints = {own: its for pattern, its in own_hints.items() for own in own_patterns(server.name, pattern)}
+    others = {pattern: its for pattern, its in common.annotations.items() if pattern not in hints}
     return replace(
         server,
-        tools=joined(tools, common.tools),
+        tools=joined(_own_rules(server.name, server.tools, common.tools), common.tools),
         resources=joined(server.resources, common.resources),
-        prompts=joined(server.prompts, common.prompts),
-        annotations=hints,
+        prompts=joined(_own_rules(server.name, server.prompts, common.prompts), common.prompts),
+        annotations=others | hints,
     )
+
+
+def _own_rules(server: str, rules: R, common: R) -> R:
+    """The rules of a server's entry, whose patterns of names become such of `server.name`."""
+    given = [name for name in rules.__struct_fields__ if getattr(rules, name) is not getattr(common, name)]
+    return rules_of_server(server, rules, given)
 
 
 def secrets_of_entry(entry: Entry) -> Iterator[Reference]:
@@ -161,12 +155,6 @@ def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:
             if key in given and read_key(given, key, at) is off:
                 return True
     return False
-
-
-def _own_pattern(server: str, pattern: str) -> str:
-    """A pattern of tools from a server's own entry, as one of `server.tool`."""
-    names_server = pattern.startswith((f"{server}.", "*."))
-    return pattern if names_server else f"{glob.escape(server)}.{pattern}"
 
 
 def _all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:

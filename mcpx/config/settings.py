@@ -21,6 +21,7 @@ from msgspec.structs import FieldInfo
 from mcpx.config.document import LocatedError, Location, as_object, quote
 from mcpx.config.notices import ConfigNotices, is_comment, similar
 from mcpx.config.per_server import FLAT
+from mcpx.config.trust import AccessRules, Patterns
 from mcpx.documents.jsonc import JSONObject
 from mcpx.text import cut, kind_of
 
@@ -71,13 +72,28 @@ def read_settings(
 
 
 def _read_setting(value: Any, field: FieldInfo, before: Any, at: Location, notices: ConfigNotices) -> Any:
+    if isinstance(before, AccessRules) and isinstance(value, list):  # as other clients write it
+        return msgspec.structs.replace(before, allow=convert(value, Patterns, at))
     if isinstance(before, msgspec.Struct):
-        inside = as_object(value, at)
-        notices.unused(inside, at, known=keys(type(before)))
-        return read_settings(inside, before, at, notices)
+        return _read_struct(value, before, at, notices)
     if (wanted := _members(field.type)) is not None:
         return _read_members(value, wanted, at, notices)
     return convert(value, field.type, at)
+
+
+def _read_struct(value: Any, before: S, at: Location, notices: ConfigNotices) -> S:
+    """`before` with the settings of an object; unknown keys are mistakes, or noted, as the struct says.
+
+    Raises:
+        LocatedError: It is something else.
+    """
+    struct = type(before)
+    if struct.__struct_config__.forbid_unknown_fields:
+        given = _own_keys(value, struct, at, notices)
+    else:
+        given = as_object(value, at)
+        notices.unused(given, at, known=keys(struct))
+    return read_settings(given, before, at, notices)
 
 
 def _members(wanted: Any) -> Any:
@@ -97,12 +113,18 @@ def _read_members(value: Any, wanted: Any, at: Location, notices: ConfigNotices)
         here = at.key(name)
         with notices.gathering():
             _check_text(name, here)
-            if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
-                given = _own_keys(member, wanted, here, notices)
-                found[name] = read_settings(given, wanted(), here, notices)
+            struct = _struct_of(wanted)
+            if struct is not None and (wanted is struct or isinstance(member, JSONObject)):
+                found[name] = _read_struct(member, struct(), here, notices)
             else:
                 found[name] = convert(member, wanted, here)
     return found
+
+
+def _struct_of(wanted: Any) -> type[msgspec.Struct] | None:
+    """The struct that a type is, or may be beside others."""
+    found = (each for each in (wanted, *get_args(wanted)) if isinstance(each, type))
+    return next((each for each in found if issubclass(each, msgspec.Struct)), None)
 
 
 def _own_keys(value: Any, struct: type[msgspec.Struct], at: Location, notices: ConfigNotices) -> JSONObject:
@@ -155,7 +177,7 @@ def _rule(wanted: Any) -> inspect.Type:
     rule = inspect.type_info(wanted)
     rule = rule.type if isinstance(rule, inspect.Metadata) else rule
     if isinstance(rule, inspect.UnionType):
-        others = [each for each in rule.types if not isinstance(each, inspect.NoneType)]
+        others = [each for each in rule.types if not isinstance(each, inspect.NoneType | inspect.StructType)]
         return others[0] if len(others) == 1 else rule
     return rule
 

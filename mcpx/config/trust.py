@@ -1,6 +1,7 @@
 """What a configuration says of trust: which tools, resources and prompts there are, and what may run unasked.
 
-Shapes, defaults and meanings, as in `mcpx.config.per_server`; what follows from them `mcpx.trust` says. Pure.
+Shapes, defaults and meanings, as in `mcpx.config.per_server`; what follows from them `mcpx.trust` says. An
+unknown key in one of these is an error: a slip must not allow more than was meant. Pure.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ def _doc(meaning: str) -> Meta:
     return Meta(description=meaning)
 
 
-class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which of the resources or prompts of a server there are. `deny` wins; `allow` None: all."""
 
     allow: Annotated[
         Patterns | None, _doc("Patterns of what there is; without it, everything that is not denied.")
     ] = None
     deny: Annotated[Patterns, _doc("Patterns of what there is not, whatever is allowed.")] = ()
+
+    def patterns(self) -> Patterns:
+        """All of its patterns."""
+        return tuple(each for field in self.__struct_fields__ for each in getattr(self, field) or ())
 
 
 R = TypeVar("R", bound=AccessRules)
@@ -50,7 +55,7 @@ def joined(own: R, common: R) -> R:
     return replace(own, **{field: tuple(dict.fromkeys(patterns)) for field, patterns in both.items()})
 
 
-class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Annotations of a tool that you know better than its server. None: as the server says."""
 
     read_only_hint: Annotated[bool | None, _doc("Whether the tool changes nothing.")] = None
@@ -59,7 +64,7 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     open_world_hint: Annotated[bool | None, _doc("Whether it reaches beyond the server's own data.")] = None
 
 
-class Quota(msgspec.Struct, frozen=True, kw_only=True):
+class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one server may use. None: as much as it wants."""
 
     calls_per_minute: Annotated[

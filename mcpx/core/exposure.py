@@ -150,8 +150,8 @@ def unused_tools(config: Config, upstreams: Mapping[str, Upstream]) -> list[str]
     return [
         f"profiles.{name}.tools: {server} has no tool that fits {pattern!r}"
         for name, profile in config.profiles.items()
-        for server, patterns in profile.tools.items()
+        for server, rules in profile.servers_with_rules.items()
         if (upstream := upstreams.get(server)) is not None and upstream.catalogue is not None
-        for pattern in patterns
+        for pattern in (rules if isinstance(rules, tuple) else rules.patterns())
         if not any(fits(tool, pattern) for tool in upstream.catalogue.tools)
     ]

@@ -124,6 +124,9 @@ class Hub:
     def _apply(self, config: Config) -> None:
         """Put in force what is looked up when it is used."""
         self.config = self.results.settings = config
+        for name, upstream in self.upstreams.items():
+            if name in config.servers:
+                upstream.policy.configure(config.servers[name])
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
         hide(redactor_of(*before, *self._with_secrets))  # servers that are replaced may still be leaving

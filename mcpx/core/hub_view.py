@@ -7,25 +7,26 @@ suggest. The view is made of the configuration in force at each look, so a reloa
 door that shows all the faces are the hub's own, and looking through the view costs nothing.
 
 The requests of a view's clients go through the hub's one router actor, but are routed, refused and explained
-among the servers of the view. A server of which some tools are hidden stands in the view as a
+among the servers of the view. A server that the profile narrows stands in the view as a
 `NarrowedUpstream`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 import anyio
 from msgspec.structs import replace
 
-from mcpx.catalog.model import Catalogue, LeftOut, ServerInfo
+from mcpx.catalog.model import Catalogue, ServerInfo
 from mcpx.config import Config
-from mcpx.config.profiles import Patterns, chosen
 from mcpx.core.hub import Hub
 from mcpx.core.profiles import Selection, select
 from mcpx.core.readiness import await_descriptions
 from mcpx.door import FRONT_DOOR, Door
+from mcpx.trust.policy import EVERYTHING, NOTHING, NarrowedPolicy, Rules
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 
@@ -89,14 +90,15 @@ class ShownUpstreams(Mapping[str, Upstream]):
     def __init__(self, all_upstreams: Mapping[str, Upstream], selection: Callable[[], Selection]) -> None:
         self._all = all_upstreams
         self._selection = selection
+        self._made_of: Selection | None = None
+        self._rules: dict[str, Rules | None] = {}
         self._narrowed: dict[str, NarrowedUpstream] = {}
 
     def __getitem__(self, name: str) -> Upstream:
-        selection = self._selection()
-        if name not in selection.config.servers:
+        if name not in self._selection().config.servers:
             raise KeyError(name)
-        upstream, patterns = self._all[name], selection.tools.get(name)
-        return upstream if patterns is None else self._narrow(upstream, patterns)
+        upstream = self._all[name]
+        return upstream if self.rules(name) is None else self._narrow(upstream)
 
     def __iter__(self) -> Iterator[str]:
         shown = self._selection().config.servers
@@ -105,22 +107,34 @@ class ShownUpstreams(Mapping[str, Upstream]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _narrow(self, upstream: Upstream, patterns: Patterns) -> Upstream:
+    def rules(self, name: str) -> Rules | None:
+        """What narrows the rules of a server at the moment; None where nothing does."""
+        selection = self._selection()
+        if selection is not self._made_of:
+            self._made_of = selection
+            self._rules = {}
+        if name not in self._rules:
+            self._rules[name] = selection.rules(name) if name in selection.config.servers else NOTHING
+        return self._rules[name]
+
+    def _narrow(self, upstream: Upstream) -> Upstream:
         known = self._narrowed.get(upstream.name)
-        if known is None or known.upstream is not upstream or known.patterns != patterns:
+        if known is None or known.upstream is not upstream:
             self._narrowed = {name: each for name, each in self._narrowed.items() if name in self._all}
-            known = self._narrowed[upstream.name] = NarrowedUpstream(upstream, patterns)
+            policy = NarrowedPolicy(upstream.policy, partial(self._rules_in_force, upstream.name))
+            known = self._narrowed[upstream.name] = NarrowedUpstream(upstream, policy)
         return cast("Upstream", known)  # it has all that an upstream has
+
+    def _rules_in_force(self, name: str) -> Rules:
+        return self.rules(name) or EVERYTHING
 
 
 class NarrowedUpstream:
-    """An upstream that offers only the tools that the patterns fit. In all else it is that upstream."""
+    """An upstream of which there is what a policy shows. In all else it is that upstream."""
 
-    def __init__(self, upstream: Upstream, patterns: Patterns) -> None:
+    def __init__(self, upstream: Upstream, policy: NarrowedPolicy) -> None:
         self.upstream = upstream
-        self.patterns = patterns
-        self._whole: Catalogue | None = None
-        self._shown: Catalogue | None = None
+        self.policy = policy
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.upstream, name)
@@ -128,10 +142,7 @@ class NarrowedUpstream:
     @property
     def catalogue(self) -> Catalogue | None:
         """What is shown of the upstream's catalogue; the same object for as long as that is the same."""
-        whole = self.upstream.catalogue
-        if whole is not self._whole:
-            self._whole, self._shown = whole, None if whole is None else narrowed(whole, self.patterns)
-        return self._shown
+        return self.policy.narrowed(self.upstream.catalogue)
 
     def info(self) -> ServerInfo:
         """As that of the upstream, with what is shown."""
@@ -142,15 +153,3 @@ class NarrowedUpstream:
         """As that of the upstream: it or its companion."""
         session = self.upstream.in_era(modern)
         return cast("Upstream", self) if session is self.upstream else session
-
-
-def narrowed(catalogue: Catalogue, patterns: Patterns) -> Catalogue:
-    """A catalogue with those of its tools that the patterns fit."""
-    tools = {name: catalogue.tools[name] for name in chosen(catalogue.tools, patterns)}
-    left_out = tuple(each for each in catalogue.left_out if _may_name(each, patterns))
-    return replace(catalogue, tools=tools, left_out=left_out)
-
-
-def _may_name(left_out: LeftOut, patterns: Patterns) -> bool:
-    """Whether a remark on what is left out is on none of the hidden tools."""
-    return left_out.kind != "tool" or left_out.name is None or bool(chosen((left_out.name,), patterns))

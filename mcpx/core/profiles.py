@@ -4,8 +4,9 @@ A door without `only` and `profile` shows all. Of any other, what is hidden does
 nothing here or above may answer them from more than a `Selection`. A profile that is no longer configured
 shows nothing.
 
-This is what a person chooses for a client. It protects against a client only that comes over HTTP with a
-token for a profile: any other may connect at another door.
+A profile narrows the rules of the configuration and never widens them. It is what a person chooses for a
+client. It protects against a client only that comes over HTTP with a token for a profile: any other may
+connect at another door.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from msgspec.structs import replace
 
 from mcpx.config import Config, Profile, ServerConfig
 from mcpx.config.document import quote
-from mcpx.config.profiles import Patterns, chosen, did_you_mean, no_server
+from mcpx.config.profiles import chosen, did_you_mean, no_server
 from mcpx.door import Door
 from mcpx.errors import MCPXError
+from mcpx.trust.policy import Rules
 
 NOTHING: Final = Profile(servers=())
 ALL: Final = Profile()
@@ -33,27 +35,35 @@ class Selection(msgspec.Struct, frozen=True):
     """What is shown.
 
     `config` is the configuration with the servers that are shown and no others, each as the profile has it.
-    `tools` are the patterns of the tools that are shown of a server; of one that is not in it, all are.
+    `profile` says what is shown of these servers; without one, everything.
     """
 
     config: Config
-    tools: dict[str, Patterns]
+    profile: Profile | None = None
+
+    def rules(self, server: str) -> Rules | None:
+        """What narrows a server's own rules; None where nothing does."""
+        profile = self.profile
+        if profile is None:
+            return None
+        rules = Rules(server, profile.tool_rules(server), profile.resources, profile.prompts)
+        return rules if rules.restrict or rules.tools.ask else None
 
     def shows_whole(self, server: str) -> bool:
-        """Whether a server is shown, and nothing of it is hidden."""
-        return server in self.config.servers and server not in self.tools
+        """Whether a server is shown as it is: nothing of it is hidden, or asked for first."""
+        return server in self.config.servers and self.rules(server) is None
 
 
 def select(door: Door, config: Config) -> Selection:
     """What the clients of a door are shown of a configuration."""
     if door.shows_all:
-        return Selection(config, {})
+        return Selection(config)
     profile = ALL if door.profile is None else config.profiles.get(door.profile, NOTHING)
     names = chosen(config.servers, profile.servers)
     if door.only is not None:
         names = chosen(names, door.only)
     servers = {name: _as_shown(config.servers[name], profile) for name in names}
-    return Selection(replace(config, servers=servers), profile.tools)
+    return Selection(replace(config, servers=servers), None if profile is ALL else profile)
 
 
 def serving_only(door: Door, config: Config) -> Config:

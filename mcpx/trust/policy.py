@@ -5,47 +5,318 @@ searches, finds or runs something of a server sees its catalogue through `shown`
 does not exist anywhere else. What a client names and no listing holds (the URI of a template, a prompt before
 the first listing, anything at a transparent door) is held against `admits_...`. `configure` puts other
 settings in force, from one turn of the event loop to the next.
+
+A profile narrows a policy and never widens it (`NarrowedPolicy`).
 """
 
 from __future__ import annotations
 
-from mcpx.catalog.model import Catalogue, ToolInfo
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from mcpx.catalog.model import Catalogue, LeftOut, ToolInfo
 from mcpx.config import ServerConfig
+from mcpx.config.trust import AccessRules, ToolRules
 from mcpx.errors import CallError
+from mcpx.trust.annotations import AnnotationRules, is_read_only
+from mcpx.trust.rules import NameRules, URIRules
+
+MAX_KEPT: Final = 4  # catalogues: the sessions of a server beside its main one list for themselves
+_SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve")
+WRITES: Final = "approve: writes"
+"""The rule by which a person is asked before any tool that is not read-only."""
+
+T = TypeVar("T")
+
+
+class ServerPins(Protocol):
+    """What is known of the tools of a server from when they were first seen."""
+
+    revision: int
+    """It grows whenever the answers of the methods may have changed."""
+
+    def note(self, catalogue: Catalogue) -> None:
+        """Take in a whole listing."""
+
+    def form(self, tool: ToolInfo) -> ToolInfo | None:
+        """What is listed of a tool: as it is, or as it was; None where it is held."""
+
+    def refusal(self, name: str) -> CallError | None:
+        """Why the tool of that name cannot run."""
+
+    def widened(self, tool: ToolInfo) -> bool:
+        """Whether the tool has changed, and claims to be read-only as it did not before."""
+
+    def always(self, tool_name: str) -> bool:
+        """Whether a person has agreed to every call of the tool as it is."""
+
+    def approve_always(self, tool_name: str) -> None:
+        """Note that a person has agreed to every call of the tool as it is."""
+
+
+class Rules:
+    """The compiled rules of one level (the configuration of a server, or a profile) for one server."""
+
+    def __init__(self, server: str, tools: ToolRules, resources: AccessRules, prompts: AccessRules) -> None:
+        self.tools = NameRules("tools", server, tools)
+        self.resources = URIRules(server, resources)
+        self.prompts = NameRules("prompts", server, prompts)
+        self.restrict = self.tools.restrict or self.resources.restrict or self.prompts.restrict
+        """Whether there may be something that they do not admit."""
+
+    def filtered(self, known: Catalogue) -> Catalogue:
+        """What they admit of a catalogue; the same object, and the same lists, where that is all."""
+        if not self.restrict:
+            return known
+        tools, resources, prompts = self.tools.against, self.resources, self.prompts.against
+        lists = {
+            "tools": _chosen(known.tools, lambda name: not tools(name)),
+            "resources": _chosen(known.resources, lambda uri: not resources.against(uri, listed=True)),
+            "templates": _kept(
+                known.templates, lambda each: not resources.against_template(each.uri_template)
+            ),
+            "prompts": _kept(known.prompts, lambda each: not prompts(each.name)),
+            "left_out": _kept(known.left_out, self._may_name),
+        }
+        changed = {name: one for name, one in lists.items() if one is not getattr(known, name)}
+        return replace(known, **changed) if changed else known
+
+    def _may_name(self, left_out: LeftOut) -> bool:
+        """Whether a remark on what is left out is on nothing that they do not admit."""
+        name = left_out.name
+        if name is None:
+            return True
+        match left_out.kind:
+            case "tool":
+                return not self.tools.against(name)
+            case "prompt":
+                return not self.prompts.against(name)
+            case "resource":
+                return not self.resources.against(name, listed=True)
+            case "resource template":
+                return not self.resources.against_template(name)
+            case _:
+                return True
 
 
 class ServerPolicy:
-    """What one server may offer. `revision` grows whenever the answers of the methods may have changed."""
+    """What one server may offer. Cheap to ask: `shown` gives the same object until something changes."""
 
     def __init__(self, config: ServerConfig) -> None:
-        self.revision = 0
-        self._config = config
+        self._changes = 0
+        self._said: tuple[object, ...] = ()
+        self._pins: ServerPins | None = None
+        self._whole: Catalogue | None = None
+        self._shown: Catalogue | None = None
+        self._kept: dict[int, tuple[Catalogue, Catalogue]] = {}
+        self._tools: dict[str, tuple[ToolInfo, ToolInfo | None]] = {}
+        self._pins_seen = -1
+        self.configure(config)
 
     def configure(self, config: ServerConfig) -> None:
         """Put these settings in force."""
-        self._config = config
-        self.revision += 1
+        said = tuple(getattr(config, name) for name in _SETTINGS)
+        if said == self._said:
+            return
+        self._said = said
+        self._rules = Rules(config.name, config.tools, config.resources, config.prompts)
+        self._annotations = AnnotationRules(config.name, config.annotations, trusted=config.trust_annotations)
+        self._asks_for_writes = config.approve == "writes"
+        self._changes += 1
+        self._forget()
+
+    @property
+    def pins(self) -> ServerPins | None:
+        """What is known of the tools from when they were first seen; None where nothing is kept."""
+        return self._pins
+
+    def pin(self, pins: ServerPins | None) -> None:
+        """Have the catalogue seen through these pins."""
+        self._pins = pins
+        self._changes += 1
+        self._forget()
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever the answers of the methods may have changed."""
+        return self._changes if self._pins is None else self._changes + self._pins.revision
+
+    # --- what there is
 
     def shown(self, whole: Catalogue | None) -> Catalogue | None:
         """What there is of a catalogue; the same object for as long as that is the same."""
-        return whole
+        pins = self._pins
+        if whole is self._whole and (pins is None or pins.revision == self._pins_seen):
+            return self._shown
+        if whole is None:
+            return None
+        if pins is not None and pins.revision != self._pins_seen:
+            self._forget()
+            self._pins_seen = pins.revision
+        known = self._kept.get(id(whole))
+        if known is None:
+            while len(self._kept) >= MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+            known = self._kept[id(whole)] = whole, self._make(whole)
+        self._whole, self._shown = known
+        return self._shown
 
-    def admits_tool(self, name: str) -> bool:  # noqa: ARG002
+    def _forget(self) -> None:
+        self._whole = self._shown = None
+        self._kept.clear()
+        self._tools.clear()
+
+    def _make(self, whole: Catalogue) -> Catalogue:
+        shown = whole
+        if self._pins is not None or self._annotations.change:
+            tools = {name: self._form(tool) for name, tool in whole.tools.items()}
+            if any(form is not whole.tools[name] for name, form in tools.items()):
+                shown = replace(whole, tools={name: form for name, form in tools.items() if form is not None})
+        return self._rules.filtered(shown)
+
+    def _form(self, tool: ToolInfo) -> ToolInfo | None:
+        """The form in which a tool is listed; the same object for as long as that is the same."""
+        known = self._tools.get(tool.name)
+        if known is not None and known[0] is tool:
+            return known[1]
+        pins, form = self._pins, tool
+        if pins is not None:
+            listed = pins.form(tool)
+            if listed is None:
+                self._tools[tool.name] = tool, None
+                return None
+            form = listed
+        made = self._annotations.apply(form, trusted=pins is None or not pins.widened(form))
+        self._tools[tool.name] = tool, made
+        return made
+
+    # --- one of them
+
+    def rule_against_tool(self, name: str) -> str | None:
+        """The rule by which there is no tool of that name; None where there is, if the server has it."""
+        return self._rules.tools.against(name)
+
+    def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
+        """As `rule_against_tool`, for a resource; `listed`: with just this URI, by the server."""
+        return self._rules.resources.against(uri, listed=listed)
+
+    def rule_against_template(self, template: str) -> str | None:
+        """As `rule_against_tool`, for a resource template."""
+        return self._rules.resources.against_template(template)
+
+    def rule_against_prompt(self, name: str) -> str | None:
+        """As `rule_against_tool`, for a prompt."""
+        return self._rules.prompts.against(name)
+
+    def admits_tool(self, name: str) -> bool:
         """Whether there is a tool of that name, if the server has it."""
-        return True
+        return self.rule_against_tool(name) is None
 
-    def admits_resource(self, uri: str) -> bool:  # noqa: ARG002
-        """Whether there is a resource with that URI, if the server has it."""
-        return True
+    def admits_resource(self, uri: str, *, listed: bool = False) -> bool:
+        """Whether there is a resource with that URI, if the server has it; `listed`: it lists just this."""
+        return self.rule_against_resource(uri, listed=listed) is None
 
-    def admits_prompt(self, name: str) -> bool:  # noqa: ARG002
+    def admits_template(self, template: str) -> bool:
+        """Whether there is that resource template, if the server has it."""
+        return self.rule_against_template(template) is None
+
+    def admits_prompt(self, name: str) -> bool:
         """Whether there is a prompt of that name, if the server has it."""
-        return True
+        return self.rule_against_prompt(name) is None
 
-    def refusal(self, tool: str) -> CallError | None:  # noqa: ARG002
-        """Why a tool that is listed cannot run: it has changed, and waits for approval."""
-        return None
+    # --- whether it may run
 
-    def asks(self, tool: ToolInfo) -> str | None:  # noqa: ARG002
+    def refusal(self, tool: str) -> CallError | None:
+        """Why a tool cannot run: it has changed or is new, and waits for approval."""
+        return None if self._pins is None else self._pins.refusal(tool)
+
+    def asks(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
-        return None
+        if (rule := self._rules.tools.asked(tool.name)) is not None:
+            return rule
+        return WRITES if self._asks_for_writes and not is_read_only(tool) else None
+
+
+class NarrowedPolicy(ServerPolicy):
+    """The policy of a server for the clients of one profile: what both admit; asked is what either asks.
+
+    `rules` gives those of the profile that is in force.
+    """
+
+    def __init__(self, base: ServerPolicy, rules: Callable[[], Rules]) -> None:
+        self._base = base
+        self._narrowing = rules
+        self._last: tuple[Catalogue, Rules, Catalogue] | None = None
+        self._own_changes = 0
+
+    @property
+    def pins(self) -> ServerPins | None:
+        """As those of the server."""
+        return self._base.pins
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever the answers of the methods may have changed."""
+        if self._last is not None and self._last[1] is not self._narrowing():
+            self._last = None
+            self._own_changes += 1
+        return self._base.revision + self._own_changes
+
+    def shown(self, whole: Catalogue | None) -> Catalogue | None:
+        """What there is of a catalogue; the same object for as long as that is the same."""
+        return self.narrowed(self._base.shown(whole))
+
+    def narrowed(self, known: Catalogue | None) -> Catalogue | None:
+        """What there is of what the server's own policy shows; the same object while that is the same."""
+        if known is None:
+            return None
+        rules, last = self._narrowing(), self._last
+        if last is None or last[0] is not known or last[1] is not rules:
+            if last is not None and last[1] is not rules:
+                self._own_changes += 1
+            last = self._last = known, rules, rules.filtered(known)
+        return last[2]
+
+    def rule_against_tool(self, name: str) -> str | None:
+        """As that of the server, or of the profile."""
+        return self._base.rule_against_tool(name) or self._narrowing().tools.against(name)
+
+    def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
+        """As that of the server, or of the profile."""
+        against = self._base.rule_against_resource(uri, listed=listed)
+        return against or self._narrowing().resources.against(uri, listed=listed)
+
+    def rule_against_template(self, template: str) -> str | None:
+        """As that of the server, or of the profile."""
+        against = self._base.rule_against_template(template)
+        return against or self._narrowing().resources.against_template(template)
+
+    def rule_against_prompt(self, name: str) -> str | None:
+        """As that of the server, or of the profile."""
+        return self._base.rule_against_prompt(name) or self._narrowing().prompts.against(name)
+
+    def refusal(self, tool: str) -> CallError | None:
+        """As that of the server."""
+        return self._base.refusal(tool)
+
+    def asks(self, tool: ToolInfo) -> str | None:
+        """As that of the server, or of the profile."""
+        return self._base.asks(tool) or self._narrowing().tools.asked(tool.name)
+
+
+EVERYTHING: Final = Rules("", ToolRules(), AccessRules(), AccessRules())
+NOTHING: Final = Rules("", ToolRules(allow=()), AccessRules(allow=()), AccessRules(allow=()))
+
+
+def _chosen(entries: dict[str, T], admits: Callable[[str], bool]) -> dict[str, T]:
+    """Those of the entries that are admitted; the same dictionary if all are."""
+    chosen = {name: entry for name, entry in entries.items() if admits(name)}
+    return chosen if len(chosen) < len(entries) else entries
+
+
+def _kept(entries: tuple[T, ...], admits: Callable[[T], bool]) -> tuple[T, ...]:
+    """Those of the entries that are admitted; the same tuple if all are."""
+    kept = tuple(entry for entry in entries if admits(entry))
+    return kept if len(kept) < len(entries) else entries

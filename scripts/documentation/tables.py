@@ -58,6 +58,10 @@ ERRORS: Final = {
         "The arguments do not fit the tool's input schema, or cannot be read.",
         "The error names each offending path and shows the schema. Correct and repeat.",
     ),
+    "not_approved": (
+        "You are to agree before the tool runs, and have not: refused, no answer, or you cannot be asked.",
+        "The error says how to agree. Do not repeat without it.",
+    ),
     "server_unavailable": (
         "The server was not ready within `queue_timeout`, or it is parked or disabled.",
         "The error gives the cause and the time of the next attempt. Repeat later.",

@@ -143,7 +143,7 @@ OTHERS = [
     "alwaysAllow", "autoApprove", "auth", "autoConnect", "autoStart", "description", "dev", "disabledTools",
     "displayName", "enabledTools", "excludeTools", "gallery", "icon", "id", "includeTools",
     "initTimeout", "inputs", "metadata", "name", "note", "oauth", "permissions", "preferences",
-    "sandbox", "scope", "stderr", "tags", "timeout", "tools", "trust", "version",
+    "sandbox", "scope", "stderr", "tags", "timeout", "trust", "version",
 ]  # fmt: skip
 
 

@@ -33,7 +33,15 @@ def test_a_profile_has_servers_their_tools_and_how_they_are_shown():
 
 @pytest.mark.parametrize(
     "profile",
-    [{"servers": ["*"]}, {"servers": ["db-[1]"]}, {"servers": []}, {"tools": {"git": []}}, {"expose": None}],
+    [
+        {"servers": ["*"]},
+        {"servers": ["db-[1]"]},
+        {"servers": []},
+        {"tools": {"git": []}},
+        {"tools": {"git": {"deny": ["git_push"], "ask": ["git_*"]}, "deny": ["*_all"], "allow": ["git.*"]}},
+        {"resources": {"deny": ["file:///*"]}, "prompts": ["a"]},
+        {"expose": None},
+    ],
 )
 def test_what_a_profile_may_say(profile):
     assert read({"work": profile}).notices == ()
@@ -53,7 +61,7 @@ def test_what_a_profile_may_say(profile):
         ({"w": {"servers": "git"}}, "$.profiles.w.servers: expected an array of strings, got a string"),
         ({"w": {"servers": [1]}}, "$.profiles.w.servers[0]: expected a string, got a number"),
         ({"w": {"server": ["git"]}}, '$.profiles.w.server: unknown key; did you mean "servers"?'),
-        ({"w": {"zz": 1}}, "$.profiles.w.zz: unknown key; the keys are servers, tools, expose, pinned"),
+        ({"w": {"zz": 1}}, "$.profiles.w.zz: unknown key; the keys are servers, tools, resources, prompts"),
         (
             {"w": {"tools": {"lineal": []}}},
             'lineal: there is no server "lineal"; did you mean "linear"?',
@@ -62,6 +70,8 @@ def test_what_a_profile_may_say(profile):
             {"w": {"tools": {"git": "x"}}},
             "w.tools.git: expected an array of strings, got a string",
         ),
+        ({"w": {"tools": {"git": {"x": []}}}}, "w.tools.git.x: unknown key; the keys are allow, deny, ask"),
+        ({"w": {"resources": {"ask": []}}}, "w.resources.ask: unknown key; the keys are allow, deny"),
         ({"w": {"tools": {"git": [""]}}}, "$.profiles.w.tools.git[0]: expected a string, got an empty one"),
         ({"w": {"tools": []}}, "$.profiles.w.tools: expected an object, got an array"),
         (

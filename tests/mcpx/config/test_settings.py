@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from mcpx.config import CallLimits, Config, HealthCheck, HttpGateway, RestartPolicy, json_schema, parse
+from mcpx.config.trust import AccessRules, Quota, ToolRules
 from mcpx.errors import ConfigError
 
 SERVERS = {"mcpServers": {"s": {"command": "x"}}}
@@ -45,6 +46,10 @@ def test_defaults_are_those_of_the_contract() -> None:
         "login_shell": True,
         "env_file": (),
         "profiles": {},
+        "approve_timeout": 120.0,
+        "tiers": False,
+        "audit": "on",
+        "audit_required": False,
     }
     server = config.servers["s"]
     assert msgspec.structs.astuple(server.call_limits) == (60.0, 300.0, 15.0, 256, 64)
@@ -54,6 +59,9 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (server.start, server.remembered_for, server.idle_stop) == ("auto", 86400.0, 0.0)
     assert (server.expose, server.pinned) == ("three", ())
     assert server.result_token_budget == 8000
+    assert (server.tools, server.resources, server.prompts) == (ToolRules(), AccessRules(), AccessRules())
+    assert (server.approve, server.annotations, server.trust_annotations) == ("off", {}, True)
+    assert (server.pin, server.quarantine, server.quota) == ("warn", False, Quota())
     assert msgspec.structs.astuple(config.http) == ("127.0.0.1", 8765, (), ())
 
 
@@ -122,11 +130,14 @@ def test_the_pins_of_a_server_are_of_its_own_tools() -> None:
     assert config.servers["plain"].pinned == ("search.*",)
 
 
+NESTED = ("restart", "http", "tools", "resources", "prompts", "limits")
+
+
 def documented(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The leaf settings of the top level by their dotted key."""
     found: dict[str, dict[str, Any]] = {}
     for key, rules in schema["properties"].items():
-        if key in {"restart", "http"}:
+        if key in NESTED:
             found |= {f"{key}.{inner}": rule for inner, rule in rules["properties"].items()}
         elif key not in {"mcpServers", "servers", "mcp", "mcp_servers"}:
             found[key] = rules
@@ -137,14 +148,14 @@ def effective(config: Config) -> dict[str, Any]:
     """What the program really uses, by the same dotted keys."""
     plain: dict[str, Any] = json.loads(msgspec.json.encode(replace(config, environment=None)))
     server = plain["servers"]["s"]
-    restart = {f"restart.{key}": value for key, value in server["restart"].items()}
-    http = {f"http.{key}": value for key, value in plain["http"].items()}
+    nested = {f"{outer}.{key}": value for outer in NESTED for key, value in (plain | server)[outer].items()}
     ours = {"source", "servers", "notices", "http", "http_served", "digest", "environment"}
     rest = {key: plain[key] for key in plain if key not in ours}
     names = ("auto_describe", "sessions", "era", "start", "remembered_for", "idle_stop", "native")
-    names += ("expose", "pinned", "result_token_budget")
+    names += ("expose", "pinned", "result_token_budget", "approve", "annotations", "trust_annotations")
+    names += ("pin", "quarantine")
     rest |= {key: server[key] for key in names}
-    return {**rest, **server["call_limits"], **server["health"]} | restart | http
+    return {**rest, **server["call_limits"], **server["health"]} | nested
 
 
 def test_the_schema_documents_every_setting_with_its_real_default() -> None:
@@ -170,7 +181,7 @@ def test_the_schema_is_a_schema_and_plain_json() -> None:
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 1.0, 1.5, 8765, 70_000, 2_000_000, 31_536_000, 31_536_001, 1e300, 10**30,
-    "", "auto", "shared", "all", "x", [], ["a"], ["a", 1], [""], {}, {"a": 1},
+    "", "auto", "shared", "all", "x", "on", "off", [], ["a"], ["a", 1], [""], {}, {"a": 1},
 ]  # fmt: skip
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from mcpx.catalog.model import Catalogue, LeftOut, PromptInfo, ServerInfo, State, ToolInfo
 from mcpx.config import Config, Profile, ServerConfig, Stdio
-from mcpx.core.hub_view import NarrowedUpstream, ShownUpstreams, narrowed
+from mcpx.core.hub_view import NarrowedUpstream, ShownUpstreams
 from mcpx.core.profiles import DoorError, check_door, select
 from mcpx.door import FRONT_DOOR, Door, only_of
+from mcpx.trust.policy import NarrowedPolicy, ServerPolicy
 
 SERVERS = ("git", "linear", "db-one", "db-two")
 
@@ -61,7 +62,8 @@ def test_a_profile_says_how_its_servers_are_shown_and_the_others_are_as_configur
     assert {(each.expose, each.pinned) for each in work.config.servers.values()} == {("both", ())}
     plain = select(Door(profile="plain"), config)
     assert plain.config.servers == config.servers
-    assert plain.tools == {"git": ("x",)}
+    assert plain.rules("git").tools.against("y") == "tools.allow"
+    assert plain.rules("linear") is None
     assert select(FRONT_DOOR, config).config is config
 
 
@@ -93,9 +95,13 @@ def test_what_is_named_in_lists_is_sorted_and_there_once():
     assert only_of([" , "]) == ()
 
 
+def rules_of(*patterns):
+    return select(Door(profile="w"), config_of(w=Profile(tools={"git": patterns}))).rules("git")
+
+
 def test_of_a_narrowed_catalogue_no_hidden_tool_is_named():
     whole = catalogue("git_log", "git_log_all", "git_push")
-    part = narrowed(whole, ("git_log*",))
+    part = rules_of("git_log*").filtered(whole)
     assert list(part.tools) == ["git_log", "git_log_all"]
     assert part.prompts == whole.prompts
     assert [each.kind for each in part.left_out] == ["tools/list"]
@@ -105,8 +111,12 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
     def info():
         return ServerInfo(name="git", state=State.READY, transport="stdio", catalogue=real.catalogue)
 
-    real = SimpleNamespace(name="git", catalogue=None, pid=7, info=info, in_era=lambda _modern: real)
-    narrow = NarrowedUpstream(real, ("git_log",))
+    policy = ServerPolicy(config_of().servers["git"])
+    real = SimpleNamespace(
+        name="git", catalogue=None, pid=7, info=info, in_era=lambda _modern: real, policy=policy
+    )
+    rules = rules_of("git_log")
+    narrow = NarrowedUpstream(real, NarrowedPolicy(policy, lambda: rules))
     assert (narrow.catalogue, narrow.info().catalogue, narrow.pid) == (None, None, 7)
     real.catalogue = catalogue("git_log", "git_push")
     kept = narrow.catalogue
@@ -119,7 +129,7 @@ def test_a_narrowed_upstream_is_the_upstream_but_for_its_tools():
 
 
 def test_servers_are_those_of_the_moment():
-    everything = {name: SimpleNamespace(name=name) for name in SERVERS}
+    everything = {name: SimpleNamespace(name=name, policy=None) for name in SERVERS}
     configs = [config_of(work=Profile(servers=("git", "linear"), tools={"git": ("a",)}))]
     upstreams = ShownUpstreams(everything, lambda: select(Door(profile="work"), configs[0]))
     assert list(upstreams) == ["git", "linear"]
@@ -128,7 +138,7 @@ def test_servers_are_those_of_the_moment():
     assert "db-one" not in upstreams
     assert upstreams.get("db-one") is None
     before = upstreams["git"]
-    everything["git"] = SimpleNamespace(name="git")
+    everything["git"] = SimpleNamespace(name="git", policy=None)
     assert upstreams["git"] is not before
     del everything["linear"]
     assert list(upstreams) == ["git"]

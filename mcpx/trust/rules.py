@@ -1,0 +1,245 @@
+"""The rules of one server: which of its tools, resources and prompts there are, by the patterns of a person.
+
+Made from the configuration once for each server and profile, and asked by `mcpx.trust.policy` alone. A
+pattern is broad where it restricts and narrow where it allows: names and URIs are chosen by servers, and none
+may be chosen so that a rule for something else fits it. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import translate
+from typing import Final
+from urllib.parse import quote, unquote
+
+from mcpx.catalog.naming import SCHEME
+from mcpx.catalog.templates import matches_any
+from mcpx.config.trust import AccessRules, ToolRules
+
+Fits = Callable[[str], object]
+_MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
+_WILD: Final = re.compile(r"[*?\[{]")
+_EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+(?=:)")
+
+
+class NameRules:
+    """Which tools or prompts of a server there are. `key` is what the rules stand under in the file."""
+
+    def __init__(self, key: str, server: str, rules: AccessRules) -> None:
+        self._key = key
+        self._server = server
+        self._deny = [(pattern, _glob(pattern)) for pattern in rules.deny]
+        ask = rules.ask if isinstance(rules, ToolRules) else ()
+        self._ask = [(pattern, _glob(pattern)) for pattern in ask]
+        self._allow: list[Fits] | None = None
+        if rules.allow is not None:
+            patterns = (*rules.allow, *ask)
+            self._allow = [fits for pattern in patterns for fits in _of_server(pattern, server)]
+
+    @property
+    def restrict(self) -> bool:
+        """Whether there may be something that they do not admit."""
+        return bool(self._deny) or self._allow is not None
+
+    @property
+    def ask(self) -> bool:
+        """Whether there may be something that a person is asked about."""
+        return bool(self._ask)
+
+    def against(self, name: str) -> str | None:
+        """The rule by which there is no such thing; None where there may be one."""
+        if (denied := self._broadly(self._deny, name)) is not None:
+            return f"{self._key}.deny: {denied}"
+        if self._allow is None or any(fits(name) for fits in self._allow):
+            return None
+        return f"{self._key}.allow"
+
+    def asked(self, name: str) -> str | None:
+        """The rule by which a person is asked first; None where nobody is."""
+        found = self._broadly(self._ask, name)
+        return None if found is None else f"{self._key}.ask: {found}"
+
+    def _broadly(self, patterns: list[tuple[str, Fits]], name: str) -> str | None:
+        """The first of the patterns that fits the name, alone or behind that of its server."""
+        if not patterns:
+            return None
+        whole = f"{self._server}.{name}"
+        return next((pattern for pattern, fits in patterns if fits(name) or fits(whole)), None)
+
+
+class URIRules:
+    """Which resources and resource templates of a server there are."""
+
+    def __init__(self, server: str, rules: AccessRules) -> None:
+        self._deny = [
+            (pattern, [_glob(form) for form in {own, unquote(own), _EXPRESSION.sub("*", own)}])
+            for pattern in rules.deny
+            for own in _own_part(pattern, server)
+        ]
+        self._allow: list[_Allowed] | None = None
+        if rules.allow is not None:
+            self._allow = [_Allowed(own) for each in rules.allow for own in _own_part(each, server)]
+        self.restrict = rules.allow is not None or bool(self._deny)
+        """Whether there may be something that they do not admit."""
+
+    def against(self, uri: str, *, listed: bool = False) -> str | None:
+        """The rule by which there is no resource with that URI; None where there may be one.
+
+        One that is not `listed` is denied with a query, too, where it is denied without.
+        """
+        if self._deny:
+            spelled = set(_spellings(uri))
+            if not listed:
+                spelled |= {each.partition("?")[0] for each in spelled}
+            if (rule := self._denying(spelled)) is not None:
+                return rule
+        if self._allow is None:
+            return None
+        plain = _decoded(uri)
+        forms = {plain, _without_steps(plain)}
+        if any(each.fits(uri) for each in self._allow) and all(
+            any(each.fits_plain(form) for each in self._allow) for form in forms
+        ):
+            return None
+        return "resources.allow"
+
+    def against_template(self, template: str) -> str | None:
+        """The rule by which a template is not listed: it is denied, or can make no URI that is allowed."""
+        if self._deny and (rule := self._denying(_spellings(template))) is not None:
+            return rule
+        if self._allow is None or any(each.may_fit(template) for each in self._allow):
+            return None
+        return "resources.allow"
+
+    def _denying(self, spelled: Iterable[str]) -> str | None:
+        spelled = list(spelled)
+        for pattern, forms in self._deny:
+            if any(fits(each) for fits in forms for each in spelled):
+                return f"resources.deny: {pattern}"
+        return None
+
+
+class _Allowed:
+    """A pattern of URIs that there are; it may be a resource template."""
+
+    def __init__(self, pattern: str) -> None:
+        self._template = pattern if "{" in pattern else None
+        self._prefix = _WILD.split(pattern, maxsplit=1)[0]
+        self._glob, self._decoded = _glob(pattern), _glob(unquote(pattern))
+
+    def fits(self, uri: str) -> bool:
+        """Whether it fits a URI as it was given."""
+        if self._glob(uri):
+            return True
+        return self._template is not None and matches_any((self._template,), uri)
+
+    def fits_plain(self, uri: str) -> bool:
+        """Whether it fits a URI that was decoded."""
+        return bool(self._decoded(uri)) or self.fits(uri)
+
+    def may_fit(self, template: str) -> bool:
+        """Whether a URI that fits may come of a template."""
+        start = template.partition("{")[0]
+        return self.fits(template) or start.startswith(self._prefix) or self._prefix.startswith(start)
+
+
+def _glob(pattern: str) -> Fits:
+    """Whether a text is the pattern, or fits it."""
+    return re.compile(rf"{translate(pattern)}|{re.escape(pattern)}\Z").match
+
+
+def names_of_server(pattern: str, server: str) -> list[Fits]:
+    """What a pattern of names, or of `server.name`, says of the names of one server; narrowly.
+
+    Only the part before a dot may fit the server's name, and only the part behind it that of a tool: no tool
+    comes under the pattern of another server by its name.
+    """
+    return list(_of_server(pattern, server))
+
+
+def _of_server(pattern: str, server: str) -> Iterator[Fits]:
+    if "." not in pattern:
+        yield _glob(pattern)
+        return
+    for dot in (found.start() for found in re.finditer(r"\.", pattern)):
+        if _glob(pattern[:dot])(server):
+            yield _glob(pattern[dot + 1 :])
+
+
+def _own_part(pattern: str, server: str) -> Iterator[str]:
+    """A pattern of URIs as it is, or of MCPX's form of them what it says of this server's."""
+    if not pattern.startswith(SCHEME):
+        yield pattern
+        return
+    host, slash, own = pattern[len(SCHEME) :].partition("/")
+    if _glob(host)(quote(server, safe="")):
+        yield own if slash else "*"
+
+
+def _spellings(uri: str) -> Iterator[str]:
+    """The URI, and what servers may take it for: decoded, and in its canonical form."""
+    for _ in range(_MAX_DECODINGS + 1):
+        yield uri
+        canonical = _canonical(uri)
+        yield canonical
+        yield canonical.rstrip("/")
+        decoded = unquote(uri)
+        if decoded == uri:
+            return
+        uri = decoded
+
+
+def _decoded(uri: str) -> str:
+    for _ in range(_MAX_DECODINGS):
+        decoded = unquote(uri)
+        if decoded == uri:
+            break
+        uri = decoded
+    return uri
+
+
+def _canonical(uri: str) -> str:
+    """Scheme and host in lower case, no fragment, a path without empty segments and steps."""
+    found = _SCHEME.match(uri)
+    if found is None:
+        return uri
+    scheme, rest = found[0].lower(), uri[found.end() + 1 :].partition("#")[0].removesuffix("?")
+    rest, question, query = rest.partition("?")
+    rest = rest.replace("\\", "/")
+    authority = ""
+    if rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        authority, rest = authority.lower(), slash + path
+    if scheme == "file" and rest.startswith("/"):
+        authority = "" if authority == "localhost" else authority
+    elif not uri[found.end() + 1 :].startswith("//"):
+        return f"{scheme}:{_steps_resolved(rest)}{question}{query}"
+    return f"{scheme}://{authority}{_steps_resolved(rest)}{question}{query}"
+
+
+def _steps_resolved(path: str) -> str:
+    """A path without empty segments, `.` and `..`."""
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment not in {"", "."}:
+            kept.append(segment)
+    start = "/" if path.startswith("/") else ""
+    end = "/" if path.endswith("/") and kept else ""
+    return f"{start}{'/'.join(kept)}{end}"
+
+
+def _without_steps(uri: str) -> str:
+    """The URI with the steps of its path resolved, and nothing else changed."""
+    if "/." not in uri and "\\." not in uri:
+        return uri
+    kept: list[str] = []
+    for segment in uri.replace("\\", "/").split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    return "/".join(kept)

@@ -1,0 +1,135 @@
+"""Which names and URIs a rule fits: broadly where it restricts, narrowly where it allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcpx.config.trust import AccessRules, ToolRules
+from mcpx.trust.rules import NameRules, URIRules
+
+
+def tools(server="git", **rules):
+    return NameRules("tools", server, ToolRules(**rules))
+
+
+def uris(**rules):
+    return URIRules("files", AccessRules(**rules))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        ("status", "status", True),
+        ("git_*", "git_log", True),
+        ("git.status", "status", True),
+        ("*.status", "status", True),
+        ("g?t.*", "anything.at.all", True),
+        ("a[1]", "a[1]", True),
+        ("Status", "status", False),
+        ("stat", "status", False),
+        ("g*", "status", False),
+        ("linear.*", "status", False),
+        ("linear.*", "linear.x", False),
+        ("*.status", "evil.status", False),
+        ("git.x.status", "x.status", True),
+    ],
+)
+def test_what_a_pattern_allows(pattern, name, fits):
+    assert (tools(allow=(pattern,)).against(name) is None) is fits
+
+
+@pytest.mark.parametrize("pattern", ["status", "git.status", "*status", "g*", "*.stat*", "[g]it.*"])
+def test_what_a_pattern_denies(pattern):
+    assert tools(deny=(pattern,), allow=("*",)).against("status") == f"tools.deny: {pattern}"
+
+
+def test_the_bare_name_of_a_tool_is_denied_whatever_it_spells():
+    assert tools(server="evil", deny=("git.*",)).against("git.status")
+
+
+def test_what_is_asked_is_allowed_and_what_is_denied_is_never_asked_about():
+    rules = tools(allow=("status",), ask=("push*", "linear.*"), deny=("push_force",))
+    assert [rules.against(name) for name in ("status", "push")] == [None, None]
+    assert rules.asked("push") == "tools.ask: push*"
+    assert rules.against("push_force") == "tools.deny: push_force"
+    assert rules.against("log") == "tools.allow"
+    assert rules.against("linear.x") == "tools.allow"
+    assert tools(ask=("linear.*",)).asked("linear.x")
+
+
+def test_rules_that_say_nothing_restrict_nothing():
+    assert not tools().restrict
+    assert not tools(ask=("*",)).restrict
+    assert tools(allow=()).against("status") == "tools.allow"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///etc/secret",
+        "FILE:///etc/secret",
+        "file://LOCALHOST/etc/secret",
+        "file:/etc/secret",
+        "file:////etc//secret",
+        "file:///etc/./secret",
+        "file:///etc/x/../secret",
+        "file:///etc/%73ecret",
+        "file:///etc/%2573ecret",
+        "file:///etc%2Fsecret",
+        "file:///etc\\secret",
+        "file:///etc/secret#a",
+        "file:///etc/secret?",
+        "file:///etc/secret?a=1",
+        "file:///etc/secret/",
+    ],
+)
+def test_a_denied_uri_is_denied_in_every_spelling(uri):
+    assert uris(deny=("file:///etc/secret",)).against(uri) == "resources.deny: file:///etc/secret"
+
+
+def test_a_listed_uri_with_a_query_is_not_the_one_without():
+    rules = uris(deny=("note://all",))
+    assert rules.against("note://all?page=2")
+    assert not rules.against("note://all?page=2", listed=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "uri", "fits"),
+    [
+        ("file:///pub/*", "file:///pub/a", True),
+        ("file:///pub/*", "file:///pub/a%20b", True),
+        ("file:///pub/a%20b", "file:///pub/a%20b", True),
+        ("Note://Host/x*", "Note://Host/x1", True),
+        ("file:///pub/{name}", "file:///pub/a", True),
+        ("file:///pub/{name}", "file:///pub/a/b", False),
+        ("mcpx://files/file:///pub/*", "file:///pub/a", True),
+        ("mcpx://other/file:///pub/*", "file:///pub/a", False),
+        ("file:///pub/*", "file:///pub/../etc/secret", False),
+        ("file:///pub/*", "file:///pub/%2e%2e/etc/secret", False),
+        ("file:///pub/%2A", "file:///pub/secret", False),
+        ("file:///pub/?", "file:///pub/ab", False),
+    ],
+)
+def test_which_uris_a_pattern_allows(pattern, uri, fits):
+    assert (uris(allow=(pattern,)).against(uri) is None) is fits
+
+
+@pytest.mark.parametrize(
+    ("rules", "template", "listed"),
+    [
+        ({"deny": ("file:///etc/*",)}, "file:///etc/{name}", False),
+        ({"deny": ("file:///etc/{name}",)}, "file:///etc/{name}", False),
+        ({"deny": ("file:///etc/*",)}, "file:///{+path}", True),
+        ({"allow": ("file:///pub/*",)}, "file:///pub/{name}", True),
+        ({"allow": ("file:///pub/*",)}, "file:///{+path}", True),
+        ({"allow": ("file:///pub/a/*",)}, "file:///pub/{+name}", True),
+        ({"allow": ("file:///pub/*",)}, "file:///etc/{name}", False),
+        ({"allow": ()}, "file:///etc/{name}", False),
+    ],
+)
+def test_which_templates_are_listed(rules, template, listed):
+    assert (uris(**rules).against_template(template) is None) is listed
+
+
+def test_what_a_denied_template_makes_is_denied():
+    assert uris(deny=("file:///etc/{name}",)).against("file:///etc/passwd")
