@@ -7,67 +7,39 @@ revisions have no sessions over HTTP, and their requests belong to no client, bu
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final, cast
 
-import anyio
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.audit.origin import Origin, Transport, client_text, this_user
 from mcpx.core.hub_view import HubView
+from mcpx.gateway.clients.bearer import bearer_of
 from mcpx.upstream.context import SESSIONLESS, ClientId
-from mcpx.upstream.direct.client import DirectClient
-
-if TYPE_CHECKING:
-    from mcpx.trust.tokens import NamedToken
 
 _KEY: Final = "mcpx.client"
-_BEARER_KEY: Final = "mcpx.bearer"
+_TRANSPORT_KEY: Final = "mcpx.transport"
 
 
-class Bearer:
-    """The HTTP clients that use one token with a name, taken together, and what is theirs.
-
-    No other token's clients get at that. Clients of the default token have no bearer.
-    """
-
-    def __init__(self, token: NamedToken) -> None:
-        self.token = token
-        self.principal = f"{token.sha256}\0"
-        """What tells it from all others, also from a later token of its name (`ClientId.principal`)."""
-        self.sessionless = ClientId(sessionless=True, principal=self.principal)
-        """Stands for its requests without a session (2026-07-28)."""
-        self.direct = DirectClient(None)
-        """Stands for the same at transparent doors."""
-        self.open_requests: set[anyio.CancelScope] = set()
-
-
-def put_bearer(scope: MutableMapping[str, Any], bearer: Bearer) -> None:
-    """Note the bearer of a request in its ASGI scope."""
-    scope[_BEARER_KEY] = bearer
-
-
-def bearer_in(scope: MutableMapping[str, Any]) -> Bearer | None:
-    """The bearer of a request by its ASGI scope."""
-    return cast("Bearer | None", scope.get(_BEARER_KEY))
-
-
-def bind_bearer(connection: Connection, request: Any) -> None:
-    """Note on a connection the bearer of an HTTP request that came over it; `request` is None on a stream."""
-    if request is not None and (bearer := bearer_in(request.scope)) is not None:
-        connection.state[_BEARER_KEY] = bearer
-
-
-def bearer_of(connection: Connection) -> Bearer | None:
-    """The bearer that is bound to a connection."""
-    return cast("Bearer | None", connection.state.get(_BEARER_KEY))
-
-
-def bind_client(connection: Connection, client: ClientId) -> None:
-    """Make this client the one behind the connection."""
+def bind_client(connection: Connection, client: ClientId, transport: Transport = "stdio") -> None:
+    """Make this client the one behind the connection, which is a stream of that kind."""
     connection.state[_KEY] = client
+    connection.state[_TRANSPORT_KEY] = transport
+
+
+def origin_of(session: ServerSession, hub: HubView) -> Origin:
+    """Who is behind a session, for the audit log."""
+    params, connection = session.client_params, connection_of(session)
+    info, bearer = None if params is None else params.client_info, bearer_of(connection)
+    return Origin(
+        transport=cast("Transport", connection.state.get(_TRANSPORT_KEY, "http")),
+        client=None if info is None else client_text(info.name, info.version),
+        user=this_user(),
+        profile=hub.door.profile,
+        token=None if bearer is None else bearer.token.name,
+    )
 
 
 def connection_of(session: ServerSession) -> Connection:
@@ -91,7 +63,7 @@ def session_client(connection: Connection, hub: HubView) -> ClientId:
         if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return SESSIONLESS if bearer is None else bearer.sessionless
         known = ClientId(principal="" if bearer is None else bearer.principal)
-        bind_client(connection, known)
+        bind_client(connection, known, "http")
         connection.exit_stack.callback(hub.client_left, known)
     return known
 

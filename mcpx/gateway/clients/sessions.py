@@ -23,8 +23,9 @@ from mcpx.core.exposure import unused_pins, unused_tools
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.door import Door
+from mcpx.gateway.clients.bearer import bind_bearer
 from mcpx.gateway.clients.handles import ConnectionHandle
-from mcpx.gateway.clients.identity import bind_bearer, client_of, connection_of
+from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.clients.subscribers import Subscribers
 from mcpx.gateway.clients.tool_lists import ToolList

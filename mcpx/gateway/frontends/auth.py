@@ -20,7 +20,7 @@ from mcp.server.auth.provider import AccessToken
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpx.gateway.clients.identity import Bearer, put_bearer
+from mcpx.gateway.clients.bearer import Bearer, put_bearer
 from mcpx.observe.contained import contain
 from mcpx.trust.tokens import NamedToken, NamedTokens
 from supervisors import Signal

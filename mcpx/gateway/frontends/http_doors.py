@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from mcpx.config import Config
 from mcpx.core.profiles import DoorError, check_door
 from mcpx.door import EXPOSURES, Door, only_of
-from mcpx.gateway.clients.identity import Bearer, bearer_in
+from mcpx.gateway.clients.bearer import Bearer, bearer_in
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_managers import SessionManagers
 from mcpx.gateway.transparent.endpoint import not_found

@@ -30,7 +30,7 @@ from mcpx.config import HttpGateway
 from mcpx.config.transport import is_loopback
 from mcpx.core.idle_exit import Use
 from mcpx.errors import MCPXError
-from mcpx.gateway.clients.identity import Bearer
+from mcpx.gateway.clients.bearer import Bearer
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.auth import BearerRequests, Bearers, KnownTokens
 from mcpx.gateway.frontends.http_connection import Shared

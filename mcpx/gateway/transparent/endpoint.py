@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from mcpx.core.hub import Hub
 from mcpx.core.profiles import select
 from mcpx.door import Door
-from mcpx.gateway.clients.identity import Bearer, bearer_in
+from mcpx.gateway.clients.bearer import Bearer, bearer_in
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.frontends.http_managers import SessionManagers
 from mcpx.gateway.transparent.http import TransparentServer
