@@ -339,6 +339,30 @@ async def test_at_a_transparent_door_each_token_has_a_session_of_its_own():
         await soon(lambda: len(direct) == 2)
 
 
+@pytest.mark.parametrize("modern", [False, True])
+async def test_the_audit_log_names_the_token_and_its_profile(modern, tmp_path):
+    one, work = make("one"), make("work-token", profile="work")
+    async with served(shops()) as site:
+        for token in (one, work, DEFAULT):
+            async with site.at(token, modern=modern) as door:
+                await answer(door, *run("shop", "buy"))
+                await answer(door, *run("vault", "steal"))
+    lines = [
+        json.loads(line)
+        for file in (tmp_path / "state" / "audit").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    found = [[each.get(name) for name in ("token", "profile", "server", "outcome")] for each in lines]
+    assert found == [
+        ["one", None, "shop", "ok"],
+        ["one", None, "vault", "ok"],
+        ["work-token", "work", "shop", "ok"],
+        ["work-token", "work", "vault", "not_sent"],
+        [None, None, "shop", "ok"],
+        [None, None, "vault", "ok"],
+    ]
+
+
 # --- the end of a token
 
 
