@@ -90,7 +90,7 @@ class TransparentConnection:
             )
             answer = to_answer(error)
         else:
-            answer = reply.value
+            answer = self._sessions.shown(request, reply.value)
         self._wire.channel.write(*answer_line(request.id, answer))
 
     def _take_notification(self, method: str, params: msgspec.Raw) -> bool:
@@ -109,7 +109,12 @@ class TransparentConnection:
     # --- from the server
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
-        """Send a notification; a log or progress message is dropped while the client does not read."""
+        """Send a notification that may go to the client.
+
+        A log or progress message is dropped while the client does not read.
+        """
+        if not self._sessions.admits_notification(method, params):
+            return
         encoded = bytes(params) if params else None
         if method in LOSSY:
             self._wire.notify_lossy(method, encoded)

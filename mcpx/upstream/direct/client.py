@@ -120,6 +120,12 @@ class DirectClient:
         for uri in list(self._subscriptions):
             self.peer.notify("notifications/resources/updated", msgspec.Raw(b'{"uri":' + uri.encode() + b"}"))
 
+    def announce_lists(self) -> None:
+        """Tell the client that the lists that it has got are shown differently."""
+        if self.peer is not None and self._initialized is not None:
+            for method in dict.fromkeys(LISTS[listed] for listed in self._lists):
+                self.peer.notify(method, msgspec.Raw())
+
 
 async def _tried(ask: Ask, method: str, params: bytes) -> msgspec.Raw | None:
     try:

@@ -154,7 +154,8 @@ class Http(Talk):
         headers = dict(self.headers)
         if "method" in message and "mcp-protocol-version" in headers:
             headers["mcp-method"] = message["method"]
-            if isinstance(name := (message.get("params") or {}).get("name"), str):
+            params = message.get("params") or {}
+            if isinstance(name := params.get("name", params.get("uri")), str):
                 headers["mcp-name"] = name
         if "id" in message and "method" in message and message["method"] != "initialize":
             self._tasks.start_soon(self._post, line, headers)
