@@ -64,6 +64,13 @@ class Enforcement:
                 raise NotAdmitted(error, Code.INVALID_ARGUMENTS, server=self._server) from None
             return NAMELESS
 
+    def named(self, method: str, params: msgspec.Raw | bytes) -> Subject:
+        """What a request names, for the audit log: nothing where it cannot be read."""
+        try:
+            return subject_of(method, params)
+        except MCPError:
+            return NAMELESS
+
     def is_strict(self, method: str) -> bool:
         """Whether requests of that method are held against rules, so that what they name must be certain."""
         policy = self._policy()

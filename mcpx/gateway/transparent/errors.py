@@ -26,7 +26,9 @@ class NotAdmitted(CallError):  # noqa: N818 - as the protocol sees it, there is 
         self.rule = rule
 
 
-def as_call_error(error: BaseException, server: str, method: str) -> CallError:
+def as_call_error(
+    error: BaseException, server: str, method: str, outcome: Outcome = Outcome.UNKNOWN
+) -> CallError:
     """An exception that the handling of a request raised, as the error for its client.
 
     One that is no CallError is a fault of MCPX: it is logged.
@@ -34,7 +36,7 @@ def as_call_error(error: BaseException, server: str, method: str) -> CallError:
     if isinstance(error, CallError):
         return error
     contain(error, "transparent", server=server, method=method)
-    return internal_error(error, server=server, outcome=Outcome.UNKNOWN)
+    return internal_error(error, server=server, outcome=outcome)
 
 
 def to_mcp_error(error: CallError) -> MCPError:

@@ -42,7 +42,7 @@ class TransparentServer(Server[Any]):
         """`tasks` runs what belongs to a client outside its requests."""
         super().__init__(server, get_tool_input_schema=self._input_schema)
         self.middleware = [self._serve]
-        self._sessions = DoorSessions(hub, server)
+        self._sessions = DoorSessions(hub, server, "http")
         self._outbox = outbox
         self._tasks = tasks
 

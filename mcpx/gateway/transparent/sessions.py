@@ -14,7 +14,10 @@ from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_P
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
+from mcpx.audit.origin import Transport
 from mcpx.core.hub import Hub
+from mcpx.errors import Outcome
+from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.gateway.transparent.enforcement import Enforcement
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
 from mcpx.gateway.transparent.subjects import METHODS, TOOLS_CALL, Subject
@@ -53,18 +56,27 @@ _VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 class DoorSessions:
     """The sessions of one server, for the clients of its transparent door."""
 
-    def __init__(self, hub: Hub, server: str) -> None:
+    def __init__(self, hub: Hub, server: str, transport: Transport) -> None:
         self.server = server
         self._hub = hub
+        self._transport: Transport = transport
         self._rules = Enforcement(server, lambda: hub.upstreams.get(server))
 
     def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
-        """Send or queue a request; `client` is None for one without a session.
+        """Send or queue a request; `client` is None for one without a session. Never raises.
 
-        Raises:
-            CallError: `not_sent`: there is no such server, it is not available, or there is nothing there by
-                the name that the request has.
+        The reply gets a `CallError` with the outcome `not_sent` where there is no such server, it is not
+        available, or there is nothing there by the name that the request has.
         """
+        try:
+            self._submit(client, request, reply)
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the connection
+            reply.reject(as_call_error(error, self.server, request.method, Outcome.NOT_SENT))
+
+    def _submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        if client is not None:
+            client.note_request(request.method, request.raw)
+        self._audit(client, request, reply)
         upstream = self._hub.registry.upstream(self.server)
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
@@ -95,6 +107,18 @@ class DoorSessions:
         if result is None:
             raise error_in(answer)
         return enclose([bytes(result)])
+
+    def _audit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        """Have a request and its end written to the audit log.
+
+        Raises:
+            CallError: It must be, and cannot.
+        """
+        if request.method not in AUDITED or not self._hub.audit.enabled:
+            return
+        origin = origin_of(self._transport, b"" if client is None else client.about, request.raw)
+        subject = self._rules.named(request.method, request.raw)
+        observe(begin(self._hub.audit, self.server, request.method, subject, origin), reply, self.server)
 
     def _held(self, client: DirectClient | None, request: Passed, *, modern: bool) -> Passed:
         """A request as it may be sent, which is held against the rules again when it is.

@@ -128,7 +128,7 @@ async def on_stream(hub, server: str = "odd"):
         os.set_blocking(fd, False)
     channel = Channel(fds[0], fds[3])
     wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_: None, refuses=True)
-    connection = TransparentConnection(hub, server, wire)
+    connection = TransparentConnection(hub, server, "stdio", wire)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connection.run)
