@@ -172,6 +172,10 @@ class Calls:
                 lambda result, error: self._answered(call, result, error),
                 lambda step: self._progressed(call, step),
             )
+        except CallError as refusal:
+            self._release(call)
+            self._reject(call, refusal)
+            return
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
             self._not_sent(call, error)
             return
