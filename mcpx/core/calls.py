@@ -17,6 +17,7 @@ import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
+from mcpx.audit.origin import Origin
 from mcpx.catalog.model import JSON
 from mcpx.core.approving import obtain_approval
 from mcpx.core.input_required import input_requests, obtain_input
@@ -230,6 +231,7 @@ class ToolCalls:
         on_progress: ReportProgress | None = None,
         *,
         client: ClientId | None = None,
+        origin: Origin | None = None,
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
 
@@ -239,7 +241,9 @@ class ToolCalls:
 
         server_name, tool_name = await self.resolve(server_name, tool_name)
         encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
-        context = RequestContext(client=client, on_progress=progressed if on_progress else None)
+        context = RequestContext(
+            client=client, on_progress=progressed if on_progress else None, origin=origin
+        )
 
         def render(result: msgspec.Raw) -> ExecutionResult:
             raw, shaped = self._results.tool(result, server=server_name, whole=True)
@@ -248,15 +252,16 @@ class ToolCalls:
         result = await self.run(Exec(server_name, tool_name, encoded, context), render)
         return cast("ExecutionResult", result)  # there is no caller that could get input requests
 
-    async def read(self, server_name: str, uri: str, *, client: ClientId | None = None) -> ToolResult:
+    async def read(
+        self, server_name: str, uri: str, *, client: ClientId | None = None, origin: Origin | None = None
+    ) -> ToolResult:
         """Read a resource."""
 
         def render(raw: msgspec.Raw) -> ToolResult:
             return self._results.resource(raw, uri=uri, server=server_name, whole=True)
 
-        return cast(
-            "ToolResult", await self.run(Read(server_name, uri, RequestContext(client=client)), render)
-        )
+        context = RequestContext(client=client, origin=origin)
+        return cast("ToolResult", await self.run(Read(server_name, uri, context), render))
 
 
 class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):

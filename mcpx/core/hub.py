@@ -19,6 +19,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
+from mcpx.audit.audit import Audit
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
@@ -39,6 +40,7 @@ from mcpx.environment import put_in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
+from mcpx.paths import state_folder
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
@@ -47,6 +49,7 @@ from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 log = structlog.get_logger()
+AUDIT_FOLDER: Final = "audit"
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
@@ -82,6 +85,7 @@ class Hub:
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
+        self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self._checker = ArgumentChecker()
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
@@ -89,6 +93,7 @@ class Hub:
             self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
         )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
+        self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
         self.started: float | None = None
@@ -111,11 +116,14 @@ class Hub:
             config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
-        requests.router = Router(registry, inspector, self._checker, self.approvals)
+        requests.router = Router(
+            registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
+        )
         return registry, calls
 
     def _build_tree(self) -> None:
-        actor = RouterActor(self.router, self.registry, self._inspector, self._checker, self.approvals)
+        parts = self.registry, self._inspector, self._checker
+        actor = RouterActor(self.router, *parts, approvals=self.approvals, audit=self.audit)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
@@ -133,8 +141,14 @@ class Hub:
         self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
-        self.approvals.redact = redactor_of(*before, *self._with_secrets)
-        hide(self.approvals.redact)  # servers that are replaced may still be leaving
+        redactor = redactor_of(*before, *self._with_secrets)  # servers that are replaced may still be leaving
+        self.approvals.redact = redactor
+        hide(redactor)
+        self.audit.configure(
+            enabled=config.audit != "off",
+            required=config.audit_required,
+            redact=redactor.data if config.audit == "full" else None,
+        )
 
     # --- its life
 
@@ -147,12 +161,14 @@ class Hub:
         self.started = anyio.current_time()
         self._log_environment()
         self._warn_of_disabled(self.upstreams)
+        self.audit.open()
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
         try:
             await self.root.run(task_status=task_status)
         finally:
             self._checker.close()
+            self.audit.close()
 
     def _log_environment(self) -> None:
         environment = self.config.environment

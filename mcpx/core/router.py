@@ -16,12 +16,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from mcpx.audit.audit import Audit
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.config import Era
 from mcpx.core.approving import admitted
+from mcpx.core.auditing import audited
 from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
-from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read
+from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read, Request
 from mcpx.core.registry import Registry
 from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome
@@ -67,12 +69,19 @@ class Router:
     """
 
     def __init__(
-        self, registry: Registry, inspector: Inspector, checker: ArgumentChecker, approvals: Approvals
+        self,
+        registry: Registry,
+        inspector: Inspector,
+        checker: ArgumentChecker,
+        *,
+        approvals: Approvals,
+        audit: Audit,
     ) -> None:
         self._registry = registry
         self._inspector = inspector
         self._checker = checker
         self._approvals = approvals
+        self._audit = audit
 
     def route(self, message: Routable, reply: Reply[Any] | None) -> None:
         """Answer the message, or hand it on. Never raises."""
@@ -80,15 +89,8 @@ class Router:
             return
         try:
             match message:
-                case Exec():
-                    self._exec(message, reply)
-                case Read(server, uri, context):
-                    upstream = self._registry.upstream(server)
-                    request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
-                    _session_for(upstream, context).submit(request, reply)
-                case Forward(server, request, context):
-                    upstream = self._registry.upstream(server)
-                    _session_for(upstream, context).submit(replace(request, context=context), reply)
+                case Exec() | Read() | Forward():
+                    self._request(message, reply)
                 case ListResources(server):
                     reply.resolve(self._inspector.resources(server))
                 case Inspect():
@@ -97,6 +99,25 @@ class Router:
                     router.route(routed, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
             _refuse(message.message if isinstance(message, Routed) else message, reply, error)
+
+    def _request(self, message: Request, reply: RawReply) -> None:
+        """Check a request, and put it into its server's queue; the audit log has it from here on.
+
+        Raises:
+            CallError: It was not sent.
+        """
+        if self._audit.enabled:
+            reply.observer = audited(self._audit, message)
+        match message:
+            case Exec():
+                self._exec(message, reply)
+            case Read(server, uri, context):
+                upstream = self._registry.upstream(server)
+                request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
+                _session_for(upstream, context).submit(request, reply)
+            case Forward(server, forwarded, context):
+                upstream = self._registry.upstream(server)
+                _session_for(upstream, context).submit(replace(forwarded, context=context), reply)
 
     def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
         """Answer, now or when the schema has been looked at."""
@@ -134,7 +155,7 @@ class Router:
         """
         rule = upstream.policy.asks(tool)
         if rule is not None or call.context.answers is not None:
-            call = admitted(self._approvals, upstream, tool, call, rule)
+            call = admitted(self._approvals, upstream, tool, call, rule=rule, reply=reply)
         session = upstream if upstream.serves_all else _session_for(upstream, call.context)
         session.submit(call, reply)
 
@@ -184,9 +205,11 @@ class RouterActor(Router, Actor[Routable]):
         registry: Registry,
         inspector: Inspector,
         checker: ArgumentChecker,
+        *,
         approvals: Approvals,
+        audit: Audit,
     ) -> None:
-        Router.__init__(self, registry, inspector, checker, approvals)
+        Router.__init__(self, registry, inspector, checker, approvals=approvals, audit=audit)
         Actor.__init__(self, ref)
 
     handle = Router.route

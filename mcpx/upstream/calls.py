@@ -262,10 +262,11 @@ class Calls:
         if len(self._in_flight) == self._max_in_flight - 1:
             self._resume()
 
-    def _abandon(self, call: InFlight) -> None:
+    def _abandon(self, call: InFlight) -> bool:
         if self._release(call) and call.sent is not None:
             self._counters.errors[str(Code.CANCELLED)] += 1
             call.sent.cancel("the caller cancelled")
+        return True
 
     def _expire(self, call: InFlight) -> None:
         if call.endings:

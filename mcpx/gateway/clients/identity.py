@@ -14,15 +14,30 @@ from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.audit.origin import Origin, Transport, client_text, this_user
 from mcpx.core.hub_view import HubView
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
 _KEY: Final = "mcpx.client"
+_TRANSPORT_KEY: Final = "mcpx.transport"
 
 
-def bind_client(connection: Connection, client: ClientId) -> None:
-    """Make this client the one behind the connection."""
+def bind_client(connection: Connection, client: ClientId, transport: Transport = "stdio") -> None:
+    """Make this client the one behind the connection, which is a stream of that kind."""
     connection.state[_KEY] = client
+    connection.state[_TRANSPORT_KEY] = transport
+
+
+def origin_of(session: ServerSession, hub: HubView) -> Origin:
+    """Who is behind a session, for the audit log."""
+    params, state = session.client_params, connection_of(session).state
+    info = None if params is None else params.client_info
+    return Origin(
+        transport=cast("Transport", state.get(_TRANSPORT_KEY, "http")),
+        client=None if info is None else client_text(info.name, info.version),
+        user=this_user(),
+        profile=hub.door.profile,
+    )
 
 
 def connection_of(session: ServerSession) -> Connection:
@@ -45,7 +60,7 @@ def session_client(connection: Connection, hub: HubView) -> ClientId:
         if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return SESSIONLESS
         known = ClientId()
-        bind_client(connection, known)
+        bind_client(connection, known, "http")
         connection.exit_stack.callback(hub.client_left, known)
     return known
 

@@ -12,9 +12,11 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
+from mcpx.audit.origin import Origin, client_text, this_user
 from mcpx.config import StructuredContent
 from mcpx.core.exposure import Shown
 from mcpx.core.messages import Exec, Read
@@ -26,6 +28,7 @@ from mcpx.gateway.frontends.fast_call import FastCall
 from mcpx.gateway.frontends.fast_parameters import (
     NOTHING,
     Arguments,
+    ClientInfo,
     Meta,
     Named,
     NativeParams,
@@ -63,6 +66,7 @@ class FastPath:
         self._views = hub.views
         self._upstreams = hub.upstreams
         self._clients = hub.clients
+        self._profile = hub.door.profile
         self._connection = connection
         self._meter = hub.meter
         self._exposure = server.exposure
@@ -245,12 +249,20 @@ class FastPath:
             self._clients.note_sessionless(meta.log_level)
             capabilities = read_capabilities(bytes(meta.capabilities))
             caller = StreamCaller(wire, client, capabilities, level=meta.log_level)
-            return RequestContext(client=client, caller=caller)
+            return RequestContext(client=client, caller=caller, origin=self._origin(meta.client_info))
         if self._plain is None:
             capabilities = capabilities_of(self._connection.connection.client_capabilities)
             caller = StreamCaller(wire, client, capabilities, clients=self._clients)
-            self._plain = RequestContext(client=client, caller=caller)
+            params = self._connection.connection.client_params
+            origin = self._origin(params.client_info if params else None)
+            self._plain = RequestContext(client=client, caller=caller, origin=origin)
         return self._plain
+
+    def _origin(self, info: ClientInfo | Implementation | None) -> Origin:
+        client = None if info is None else client_text(info.name, info.version)
+        return Origin(
+            transport=self._connection.transport, client=client, user=this_user(), profile=self._profile
+        )
 
     def _meter_of(self, meta: Meta | None) -> ClientMeter:
         """What counts the calls of this client."""

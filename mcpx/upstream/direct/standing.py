@@ -45,7 +45,11 @@ class Standing:
     def sent(self, cancel: Callable[[], None]) -> None:
         """Note that it was sent; `cancel` cancels it at the server."""
         self._cancel = cancel
-        self._reply.on_abandon = cancel
+        self._reply.on_abandon = self._withdraw
+
+    def _withdraw(self) -> bool:
+        self._cancel()
+        return True
 
     def lost(self) -> None:
         """Note that the connection has ended; there is nothing to cancel."""

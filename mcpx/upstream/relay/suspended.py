@@ -120,8 +120,8 @@ class SuspendedCall:
         elif self.inner.value is not None:
             self.listener.resolve(self.inner.value)
 
-    def cancel(self) -> None:
-        """Cancel the call at the server: its client has left or did not come back."""
+    def cancel(self) -> bool:
+        """Cancel the call at the server: its client has left or did not come back. It was sent: True."""
         if self._timer is not None:
             self._timer.cancel()
         self._calls.discard(self)
@@ -130,6 +130,7 @@ class SuspendedCall:
             if not question.answer.done():
                 question.answer.set_exception(MCPError(REQUEST_TIMEOUT, "The client did not answer"))
                 question.answer.exception()  # nobody may be left to see it
+        return True
 
 
 class SuspendedCalls:

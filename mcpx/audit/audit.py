@@ -1,0 +1,260 @@
+"""The audit log of one hub: a line for each request of a client to a server, sent or refused.
+
+The router calls `begin` for each request, and gives the entry to the request's reply as its observer; what is
+refused before it gets there goes to `refused`. The lines of one turn of the event loop are written together
+at its end. Nothing here costs a call anything but time, with one exception: with `audit_required`, `begin`
+refuses what could not be written.
+
+Where the disk takes nothing, lines wait in bounded memory, and are counted as lost beyond that; the log says
+so once, `problem` for as long as it lasts, and a line of its own in the audit log how many were lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from mcpx.audit.chain import Chain, open_chain
+from mcpx.audit.chain_files import MAX_SLOT_TEXT
+from mcpx.audit.entry import Entry, Kind, argument_names, begun, encoded
+from mcpx.audit.origin import Origin, library
+from mcpx.errors import CallError, Code
+from mcpx.text import cut
+from supervisors import Reply
+
+log = structlog.get_logger()
+MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
+MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
+RETRY_S: Final = 1.0
+NOTHING: Final = b""
+_DIED: Final = (
+    b',"outcome":"unknown","code":"daemon_died","ms":null,"bytes_in":null,"bytes_out":null,'
+    b'"approval":null,"rule":null'
+)
+
+
+class AuditStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An audit log that cannot be written: why, how many lines wait, and how many are lost."""
+
+    problem: str
+    waiting: int
+    lost: int
+
+
+class Audit:
+    """Writes the audit log in `folder`, once it is switched on by `configure`."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self.enabled = False
+        self._folder = folder
+        self._required = False
+        self._redact: Callable[[Any], Any] | None = None
+        self._chain: Chain | None = None
+        self._problem: str | None = None
+        self._ended: list[Entry] = []
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = self._lost = 0
+        self._waiting_slots: list[int] = []
+        self._retry: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self._second, self._second_text, self._last_us = -1, b"", 0
+
+    def configure(self, *, enabled: bool, required: bool, redact: Callable[[Any], Any] | None) -> None:
+        """Put settings in force. `redact` takes the secrets out of values; None: none are written."""
+        self.enabled, self._required, self._redact = enabled, required, redact
+
+    def open(self) -> None:
+        """Take a chain, and write what the process before has left open. Never raises."""
+        if self.enabled and self._chain is None and self._problem is None:
+            try:
+                self._chain = self._opened()
+            except OSError as error:
+                self._fail(error)
+
+    def _opened(self) -> Chain:
+        """A chain that is ready for calls.
+
+        Raises:
+            OSError: There is none to be had.
+        """
+        chain = open_chain(self._folder())
+        try:
+            notes = [self._note("chain", chain.problem)] if chain.problem else []
+            if lines := [*notes, *(text + _DIED for text in chain.left_open)]:
+                chain.append(lines)
+            chain.start()
+        except OSError:
+            chain.close()
+            raise
+        if chain.problem:
+            log.warning("audit.tampered", folder=str(self._folder()), problem=chain.problem)
+        if chain.left_open:
+            log.info("audit.recovered", calls=len(chain.left_open))
+        return chain
+
+    def close(self) -> None:
+        """Write what is to be written, and give the chain back."""
+        self._flush()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._try_again(again=False)
+        if self._chain is not None:
+            self._chain.close()
+            self._chain = None
+
+    def status(self) -> AuditStatus | None:
+        """What is wrong with the log; None where it is written."""
+        if self._problem is None:
+            return None
+        return AuditStatus(problem=self._problem, waiting=len(self._waiting), lost=self._lost)
+
+    # --- calls
+
+    def begin(
+        self,
+        kind: Kind,
+        server: str,
+        name: str,
+        arguments: msgspec.Raw | bytes = NOTHING,
+        origin: Origin | None = None,
+    ) -> Entry:
+        """Note that a request begins. The entry is to be the observer of its reply.
+
+        Raises:
+            CallError: `overloaded`: the audit log is required, and cannot be written.
+        """
+        at, origin = self._now(), origin or library()
+        text = begun(at, origin, server, kind, name, argument_names(arguments))
+        entry = Entry(text, arguments, self._settled)
+        if self._chain is None:
+            self.open()
+        if self._chain is not None:
+            if len(text) > MAX_SLOT_TEXT:
+                text = begun(at, origin, server, kind, cut(name, MAX_SLOT_NAME_CHARS), b"null")
+            entry.slot = self._chain.begin(text)
+        if self._required and (self._problem is not None or entry.slot is None):
+            error = _not_audited(self._problem or "it is full", server, name if kind == "tool" else None)
+            refused: Reply[Any] = Reply(entry)
+            refused.reject(error)
+            raise error
+        return entry
+
+    def refused(
+        self,
+        kind: Kind,
+        server: str,
+        name: str,
+        error: CallError,
+        *,
+        arguments: msgspec.Raw | bytes = NOTHING,
+        origin: Origin | None = None,
+    ) -> None:
+        """Note a request that was refused before it was routed."""
+        if not self.enabled:
+            return
+        text = begun(self._now(), origin or library(), server, kind, name, argument_names(arguments))
+        reply: Reply[Any] = Reply(Entry(text, arguments, self._settled))
+        reply.reject(error)
+
+    def _settled(self, entry: Entry) -> None:
+        self._ended.append(entry)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _now(self) -> bytes:
+        """The time in UTC, by microseconds, never the same twice."""
+        now = self._last_us = max(time.time_ns() // 1000, self._last_us + 1)
+        second, rest = divmod(now, 1_000_000)
+        if second != self._second:
+            self._second = second
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return b"%b.%06dZ" % (self._second_text, rest)
+
+    # --- lines
+
+    def _flush(self) -> None:
+        """Write the lines of the calls that have ended."""
+        self._scheduled = False
+        entries, self._ended = self._ended, []
+        if not entries:
+            return
+        texts = [_line(entry, self._redact) for entry in entries]
+        slots = [entry.slot for entry in entries if entry.slot is not None]
+        if self._chain is None or self._problem is not None:
+            self._keep(texts, slots)
+            return
+        try:
+            self._chain.append(texts)
+        except OSError as error:
+            self._keep(texts, slots)
+            self._fail(error)
+            return
+        self._chain.end(slots)
+
+    def _keep(self, texts: list[bytes], slots: list[int]) -> None:
+        """Keep lines that cannot be written."""
+        self._waiting_slots += slots
+        for text in texts:
+            if self._waiting_bytes + len(text) > MAX_WAITING_BYTES:
+                self._lost += 1
+            else:
+                self._waiting.append(text)
+                self._waiting_bytes += len(text)
+
+    def _fail(self, error: OSError, *, again: bool = True) -> None:
+        """Note that the log cannot be written; `again` says that it is tried again."""
+        reason = error.strerror or str(error)
+        if self._problem is None:
+            log.error("audit.unwritable", folder=str(self._folder()), reason=reason, required=self._required)
+        self._problem = reason
+        self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again) if again else None
+
+    def _try_again(self, *, again: bool = True) -> None:
+        """Write what waits."""
+        texts, lost = list(self._waiting), self._lost
+        try:
+            if self._chain is None:
+                self._chain = self._opened()
+            if lost:
+                texts.append(self._note("lost", f"{lost} lines could not be written"))
+            self._chain.append(texts)
+        except OSError as error:
+            self._fail(error, again=again)
+            return
+        self._chain.end(self._waiting_slots)
+        self._waiting, self._waiting_slots = [], []
+        self._waiting_bytes = self._lost = 0
+        self._problem = self._retry = None
+        log.info("audit.written_again", lines=len(texts), lost=lost)
+
+    def _note(self, name: str, what: str) -> bytes:
+        """A line on the log itself."""
+        return b'{"time":"%b","kind":"audit","name":"%b","what":%b' % (
+            self._now(),
+            name.encode(),
+            encoded(what),
+        )
+
+
+def _not_audited(problem: str, server: str, tool: str | None) -> CallError:
+    text = (
+        f"The audit log cannot be written ({problem}), and audit_required is set; nothing was sent."
+        " Try again later; mcpx status says whether it can be"
+    )
+    return CallError(Code.OVERLOADED, text, server=server, tool=tool)
+
+
+def _line(entry: Entry, redact: Callable[[Any], Any] | None) -> bytes:
+    try:
+        return entry.line(redact)
+    except Exception:
+        # the boundary: a result or an error that cannot be looked at must not cost the lines of other calls
+        log.exception("audit.failed")
+        return entry.begun + _DIED.replace(b"daemon_died", b"internal_error")

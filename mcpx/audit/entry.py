@@ -1,0 +1,210 @@
+"""One call in the audit log: what is known when it begins, and the line that its end makes of that. Pure.
+
+A line is a JSON object in a fixed order: what is known at the beginning (`begun`), then how the call ended
+(`ended`), then its place in the chain (`mcpx.audit.chain`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import msgspec
+
+from mcpx.audit.origin import Origin
+from mcpx.errors import CallError
+from mcpx.text import cut
+from supervisors import Abandoned, Reply
+
+Kind = Literal["tool", "resource", "prompt", "completion", "task", "audit"]
+"""What was asked for; `audit` is what the log says of itself."""
+Approval = Literal["asked", "once", "session", "always", "refused"]
+"""What a person has said to a call. `asked`: nothing yet, so nothing was sent."""
+
+MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
+MAX_ARGUMENTS: Final = 64  # that are named
+MAX_ARGUMENT_CHARS: Final = 128  # of the name of one
+MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not read
+MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
+MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
+_END_BYTES: Final = 4096
+_encode: Final = msgspec.json.Encoder().encode
+_names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Result(msgspec.Struct, gc=False):
+    is_error: bool | None = msgspec.field(name="isError", default=False)
+    kind: str | None = msgspec.field(name="resultType", default=None)
+
+
+_result: Final = msgspec.json.Decoder(_Result).decode
+
+
+_ENDED: Final = b'%b,"outcome":"%b","code":%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,"approval":%b,"rule":%b'
+
+
+class Entry:
+    """One call, from its beginning to its line. It is the observer of the call's reply.
+
+    `rule` and `approval` may be set while it runs: by which rule it was refused or asked, and what came of
+    that.
+    """
+
+    __slots__ = (
+        "_on_end",
+        "approval",
+        "arguments",
+        "begun",
+        "ended_at",
+        "reply",
+        "rule",
+        "size",
+        "slot",
+        "started_at",
+    )
+
+    def __init__(self, begun: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]) -> None:
+        self.begun = begun
+        self.arguments = arguments
+        """As they came, where their values are to be written; else empty."""
+        self.size = len(arguments)
+        self.slot: int | None = None
+        self.rule: str | None = None
+        self.approval: Approval | None = None
+        self.started_at = time.perf_counter()
+        self.ended_at = 0.0
+        self.reply: Reply[Any] | None = None
+        self._on_end = on_end
+
+    def __call__(self, reply: Reply[Any]) -> None:
+        """Note that the call has ended."""
+        self.ended_at = time.perf_counter()
+        self.reply = reply
+        self._on_end(self)
+
+    def line(self, redact: Callable[[Any], Any] | None) -> bytes:
+        """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
+        outcome, code, size, rule = _ending(self.reply)
+        rule = rule or self.rule
+        if self.approval == "asked":
+            outcome = "not_sent"
+        text = _ENDED % (
+            self.begun,
+            outcome.encode(),
+            b"null" if code is None else b'"%b"' % code.encode(),
+            (self.ended_at - self.started_at) * 1000,
+            self.size,
+            size,
+            b"null" if self.approval is None else b'"%b"' % self.approval.encode(),
+            b"null" if rule is None else encoded(rule),
+        )
+        return text if redact is None else text + values(self.arguments, redact)
+
+
+def begun(  # noqa: PLR0917 - what a line begins with, in its order
+    at: bytes, origin: Origin, server: str, kind: Kind, name: str, arguments: bytes
+) -> bytes:
+    """The members that are known at the beginning; `arguments` is a JSON array of their names."""
+    return b'{"time":"%b",%b,%b,"arguments":%b' % (
+        at,
+        _origin_members(origin),
+        _target_members(server, kind, name),
+        arguments,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _origin_members(origin: Origin) -> bytes:
+    members = (
+        (b"client", origin.client),
+        (b"user", origin.user),
+        (b"transport", origin.transport),
+        (b"profile", origin.profile),
+        (b"token", origin.token),
+    )
+    return b",".join(
+        b'"%b":%b' % (key, b"null" if value is None else encoded(value)) for key, value in members
+    )
+
+
+@lru_cache(maxsize=4096)
+def _target_members(server: str, kind: Kind, name: str) -> bytes:
+    shown = encoded(cut(server, MAX_ARGUMENT_CHARS)), kind.encode(), encoded(cut(name, MAX_NAME_CHARS))
+    return b'"server":%b,"kind":"%b","name":%b' % shown
+
+
+def encoded(text: str) -> bytes:
+    """A text as JSON, whatever is in it."""
+    try:
+        return _encode(text)
+    except UnicodeEncodeError:  # half a character, which JSON can spell and UTF-8 cannot
+        return _encode(text.encode(errors="replace").decode())
+
+
+def argument_names(arguments: msgspec.Raw | bytes) -> bytes:
+    """The names of arguments, as a JSON array; null where they cannot be read."""
+    if not arguments:
+        return b"[]"
+    if len(arguments) > MAX_NAMES_BYTES:
+        return b"null"
+    try:
+        names = list(_names(arguments))
+    except (msgspec.DecodeError, RecursionError):
+        return _other_names(arguments)
+    if len(names) > MAX_ARGUMENTS or any(len(name) > MAX_ARGUMENT_CHARS for name in names):
+        names = [cut(name, MAX_ARGUMENT_CHARS) for name in names[:MAX_ARGUMENTS]]
+    return _encode(names)
+
+
+def _other_names(arguments: msgspec.Raw | bytes) -> bytes:
+    """Those of an object within a string; none of null."""
+    try:
+        given = msgspec.json.decode(arguments, type=str | None)
+    except (msgspec.DecodeError, RecursionError):
+        return b"null"
+    if given is None:
+        return b"[]"
+    return argument_names(given.encode(errors="replace")) if given.lstrip().startswith("{") else b"null"
+
+
+def values(arguments: msgspec.Raw | bytes, redact: Callable[[Any], Any]) -> bytes:
+    """The member with the arguments' values; null where they are too large or cannot be read."""
+    if not arguments:
+        return b',"values":{}'
+    if len(arguments) > MAX_VALUES_BYTES:
+        return b',"values":null'
+    try:
+        return b',"values":%b' % _encode(redact(msgspec.json.decode(arguments)))
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+        return b',"values":null'
+
+
+def _ending(reply: Reply[Any] | None) -> tuple[str, str | None, int, str | None]:
+    """The outcome of a call, its code, the size of its result, and the rule that it was refused by."""
+    error = None if reply is None else reply.error
+    if error is None:
+        raw = b"" if reply is None or reply.value is None else reply.value
+        size = len(raw)
+        return _outcome(raw, size), None, size, None
+    if isinstance(error, CallError):
+        return str(error.outcome), str(error.code), 0, error.rule
+    if isinstance(error, Abandoned):
+        return "unknown" if error.begun else "not_sent", "cancelled", 0, None
+    return "unknown", "internal_error", 0, None
+
+
+def _outcome(raw: msgspec.Raw | bytes, size: int) -> str:
+    """How a result that came ended: `ok`, `tool_error`, `input_required` or `task`."""
+    if size > MAX_RESULT_BYTES:
+        view = memoryview(raw)
+        ends = bytes(view[:_END_BYTES]), bytes(view[-_END_BYTES:])
+        return "tool_error" if any(b'"isError":true' in end.replace(b" ", b"") for end in ends) else "ok"
+    try:
+        read = _result(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return "ok"
+    if read.is_error:
+        return "tool_error"
+    return read.kind if read.kind in {"input_required", "task"} else "ok"
