@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import msgspec
 import pytest
 from mcp import MCPError
 from msgspec.structs import replace
@@ -324,3 +325,44 @@ async def test_a_reply_that_is_not_awaited_gets_the_question_too(tmp_path):
         with pytest.raises(Exception, match="mcpx approve s count") as caught:
             await reply.wait()
         assert caught.value.code is Code.NOT_APPROVED
+
+
+# --- the audit log
+
+
+async def test_the_audit_log_says_what_a_person_has_said(tmp_path):
+    async with open_call_site(tmp_path) as at:
+        person = Person("once", "no", None, "session", "always")
+        await at.call(person)
+        await at.refused(person)
+        at.hub.config = replace(at.hub.config, approve_timeout=0.01)
+        await at.refused(person)
+        at.hub.config = replace(at.hub.config, approve_timeout=20.0)
+        await at.call(person, "count")
+        await at.call(person, "count")
+        await at.call(person, "crowd", {"size": 1})
+        await at.call(None, "crowd", {"size": 1})
+        await at.refused(None)
+    lines = [
+        msgspec.json.decode(line)
+        for file in sorted((tmp_path / "state" / "audit").glob("*.jsonl"))
+        for line in file.read_bytes().splitlines()
+    ]
+    said = [(each["approval"], each["outcome"], each["code"]) for each in lines if each["kind"] == "tool"]
+    asked, unsent = ("asked", "not_sent", "not_approved"), ("not_sent", "not_approved")
+    assert said == [
+        asked,
+        ("once", "ok", None),
+        asked,
+        ("refused", *unsent),
+        asked,
+        (None, *unsent),
+        asked,
+        ("session", "ok", None),
+        ("session", "ok", None),
+        asked,
+        ("always", "ok", None),
+        ("always", "ok", None),
+        (None, *unsent),
+    ]
+    assert {each["rule"] for each in lines if each["kind"] == "tool"} == {"tools.ask: s.*"}
