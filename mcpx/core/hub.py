@@ -41,6 +41,7 @@ from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
 from mcpx.paths import state_folder
+from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -76,10 +77,11 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
+        self.approvals = Approvals(lambda: self.config.approve_timeout)
         self.views = ResultViews(self.results, self.upstreams)
         self.fleet.has_open_tasks = self.views.tasks.has_open
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.calls = ToolCalls(self.upstreams, self.router, self.results)
+        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
@@ -91,6 +93,7 @@ class Hub:
             self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
         )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
+        self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
         self.started: float | None = None
@@ -104,7 +107,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results)
+        calls = ToolCalls(upstreams, requests, self.results, self.approvals)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
@@ -113,13 +116,17 @@ class Hub:
             config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
-        requests.router = Router(registry, inspector, self._checker, self.audit)
+        requests.router = Router(
+            registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
+        )
         return registry, calls
 
     def _build_tree(self) -> None:
-        actor = RouterActor(self.router, self.registry, self._inspector, self._checker, self.audit)
+        parts = self.registry, self._inspector, self._checker
+        actor = RouterActor(self.router, *parts, approvals=self.approvals, audit=self.audit)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
+        self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())
@@ -131,9 +138,11 @@ class Hub:
         for name, upstream in self.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
+        self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
         redactor = redactor_of(*before, *self._with_secrets)  # servers that are replaced may still be leaving
+        self.approvals.redact = redactor
         hide(redactor)
         self.audit.configure(
             enabled=config.audit != "off",
@@ -204,6 +213,7 @@ class Hub:
         self.fleet.leave(client)
         self.views.kept.drop(client)
         self.clients.leave(client)
+        self.approvals.client_left(client)
         self.meter.client_left(client)
 
     # --- its changes

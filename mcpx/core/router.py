@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from mcpx.audit.audit import Audit
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.config import Era
+from mcpx.core.approving import admitted
 from mcpx.core.auditing import audited
 from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
@@ -27,6 +28,7 @@ from mcpx.core.registry import Registry
 from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
+from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
@@ -67,12 +69,19 @@ class Router:
     """
 
     def __init__(
-        self, registry: Registry, inspector: Inspector, checker: ArgumentChecker, audit: Audit
+        self,
+        registry: Registry,
+        inspector: Inspector,
+        checker: ArgumentChecker,
+        *,
+        approvals: Approvals,
+        audit: Audit,
     ) -> None:
-        self._audit = audit
         self._registry = registry
         self._inspector = inspector
         self._checker = checker
+        self._approvals = approvals
+        self._audit = audit
 
     def route(self, message: Routable, reply: Reply[Any] | None) -> None:
         """Answer the message, or hand it on. Never raises."""
@@ -135,10 +144,20 @@ class Router:
         call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
-        elif upstream.serves_all:
-            upstream.submit(call, reply)
         else:
-            _session_for(upstream, message.context).submit(call, reply)
+            self._submit(upstream, tool, call, reply)
+
+    def _submit(self, upstream: Upstream, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
+        """Put a call whose arguments fit into its server's queue, if a person need not be asked first.
+
+        Raises:
+            CallError: As from `admitted`, and from `submit`.
+        """
+        rule = upstream.policy.asks(tool)
+        if rule is not None or call.context.answers is not None:
+            call = admitted(self._approvals, upstream, tool, call, rule=rule, reply=reply)
+        session = upstream if upstream.serves_all else _session_for(upstream, call.context)
+        session.submit(call, reply)
 
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
         info = upstream.info()
@@ -164,7 +183,7 @@ class Router:
             try:
                 upstream = self._registry.upstream(message.server_name)
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
-                _session_for(upstream, call.context).submit(fitting, reply)
+                self._submit(upstream, tool, fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 
@@ -186,9 +205,11 @@ class RouterActor(Router, Actor[Routable]):
         registry: Registry,
         inspector: Inspector,
         checker: ArgumentChecker,
+        *,
+        approvals: Approvals,
         audit: Audit,
     ) -> None:
-        Router.__init__(self, registry, inspector, checker, audit)
+        Router.__init__(self, registry, inspector, checker, approvals=approvals, audit=audit)
         Actor.__init__(self, ref)
 
     handle = Router.route
