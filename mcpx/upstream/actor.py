@@ -106,6 +106,7 @@ class Upstream:
             self.counters,
             max_message_bytes=max_message_bytes,
             on_change=self._on_change,
+            on_listing=self._on_listing,
             store=catalogues,
         )
         self.has_listed = False
@@ -323,6 +324,10 @@ class Upstream:
         self.subscriptions.handle_update(uri)
         if self.main is not None and self.client is None:  # what the companion hears concerns all
             self.main.subscriptions.updated(uri)
+
+    def _on_listing(self, listed: Catalogue) -> None:
+        if self.policy.pins is not None:
+            self.policy.pins.note(listed, whole=self.main is None)
 
     def _on_change(self, changed: Diff) -> None:
         is_first, self.has_listed = not self.has_listed, True
