@@ -21,6 +21,7 @@ from mcpx.config import ServerConfig
 from mcpx.errors import CallError
 from mcpx.trust.annotations import AnnotationRules, is_read_only
 from mcpx.trust.catalogue_rules import Rules
+from mcpx.trust.pin_changes import Change
 from mcpx.trust.pins import ServerPins
 
 MAX_KEPT: Final = 4  # catalogues: the sessions of a server beside its main one list for themselves
@@ -201,6 +202,11 @@ class ServerPolicy:
         """Why a tool cannot run: it has changed or is new, and waits for approval."""
         refusal = None if self._pins is None else self._pins.refusal(tool)
         return refusal if refusal is not None and self.admits_tool(tool) else None
+
+    def changes(self) -> list[Change]:
+        """What waits for approval of what there is."""
+        known = [] if self.pins is None else self.pins.changes()
+        return [each for each in known if each.tool is None or self.admits_tool(each.tool)]
 
     def asks(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mcpx.catalog.model import State, ToolInfo
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig, Stdio
 from mcpx.core.inspection import LISTING_TOKENS, WHOLE_TOKENS, Inspector
 from mcpx.core.messages import Inspect
 from mcpx.core.registry import Registry
@@ -47,6 +47,7 @@ class Known:
 
     def __init__(self, info):
         self.name, self.catalogue = info.name, info.catalogue
+        self.policy = ServerPolicy(ServerConfig(name=info.name, transport=Stdio(command="x")))
         self.info = lambda: info
         self.warmed = 0
 
