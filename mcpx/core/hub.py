@@ -81,12 +81,12 @@ class Hub:
         self.approvals = Approvals(lambda: self.config.approve_timeout)
         self.views = ResultViews(self.results, self.upstreams)
         self.fleet.has_open_tasks = self.views.tasks.has_open
+        self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals)
+        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals, self.audit)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
-        self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self._checker = ArgumentChecker()
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
@@ -108,7 +108,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results, self.approvals)
+        calls = ToolCalls(upstreams, requests, self.results, self.approvals, self.audit)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
