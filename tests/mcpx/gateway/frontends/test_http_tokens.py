@@ -262,6 +262,27 @@ async def test_the_event_stream_of_a_session_stays_when_others_ask_for_it():
                     break
 
 
+async def test_what_a_server_says_after_a_call_is_for_no_other_token():
+    one, two = make("one"), make("two")
+    async with (
+        served(shops()) as site,
+        site.at(one) as door,
+        site.at(two) as other,
+        site.at(DEFAULT) as default,
+        site.client.stream("GET", site.url, headers=default._headers) as everything,
+        site.client.stream("GET", site.url, headers=other._headers) as stream,
+    ):
+        for each in (default, other):
+            await answer(each, "logging/setLevel", {"level": "debug"})
+        await answer(door, *run("shop", "shout"))
+        with anyio.fail_after(PATIENCE_S):
+            async for line in everything.aiter_lines():
+                if "shop!" in line:
+                    break
+        revoke("two")  # so that the stream ends
+        assert b"shop!" not in await stream.aread()
+
+
 # --- results, calls, tasks
 
 
