@@ -21,6 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
+from mcpx.gateway.clients.bearer import Bearer
 from mcpx.gateway.clients.identity import connection_of, request_outbound
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
@@ -38,11 +39,18 @@ _CLIENT_KEY: Final = "mcpx.direct"
 class TransparentServer(Server[Any]):
     """Serves the clients of one server's transparent door over HTTP."""
 
-    def __init__(self, hub: Hub, server: str, outbox: NotificationOutbox, tasks: anyio.abc.TaskGroup) -> None:
-        """`tasks` runs what belongs to a client outside its requests."""
+    def __init__(
+        self,
+        hub: Hub,
+        server: str,
+        outbox: NotificationOutbox,
+        tasks: anyio.abc.TaskGroup,
+        bearer: Bearer | None = None,
+    ) -> None:
+        """`tasks` runs what belongs to a client outside its requests; `bearer` as for `DoorSessions`."""
         super().__init__(server, get_tool_input_schema=self._input_schema)
         self.middleware = [self._serve]
-        self._sessions = DoorSessions(hub, server, "http")
+        self._sessions = DoorSessions(hub, server, "http", bearer)
         self._outbox = outbox
         self._tasks = tasks
 

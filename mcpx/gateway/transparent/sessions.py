@@ -16,7 +16,10 @@ from msgspec.structs import replace
 
 from mcpx.audit.origin import Transport
 from mcpx.core.hub import Hub
+from mcpx.core.hub_view import HubView
+from mcpx.door import Door
 from mcpx.errors import Outcome
+from mcpx.gateway.clients.bearer import Bearer
 from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.gateway.transparent.enforcement import Enforcement
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
@@ -54,13 +57,20 @@ _VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 
 
 class DoorSessions:
-    """The sessions of one server, for the clients of its transparent door."""
+    """The sessions of one server, for the clients of its transparent door.
 
-    def __init__(self, hub: Hub, server: str, transport: Transport) -> None:
+    With a `bearer` they are those of its token: its profile narrows what there is, and its clients without a
+    session share none with others.
+    """
+
+    def __init__(self, hub: Hub, server: str, transport: Transport, bearer: Bearer | None = None) -> None:
         self.server = server
+        self._sessionless = hub.fleet.direct.sessionless if bearer is None else bearer.direct
         self._hub = hub
+        self._token = None if bearer is None else bearer.token
         self._transport: Transport = transport
-        self._rules = Enforcement(server, lambda: hub.upstreams.get(server))
+        self._view = HubView(hub, Door(profile=None if bearer is None else bearer.token.profile))
+        self._rules = Enforcement(server, lambda: self._view.upstreams.get(server))
 
     def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         """Send or queue a request; `client` is None for one without a session. Never raises.
@@ -77,7 +87,8 @@ class DoorSessions:
         if client is not None:
             client.note_request(request.method, request.raw)
         self._audit(client, request, reply)
-        upstream = self._hub.registry.upstream(self.server)
+        self._view.registry.upstream(self.server)
+        upstream = self._hub.upstreams[self.server]
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
         modern = is_modern(request.method, request.raw)
@@ -87,7 +98,7 @@ class DoorSessions:
         request = self._held(client, request, modern=modern)
         own = client is not None and (client.greeted or not modern)
         direct = self._hub.fleet.direct
-        direct.get_or_open(upstream, client if client is not None and own else direct.sessionless).submit(
+        direct.get_or_open(upstream, client if client is not None and own else self._sessionless).submit(
             request, reply
         )
 
@@ -116,7 +127,8 @@ class DoorSessions:
         """
         if request.method not in AUDITED or not self._hub.audit.enabled:
             return
-        origin = origin_of(self._transport, b"" if client is None else client.about, request.raw)
+        about = b"" if client is None else client.about
+        origin = origin_of(self._transport, about, request.raw, self._token)
         subject = self._rules.named(request.method, request.raw)
         observe(begin(self._hub.audit, self.server, request.method, subject, origin), reply, self.server)
 
@@ -159,7 +171,7 @@ class DoorSessions:
 
     def schema_of(self, tool: str) -> dict[str, Any] | None:
         """The schema of a tool's arguments; None where it is not known, or the tool is not shown."""
-        upstream = self._hub.upstreams.get(self.server)
+        upstream = self._view.upstreams.get(self.server)
         if upstream is None or not upstream.policy.admits_tool(tool):
             return None
         return self._hub.fleet.direct.schemas(upstream).of(tool)
