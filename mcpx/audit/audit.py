@@ -26,7 +26,6 @@ from mcpx.audit.entry import Entry, Kind, argument_names, begun, encoded
 from mcpx.audit.origin import Origin, library
 from mcpx.errors import CallError, Code
 from mcpx.text import cut
-from supervisors import Reply
 
 log = structlog.get_logger()
 MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
@@ -140,8 +139,8 @@ class Audit:
             entry.slot = self._chain.begin(text)
         if self._required and (self._problem is not None or entry.slot is None):
             error = _not_audited(self._problem or "it is full", server, name if kind == "tool" else None)
-            refused: Reply[Any] = Reply(entry)
-            refused.reject(error)
+            entry.code = str(error.code)
+            self._settled(entry)
             raise error
         return entry
 
@@ -150,17 +149,17 @@ class Audit:
         kind: Kind,
         server: str,
         name: str,
-        error: CallError,
+        code: str,
         *,
-        arguments: msgspec.Raw | bytes = NOTHING,
         origin: Origin | None = None,
+        rule: str | None = None,
     ) -> None:
-        """Note a request that was refused before it was routed."""
-        if not self.enabled:
-            return
-        text = begun(self._now(), origin or library(), server, kind, name, argument_names(arguments))
-        reply: Reply[Any] = Reply(Entry(text, arguments, self._settled))
-        reply.reject(error)
+        """Note a request that was refused, with that code, before there was anything to send."""
+        if self.enabled:
+            text = begun(self._now(), origin or library(), server, kind, name, b"null")
+            entry = Entry(text, NOTHING, self._settled)
+            entry.code, entry.rule = code, rule
+            self._settled(entry)
 
     def _settled(self, entry: Entry) -> None:
         self._ended.append(entry)

@@ -26,6 +26,7 @@ Approval = Literal["asked", "once", "session", "always", "refused"]
 MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
 MAX_ARGUMENTS: Final = 64  # that are named
 MAX_ARGUMENT_CHARS: Final = 128  # of the name of one
+MAX_ARGUMENTS_TEXT: Final = 512  # bytes; beyond it, the two limits above hold
 MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not read
 MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
 MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
@@ -39,6 +40,12 @@ class _Result(msgspec.Struct, gc=False):
     kind: str | None = msgspec.field(name="resultType", default=None)
 
 
+class _Response(msgspec.Struct, gc=False):
+    result: _Result = msgspec.field(default_factory=_Result)
+    error: msgspec.Raw | None = None
+
+
+_response: Final = msgspec.json.Decoder(_Response).decode
 _result: Final = msgspec.json.Decoder(_Result).decode
 
 
@@ -57,7 +64,9 @@ class Entry:
         "approval",
         "arguments",
         "begun",
+        "code",
         "ended_at",
+        "is_response",
         "reply",
         "rule",
         "size",
@@ -71,10 +80,13 @@ class Entry:
         """As they came, where their values are to be written; else empty."""
         self.size = len(arguments)
         self.slot: int | None = None
+        self.code: str | None = None
+        """Why it was refused before there was a reply."""
+        self.is_response = False
+        """Whether the reply is a whole JSON-RPC response."""
         self.rule: str | None = None
         self.approval: Approval | None = None
-        self.started_at = time.perf_counter()
-        self.ended_at = 0.0
+        self.started_at = self.ended_at = time.perf_counter()
         self.reply: Reply[Any] | None = None
         self._on_end = on_end
 
@@ -86,10 +98,8 @@ class Entry:
 
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
-        outcome, code, size, rule = _ending(self.reply)
-        rule = rule or self.rule
-        if self.approval == "asked":
-            outcome = "not_sent"
+        outcome, code, size = self._ending()
+        rule = self.rule
         text = _ENDED % (
             self.begun,
             outcome.encode(),
@@ -101,6 +111,25 @@ class Entry:
             b"null" if rule is None else encoded(rule),
         )
         return text if redact is None else text + values(self.arguments, redact)
+
+    def _ending(self) -> tuple[str, str | None, int]:
+        """The outcome of the call, its code, and the size of its result."""
+        reply = self.reply
+        if reply is None:
+            return "not_sent", self.code, 0
+        error = reply.error
+        if error is None:
+            raw = b"" if reply.value is None else reply.value
+            size = len(raw)
+            if self.approval == "asked":
+                return "not_sent", None, 0
+            return *_outcome(raw, size, is_response=self.is_response), size
+        if isinstance(error, CallError):
+            self.rule = self.rule or error.rule
+            return error.outcome.value, error.code.value, 0
+        if isinstance(error, Abandoned):
+            return "unknown" if error.begun else "not_sent", "cancelled", 0
+        return "unknown", "internal_error", 0
 
 
 def begun(  # noqa: PLR0917 - what a line begins with, in its order
@@ -153,9 +182,10 @@ def argument_names(arguments: msgspec.Raw | bytes) -> bytes:
         names = list(_names(arguments))
     except (msgspec.DecodeError, RecursionError):
         return _other_names(arguments)
-    if len(names) > MAX_ARGUMENTS or any(len(name) > MAX_ARGUMENT_CHARS for name in names):
-        names = [cut(name, MAX_ARGUMENT_CHARS) for name in names[:MAX_ARGUMENTS]]
-    return _encode(names)
+    text = _encode(names)
+    if len(text) > MAX_ARGUMENTS_TEXT:
+        return _encode([cut(name, MAX_ARGUMENT_CHARS) for name in names[:MAX_ARGUMENTS]])
+    return text
 
 
 def _other_names(arguments: msgspec.Raw | bytes) -> bytes:
@@ -181,30 +211,24 @@ def values(arguments: msgspec.Raw | bytes, redact: Callable[[Any], Any]) -> byte
         return b',"values":null'
 
 
-def _ending(reply: Reply[Any] | None) -> tuple[str, str | None, int, str | None]:
-    """The outcome of a call, its code, the size of its result, and the rule that it was refused by."""
-    error = None if reply is None else reply.error
-    if error is None:
-        raw = b"" if reply is None or reply.value is None else reply.value
-        size = len(raw)
-        return _outcome(raw, size), None, size, None
-    if isinstance(error, CallError):
-        return str(error.outcome), str(error.code), 0, error.rule
-    if isinstance(error, Abandoned):
-        return "unknown" if error.begun else "not_sent", "cancelled", 0, None
-    return "unknown", "internal_error", 0, None
-
-
-def _outcome(raw: msgspec.Raw | bytes, size: int) -> str:
-    """How a result that came ended: `ok`, `tool_error`, `input_required` or `task`."""
+def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple[str, str | None]:
+    """How a result that came ended, and a code: `ok`, `tool_error`, `input_required`, `task`, or `failed`."""
     if size > MAX_RESULT_BYTES:
         view = memoryview(raw)
         ends = bytes(view[:_END_BYTES]), bytes(view[-_END_BYTES:])
-        return "tool_error" if any(b'"isError":true' in end.replace(b" ", b"") for end in ends) else "ok"
+        return "tool_error" if any(
+            b'"isError":true' in end.replace(b" ", b"") for end in ends
+        ) else "ok", None
     try:
-        read = _result(raw)
+        if is_response:
+            response = _response(raw)
+            if response.error is not None:
+                return "failed", "upstream_error"
+            read = response.result
+        else:
+            read = _result(raw)
     except (msgspec.DecodeError, RecursionError):
-        return "ok"
+        return "ok", None
     if read.is_error:
-        return "tool_error"
-    return read.kind if read.kind in {"input_required", "task"} else "ok"
+        return "tool_error", None
+    return read.kind if read.kind in {"input_required", "task"} else "ok", None

@@ -38,7 +38,7 @@ def review_files(config_path: str | None, request: JSON) -> JSON | None:
         if servers[name].disabled is None:
             pins = _pins(servers[name], files)
             try:
-                changes = review(pins, request["tool"], asked=_is_asked(servers[name], pins, request["tool"]))
+                changes = review(pins, ServerPolicy(servers[name]), request["tool"])
             except NothingToApproveError:
                 if pins.problem is None and request["tool"] not in pins.names():
                     return None
@@ -53,11 +53,6 @@ def review_files(config_path: str | None, request: JSON) -> JSON | None:
 
 def _pins(server: ServerConfig, files: PinFiles) -> ServerPins:
     return ServerPins(server, *files.load(pin_identity(server)))
-
-
-def _is_asked(server: ServerConfig, pins: ServerPins, tool: str | None) -> bool:
-    pin = pins.record.waiting.get(tool or "")
-    return pin is not None and ServerPolicy(server).asks(pin.to_tool(server.name)) is not None
 
 
 def _approve(

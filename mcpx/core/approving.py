@@ -11,19 +11,29 @@ import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
+from mcpx.audit.entry import Approval, Entry
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.trust.approval_form import KEY
 from mcpx.trust.approvals import Approvals
-from mcpx.trust.questions import ApprovalRequired, AskedCall
+from mcpx.trust.questions import ApprovalRequired, AskedCall, NotApproved
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, SESSIONLESS, CallerHandle, InputAnswers
 from mcpx.upstream.requests import CallTool
 
 
 def admitted(
-    approvals: Approvals, upstream: Upstream, tool: ToolInfo, call: CallTool, rule: str | None
+    approvals: Approvals,
+    upstream: Upstream,
+    tool: ToolInfo,
+    call: CallTool,
+    *,
+    rule: str | None,
+    reply: RawReply,
 ) -> CallTool:
     """The call as it may be sent now; `rule` is the one by which a person is asked, if any.
+
+    The audit log learns from the reply's entry what became of that.
 
     Raises:
         CallError: As from `Approvals.admit`.
@@ -41,10 +51,24 @@ def admitted(
         rule=rule,
         answers=context.answers,
     )
-    found = approvals.admit(asked)
+    try:
+        found = approvals.admit(asked)
+    except ApprovalRequired:
+        _note(reply, rule, "asked")
+        raise
+    except NotApproved as error:
+        _note(reply, rule, "refused" if error.is_refusal else None)
+        raise
+    _note(reply, rule, found.by)
     if found.answers is context.answers:
         return call
     return replace(call, context=replace(context, answers=found.answers))
+
+
+def _note(reply: RawReply, rule: str | None, approval: Approval | None) -> None:
+    entry = reply.observer
+    if rule is not None and isinstance(entry, Entry):
+        entry.rule, entry.approval = rule, approval
 
 
 async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: CallerHandle) -> InputAnswers:

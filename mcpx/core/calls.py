@@ -17,9 +17,11 @@ import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
+from mcpx.audit.audit import Audit
 from mcpx.audit.origin import Origin
 from mcpx.catalog.model import JSON
 from mcpx.core.approving import obtain_approval
+from mcpx.core.auditing import note_refused, noting_refusals
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, tool_of
 from mcpx.core.results import ResultRenderer
@@ -76,11 +78,13 @@ class ToolCalls:
         router: Requests,
         results: ResultRenderer,
         approvals: Approvals,
+        audit: Audit,
     ) -> None:
         self._upstreams = upstreams
         self._router = router
         self._results = results
         self._approvals = approvals
+        self._audit = audit
 
     # --- for the paths of the gateway
 
@@ -90,7 +94,9 @@ class ToolCalls:
             self._router.request(message, reply)
         except SupervisorError as error:  # flooded, or on its way out
             text = f"MCPX takes no more requests ({error}); nothing was sent, try again later"
-            reply.reject(CallError(Code.OVERLOADED, text, server=message.server_name))
+            refusal = CallError(Code.OVERLOADED, text, server=message.server_name)
+            note_refused(self._audit, message, refusal)
+            reply.reject(refusal)
 
     async def run(self, request: Request, render: Callable[[msgspec.Raw], R]) -> R | JSON:
         """The rendered result; or the input requests of the server, for a client that takes them as a result.
@@ -149,7 +155,11 @@ class ToolCalls:
     async def _result_of(self, request: Request) -> msgspec.Raw:
         upstream = self._upstreams.get(request.server_name)
         if upstream is not None:
-            await self._await_listing(upstream, tool_of(request))
+            try:
+                await self._await_listing(upstream, tool_of(request))
+            except CallError as error:
+                note_refused(self._audit, request, error)
+                raise
         raw: msgspec.Raw = await self._reply_to(request)
         return raw
 
@@ -239,8 +249,9 @@ class ToolCalls:
             if on_progress is not None and (step := envelope.read_step(members)) is not None:
                 on_progress(step.progress, step.total, step.message)
 
-        server_name, tool_name = await self.resolve(server_name, tool_name)
-        encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
+        with noting_refusals(self._audit, "tool", server_name, tool_name, origin):
+            server_name, tool_name = await self.resolve(server_name, tool_name)
+            encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
         context = RequestContext(
             client=client, on_progress=progressed if on_progress else None, origin=origin
         )

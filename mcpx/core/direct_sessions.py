@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from mcpx.catalog.diff import EVERYTHING, Diff
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
@@ -106,13 +107,13 @@ class DirectSessions:
         for client in old.direct:
             self.get_or_open(new, client).announce_lists()
 
-    def announce_rules(self, name: str) -> None:
-        """Tell the clients of a server's sessions that lists have changed, if its policy has."""
+    def announce_rules(self, name: str, changed: Diff) -> None:
+        """Tell the clients of a server's sessions that lists have changed, if its policy or a profile has."""
         upstream = self._upstreams.get(name)
         if upstream is None or not upstream.direct:
             return
         revision = upstream.policy.revision
-        if self._seen.get(name) != revision:
+        if changed is EVERYTHING or self._seen.get(name) != revision:
             self._seen[name] = revision
             for session in list(upstream.direct.values()):
                 session.announce_lists()

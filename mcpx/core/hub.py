@@ -20,7 +20,8 @@ import structlog
 from msgspec.structs import replace
 
 from mcpx.audit.audit import Audit
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.diff import EVERYTHING, diff
+from mcpx.catalog.model import Catalogue, ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
 from mcpx.core.config_file import ConfigFile
@@ -80,12 +81,12 @@ class Hub:
         self.approvals = Approvals(lambda: self.config.approve_timeout)
         self.views = ResultViews(self.results, self.upstreams)
         self.fleet.has_open_tasks = self.views.tasks.has_open
+        self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals)
+        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals, self.audit)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
-        self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self._checker = ArgumentChecker()
         self.file = ConfigFile(config.source, lambda: self.config, self.reload)
         """What the configuration was read from, where it comes from a file."""
@@ -93,6 +94,7 @@ class Hub:
             self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
         )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
+        self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
         self.started: float | None = None
@@ -106,7 +108,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results, self.approvals)
+        calls = ToolCalls(upstreams, requests, self.results, self.approvals, self.audit)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
@@ -121,14 +123,8 @@ class Hub:
         return registry, calls
 
     def _build_tree(self) -> None:
-        actor = RouterActor(
-            self.router,
-            self.registry,
-            self._inspector,
-            self._checker,
-            approvals=self.approvals,
-            audit=self.audit,
-        )
+        parts = self.registry, self._inspector, self._checker
+        actor = RouterActor(self.router, *parts, approvals=self.approvals, audit=self.audit)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
@@ -144,6 +140,7 @@ class Hub:
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
                 upstream.rate.configure(config.servers[name])
+                upstream.policy_changed()
         self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
@@ -240,6 +237,7 @@ class Hub:
 
     async def _carry_out(self, config: Config) -> ReloadPlan:
         plan = plan_reload(self.config, config, moved=moved_programs(self.config, config))
+        before = {name: upstream.catalogue for name, upstream in self.upstreams.items()}
         self._apply(effective_config(self.config, config))
         for notice in config.notices:
             log.info("config.notice", notice=notice)
@@ -247,8 +245,20 @@ class Hub:
         self._warn_of_disabled((*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
             self.fleet.observers.announce(plan.untouched or (NO_SERVER,))
+            self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
         await self.fleet.change(self.config, plan)
+        self._report_differences(plan.changed, before)
         return plan
+
+    def _report_differences(
+        self, names: Iterable[str], before: Mapping[str, Catalogue | None], *, of_profiles: bool = False
+    ) -> None:
+        """Report what there is now of the servers that there was not before, or the other way round."""
+        for name in names:
+            known = self.upstreams[name].catalogue if name in self.upstreams else None
+            if known is not None and (of_profiles or known is not before[name]):
+                changed = EVERYTHING if of_profiles else diff(before[name], known)
+                self.fleet.observers.notify(name, changed)
 
     async def restart(self, name: str) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.

@@ -22,14 +22,9 @@ def waiting(hub: Hub, server: str | None, tool: str | None) -> JSON:
     names = list(hub.upstreams) if server is None else [hub.registry.upstream(server).name]
     found = []
     for name in names:
-        upstream = hub.upstreams[name]
-        pins = upstream.policy.pins
-        if pins is not None:
-            shown = upstream.catalogue
-            its = shown.tools.get(tool) if shown and tool else None
-            asked = its is not None and upstream.policy.asks(its) is not None
-            if changes := review(pins, tool, asked=asked):
-                found.append(reviewed(pins, changes))
+        policy = hub.upstreams[name].policy
+        if policy.pins is not None and (changes := review(policy.pins, policy, tool)):
+            found.append(reviewed(policy.pins, changes))
     return {"waiting": found}
 
 

@@ -21,7 +21,7 @@ from mcpx.config.document import quote
 from mcpx.config.profiles import chosen, did_you_mean, no_server
 from mcpx.door import Door
 from mcpx.errors import MCPXError
-from mcpx.trust.policy import Rules
+from mcpx.trust.catalogue_rules import Rules
 
 NOTHING: Final = Profile(servers=())
 ALL: Final = Profile()
@@ -48,10 +48,6 @@ class Selection(msgspec.Struct, frozen=True):
             return None
         rules = Rules(server, profile.tool_rules(server), profile.resources, profile.prompts)
         return rules if rules.restrict or rules.tools.ask else None
-
-    def shows_whole(self, server: str) -> bool:
-        """Whether a server is shown as it is: nothing of it is hidden, or asked for first."""
-        return server in self.config.servers and self.rules(server) is None
 
 
 def select(door: Door, config: Config) -> Selection:

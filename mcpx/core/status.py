@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mcpx.upstream.actor import Upstream
     from mcpx.upstream.direct.session import DirectSession
     from supervisors import ChildState
+
+
+MAX_CHANGES: Final = 100  # of one server
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +78,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
     and what MCPX answered by itself. `folder` is where it keeps what is for its configuration alone, with its
     servers' logs; `log` is the file of its own, absent where that goes elsewhere. A daemon of an older
-    version says nothing of these four.
+    version says nothing of these four. `pins_error` says why what servers offer cannot be pinned, if so.
     """
 
     pid: int
@@ -89,6 +92,17 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     folder: str | msgspec.UnsetType = msgspec.UNSET
     log: str | msgspec.UnsetType = msgspec.UNSET
+    pins_error: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChangeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of a server that waits for approval; as `mcpx.trust.pin_changes.Change`."""
+
+    kind: str
+    tool: str | msgspec.UnsetType = msgspec.UNSET
+    summary: str
+    difference: list[str]
+    blocked: bool
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +125,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
     out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
     is present, the counts are of what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
+    `changes` are those since it was approved, at most 100; absent without any.
     """
 
     name: str
@@ -138,6 +153,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int | msgspec.UnsetType = msgspec.UNSET
     from_last_time: bool | msgspec.UnsetType = msgspec.UNSET
     listed_at: str | msgspec.UnsetType = msgspec.UNSET
+    changes: list[ChangeStatus] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +177,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         http=msgspec.UNSET if hub.http is None else hub.http(),
         environment=environment_status(hub.config.environment),
         tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
+        pins_error=hub.fleet.pins.problem or msgspec.UNSET,
     )
     servers = [
         _server(
@@ -226,9 +243,23 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         silent_s=_silent(counters.silent_since),
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
+        changes=_changes(upstream) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
         **info.from_last_time(),
     )
+
+
+def _changes(upstream: Upstream) -> list[ChangeStatus]:
+    return [
+        ChangeStatus(
+            kind=each.kind,
+            tool=each.tool or msgspec.UNSET,
+            summary=each.summary(),
+            difference=list(each.difference),
+            blocked=each.blocked,
+        )
+        for each in upstream.policy.changes()[:MAX_CHANGES]
+    ]
 
 
 def _restarts(session: Upstream | DirectSession) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, get_args
 
@@ -161,9 +160,3 @@ def read_answer(responses: bytes | msgspec.Raw) -> Answer:
     if isinstance(error := answer.get("error"), str):
         return Answer(reason=f"the client did not ask ({one_line(error, _MAX_REASON_CHARS)})")
     return Answer(reason="the question was dismissed", is_refusal=True)
-
-
-def approve_command(server: str, tool: str) -> str:
-    """The command by which a person allows a tool; without its name where that cannot be typed."""
-    names = [name for name in (server, tool) if name.isprintable() and not name.startswith("-")]
-    return shlex.join(["mcpx", "approve", *(names if names[:1] == [server] else ())])

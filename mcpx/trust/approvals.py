@@ -97,7 +97,7 @@ class Approvals:
     def _ask(self, call: AskedCall, arguments: Arguments) -> CallError:
         """The error by which the question goes to the client; or the one that says why it cannot."""
         if not call.can_be_asked:
-            return call.not_approved(CANNOT_ASK, way_out=True)
+            return call.not_approved(CANNOT_ASK)
         now = time.monotonic()
         most = MAX_OPEN_SESSIONLESS if call.session is None else MAX_OPEN
         if sum(each.expires > now for each in self._open_of(call.client)) >= most:
@@ -145,7 +145,7 @@ class Approvals:
             passed = None if answer.is_refusal else self._passed(call)
             if passed is None:
                 call = replace(call, rule=question.rule)
-                raise call.not_approved(answer.reason, way_out=not answer.is_refusal)
+                raise call.not_approved(answer.reason, is_refusal=answer.is_refusal)
             return passed
         question.stage, question.by = "running", self._remember(call, answer)
         return Admitted(question.answers, question.by)

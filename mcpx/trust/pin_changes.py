@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from mcpx.catalog.model import JSON, present
+from mcpx.text import cut, one_line, shown_name
 from mcpx.trust.differences import contents, differences
 from mcpx.trust.pin_record import PinRecord
 
+MAX_MEMBERS_CHARS: Final = 120  # of the members that differ, in a summary
 Kind = Literal["changed", "new", "server", "pins", "always"]
 
 
@@ -35,12 +37,15 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> str:
         """A few words: `commit has changed (description)`."""
-        if self.kind == "new":
-            return f"{self.tool} is new"
-        if self.kind == "pins":
-            return self.difference[0]
-        paths = ", ".join(dict.fromkeys(line.partition(": ")[0] for line in self.difference))
-        return f"{self.tool or 'what it says of itself'} has changed ({paths})"
+        match self.kind:
+            case "pins":
+                return one_line(self.difference[0])
+            case "new":
+                return f"{shown_name(self.tool or '')} is new"
+            case _:
+                members = dict.fromkeys(line.partition(": ")[0] for line in self.difference)
+                what = shown_name(self.tool) if self.tool else "what the server says of itself"
+                return f"{what} has changed ({cut(', '.join(members), MAX_MEMBERS_CHARS)})"
 
 
 def changes_of(

@@ -16,6 +16,7 @@ from mcpx.text.nearest import nearest
 from mcpx.trust.pin_changes import Change, changes_of
 from mcpx.trust.pin_record import Edit, approved
 from mcpx.trust.pins import ServerPins
+from mcpx.trust.policy import ServerPolicy
 
 
 class Agreed(msgspec.Struct, frozen=True):
@@ -31,17 +32,18 @@ class NothingToApproveError(MCPXError):
     """There is no such tool, or it cannot be approved alone."""
 
 
-def review(pins: ServerPins, tool: str | None = None, *, asked: bool = False) -> list[Change]:
+def review(pins: ServerPins, policy: ServerPolicy, tool: str | None = None) -> list[Change]:
     """What waits of a server, or of one tool, with whole values.
 
-    A tool that is named and as it was approved is to run without asking from now on; so is one that waits,
-    if it is `asked` about.
+    A tool that is named and as it was approved is to run without asking from now on; so is one that waits, if
+    the policy asks about it.
 
     Raises:
         NothingToApproveError: The tool is not known, or the server has to be approved as a whole.
     """
     blocks = pins.is_active and pins.blocks
     found = changes_of(pins.record, pins.problem, blocks=blocks, holds_all=pins.holds_all, whole=True)
+    found = [each for each in found if each.tool is None or policy.admits_tool(each.tool)]
     if not pins.is_active:
         found = []
     if tool is None:
@@ -49,10 +51,13 @@ def review(pins: ServerPins, tool: str | None = None, *, asked: bool = False) ->
     if pins.problem is not None and pins.is_active:
         raise NothingToApproveError(f"{pins.problem}; approve the server as a whole: {pins.command()}")
     digest = pins.current_digest(tool)
-    if digest is None:
-        raise NothingToApproveError(f"{pins.name} has no tool {tool!r}{_nearest(tool, pins.names())}")
+    if digest is None or not policy.admits_tool(tool):
+        raise NothingToApproveError(
+            f"{pins.name} has no tool {tool!r}{_nearest(tool, filter(policy.admits_tool, pins.names()))}"
+        )
     named = [change for change in found if change.tool == tool]
-    if asked or not named:
+    pin = pins.record.waiting.get(tool)
+    if pin is None or not named or policy.asks(pin.to_tool(pins.name)) is not None:
         named.append(Change(kind="always", tool=tool, digest=digest))
     return named
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import shlex
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Literal, Protocol
 
@@ -13,7 +14,7 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import INPUT_REQUIRED, InputRequired
 from mcpx.text import shown_name, shown_server
-from mcpx.trust.approval_form import KEY, Arguments, Decision, TwiceNamed, approve_command
+from mcpx.trust.approval_form import KEY, Arguments, Decision, TwiceNamed
 from mcpx.trust.policy import ServerPolicy
 
 PREFIX: Final = "mcpx-approval-"
@@ -66,16 +67,33 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
         names = self.tool
         return CallError(code, text, server=names.server_name, tool=names.name, details=details)
 
-    def not_approved(self, why: str, *, way_out: bool) -> CallError:
-        """`not_approved`; with `way_out` it says how a person can allow the tool."""
-        server, tool = self.tool.server_name, self.tool.name
+    def not_approved(self, why: str, *, is_refusal: bool = False) -> NotApproved:
+        """`not_approved`; unless a person has refused, it says how they can allow the tool."""
+        return NotApproved(self, why, is_refusal=is_refusal)
+
+
+class NotApproved(CallError):  # noqa: N818 - a condition
+    """No person has agreed to a call; `is_refusal` where one has refused."""
+
+    def __init__(self, call: AskedCall, why: str, *, is_refusal: bool) -> None:
+        server, tool = call.tool.server_name, call.tool.name
         named = f"{shown_name(tool)} of {shown_server(server)}"
-        text = f"{named} runs only when a person agrees ({self.rule}): {why}. Nothing was sent."
-        if not way_out:
-            return self.failure(Code.NOT_APPROVED, text, rule=self.rule)
-        command = approve_command(server, tool)
-        text = f"{text} A person can allow it with: {command}"
-        return self.failure(Code.NOT_APPROVED, text, rule=self.rule, approve=command)
+        text = f"{named} runs only when a person agrees ({call.rule}): {why}. Nothing was sent."
+        details = {"rule": call.rule}
+        if not is_refusal:
+            details["approve"] = command = _command(call)
+            text = f"{text} A person can allow it with: {command}"
+        super().__init__(Code.NOT_APPROVED, text, server=server, tool=tool, details=details)
+        self.is_refusal = is_refusal
+
+
+def _command(call: AskedCall) -> str:
+    """The command by which a person allows the tool; without its name where that cannot be typed."""
+    name, pins = call.tool.name, call.policy.pins
+    typed = [name] if name.isprintable() and not name.startswith("-") else []
+    if pins is None:
+        return shlex.join(["mcpx", "approve", call.tool.server_name, *typed])
+    return pins.command(*typed)
 
 
 class Question(msgspec.Struct, eq=False, kw_only=True):
@@ -119,7 +137,7 @@ class ApprovalRequired(InputRequired):
     """
 
     def __init__(self, call: AskedCall, question: Question, params: JSON, within_s: float) -> None:
-        refusal = call.not_approved(CANNOT_ASK, way_out=True)
+        refusal = call.not_approved(CANNOT_ASK)
         names = call.tool
         CallError.__init__(  # not the text and the code of a server that wants input
             self,

@@ -69,6 +69,7 @@ class FastPath:
         self._profile = hub.door.profile
         self._connection = connection
         self._meter = hub.meter
+        self._audit = hub.audit
         self._exposure = server.exposure
         self._decode = decode
         self._decode_native = decode_native
@@ -203,6 +204,8 @@ class FastPath:
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
         tool = self._exposure.shown.native.get(params.name)
         in_meta = tool is not None and has_output_schema(tool)
+        origin = self._origin(params.meta)
+        self._audit.refused("tool", given.server_name, given.tool_name, refusal.code, origin=origin)
         pieces = self._encoder(params.meta).failure(refusal, in_meta=in_meta)
         self._meter_of(params.meta).note(given.server_name, given.tool_name, NOTHING, pieces)
         wire.channel.write(*envelope.answer(request_id, pieces))
@@ -260,20 +263,24 @@ class FastPath:
             self._clients.note_sessionless(meta.log_level)
             capabilities = read_capabilities(bytes(meta.capabilities))
             caller = StreamCaller(wire, client, capabilities, level=meta.log_level)
-            return RequestContext(client=client, caller=caller, origin=self._origin(meta.client_info))
+            return RequestContext(client=client, caller=caller, origin=self._origin(meta))
         if self._plain is None:
             capabilities = capabilities_of(self._connection.connection.client_capabilities)
             caller = StreamCaller(wire, client, capabilities, clients=self._clients)
-            params = self._connection.connection.client_params
-            origin = self._origin(params.client_info if params else None)
-            self._plain = RequestContext(client=client, caller=caller, origin=origin)
+            self._plain = RequestContext(client=client, caller=caller, origin=self._origin(meta))
         return self._plain
 
-    def _origin(self, info: ClientInfo | Implementation | None) -> Origin:
+    def _origin(self, meta: Meta | None) -> Origin:
+        """Who asks, for the audit log."""
+        info: ClientInfo | Implementation | None
+        if self._connection.era is Era.MODERN:
+            info = meta.client_info if meta else None
+        else:
+            params = self._connection.connection.client_params
+            info = params.client_info if params else None
         client = None if info is None else client_text(info.name, info.version)
-        return Origin(
-            transport=self._connection.transport, client=client, user=this_user(), profile=self._profile
-        )
+        transport = self._connection.transport
+        return Origin(transport=transport, client=client, user=this_user(), profile=self._profile)
 
     def _meter_of(self, meta: Meta | None) -> ClientMeter:
         """What counts the calls of this client."""

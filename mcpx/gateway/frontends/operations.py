@@ -14,6 +14,7 @@ import msgspec
 from mcpx.audit.origin import Origin, this_user
 from mcpx.catalog.model import JSON, PromptInfo
 from mcpx.core import pin_reviews
+from mcpx.core.auditing import noting_refusals
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward
@@ -119,8 +120,9 @@ async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report:
     names = request.server or "", request.tool if isinstance(request.tool, str) else ""
     arguments = request.arguments
     if request.pairs:
-        names = await hub.calls.resolve(*names)
-        arguments = _typed(hub, names, request.pairs, arguments)
+        with noting_refusals(hub.audit, "tool", *names, _origin(hub)):
+            names = await hub.calls.resolve(*names)
+            arguments = _typed(hub, names, request.pairs, arguments)
     on_progress = progressed if request.progress else None
     result = await hub.calls.exec(*names, arguments, on_progress, client=client, origin=_origin(hub))
     return _shaped(result.as_it_came if request.unshaped else result.shaped)
@@ -200,10 +202,11 @@ async def _prompt(hub: HubView, server: str, name: str, arguments: dict[str, str
         CallError: There is no such server, or the request failed.
         MCPXError: There is no such prompt, or the arguments are not those that it takes.
     """
-    server = hub.registry.upstream(server).name
-    known = {prompt.name: prompt for prompt in _prompts(hub, server)}
-    if known and name not in known:
-        raise MCPXError(f"{server} has no prompt {name!r}{_near(name, list(known))}")
+    with noting_refusals(hub.audit, "prompt", server, name, _origin(hub)):
+        server = hub.registry.upstream(server).name
+        known = {prompt.name: prompt for prompt in _prompts(hub, server)}
+        if known and name not in known:
+            raise MCPXError(f"{server} has no prompt {name!r}{_near(name, list(known))}")
     if name in known and (problem := _problem_of(known[name], arguments)):
         raise MCPXError(f"prompt {name} of {server}: {problem}; nothing was sent")
     request = GetPrompt(name, msgspec.json.encode(arguments) if arguments else b"")

@@ -12,6 +12,7 @@ from mcpx.audit.entry import Entry, Kind
 from mcpx.audit.origin import Origin, Transport, client_text, this_user
 from mcpx.errors import CallError, Code
 from mcpx.gateway.transparent.subjects import Subject
+from mcpx.trust.tokens import NamedToken
 from mcpx.upstream.direct.messages import NOTHING, members_of, result_of, value_of
 from supervisors import Reply
 
@@ -56,12 +57,15 @@ def observe(entry: Entry, reply: Reply[msgspec.Raw], server: str) -> None:
     reply.observer = settled
 
 
-def origin_of(transport: Transport, client: msgspec.Raw | bytes, params: msgspec.Raw | bytes) -> Origin:
+def origin_of(
+    transport: Transport, client: bytes, params: msgspec.Raw | bytes, token: NamedToken | None
+) -> Origin:
     """Who is behind a request. `client` is what it said of itself in its handshake, if there was one."""
-    about = msgspec.Raw(bytes(client))
+    about = msgspec.Raw(client)
     if CLIENT_INFO_META_KEY.encode() in bytes(params):
         about = members_of(members_of(params).get("_meta", NOTHING)).get(CLIENT_INFO_META_KEY, NOTHING)
     said = value_of(about) if about else None
     name, version = (said.get("name"), said.get("version")) if isinstance(said, dict) else (None, None)
     text = client_text(name, version if isinstance(version, str) else None) if isinstance(name, str) else None
-    return Origin(transport=transport, client=text, user=this_user())
+    name, profile = (None, None) if token is None else (token.name, token.profile)
+    return Origin(transport=transport, client=text, user=this_user(), profile=profile, token=name)

@@ -2,7 +2,7 @@
 
 A server's sessions are kept until the server is removed from the configuration, or the frontend ends. A token
 with a name has sessions of its own. If it is for a profile, there are for its clients the servers of that
-profile alone, and of them the ones that it shows whole: this door hides nothing of a server.
+profile alone, as the profile shows them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class TransparentEndpoint:
 
     def __init__(self, hub: Hub, outbox: NotificationOutbox, make_manager: MakeManager) -> None:
         def make(own: tuple[str, Bearer | None], tasks: anyio.abc.TaskGroup) -> StreamableHTTPSessionManager:
-            sessionless = None if own[1] is None else own[1].direct
-            return make_manager(TransparentServer(hub, own[0], outbox, tasks, sessionless))
+            name, bearer = own
+            return make_manager(TransparentServer(hub, name, outbox, tasks, bearer))
 
         self._hub = hub
         self._managers = SessionManagers(make)
@@ -63,11 +63,8 @@ class TransparentEndpoint:
 
     def _shown_to(self, bearer: Bearer | None) -> list[str]:
         """The names of the servers that there are for a bearer."""
-        names = list(self._hub.upstreams)
-        if bearer is None or bearer.token.profile is None:
-            return names
-        selection = select(Door(profile=bearer.token.profile), self._hub.config)
-        return [name for name in names if selection.shows_whole(name)]
+        shown = select(Door(profile=None if bearer is None else bearer.token.profile), self._hub.config)
+        return [name for name in self._hub.upstreams if name in shown.config.servers]
 
     def end_all(self, bearer: Bearer) -> None:
         """End the sessions of a token."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
+from msgspec.structs import replace
 
 from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.errors import NAME_LEN, CallError, Code
@@ -26,6 +27,7 @@ from mcpx.text import cut, shown_name
 from mcpx.trust.policy import Kind, ServerPolicy
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.direct.messages import members_of, result_answer, result_of, value_of
+from mcpx.upstream.requests import Passed
 
 UPDATED: Final = "notifications/resources/updated"
 TASK_STATUS: Final = "notifications/tasks/status"
@@ -55,8 +57,6 @@ class Enforcement:
         Raises:
             NotAdmitted: Rules are set, and it cannot be held against them.
         """
-        if method not in METHODS:
-            return NAMELESS
         try:
             return subject_of(method, params)
         except MCPError as error:
@@ -75,6 +75,63 @@ class Enforcement:
         """Whether requests of that method are held against rules, so that what they name must be certain."""
         policy = self._policy()
         return policy is not None and method in METHODS and any(map(policy.restricts, _kinds_of(method)))
+
+    def admitted(self, request: Passed, *, version: str) -> Subject:
+        """What a request names, which may be sent; `version` is the client's revision.
+
+        Raises:
+            CallError: It may not.
+        """
+        if request.method not in METHODS:
+            return NAMELESS
+        subject = self.read(request.method, request.raw)
+        if (refusal := self.refusal(subject, version=version)) is not None:
+            raise refusal
+        return subject
+
+    def held(self, request: Passed, *, version: str, agreed: bool = False) -> Passed:
+        """A request as it may be sent, which is held against the rules again each time when it is.
+
+        Of a call that a person has `agreed` to, it does not matter whether they have to be asked.
+
+        Raises:
+            CallError: It may not be sent.
+        """
+        if request.method not in METHODS:
+            return request
+
+        def hold(given: Passed) -> Passed:
+            subject = self.admitted(given, version=version)
+            if not agreed and subject.tool is not None and (rule := self._asks(subject.tool)) is not None:
+                raise self._ask_again(subject.tool, rule)
+            return self._certain(given, subject)
+
+        return replace(hold(request), hold=hold)
+
+    def _certain(self, request: Passed, subject: Subject) -> Passed:
+        """A request with the params that were held against rules, where there are some."""
+        if not self.is_strict(request.method):
+            return request
+        if hidden := self.hidden(subject.subscriptions):
+            subject = subject.without_subscriptions(hidden)
+        return replace(request, raw=subject.params())
+
+    def _asks(self, tool: str) -> str | None:
+        """The rule by which a person is to be asked before the tool runs."""
+        policy = self._policy()
+        if policy is None:
+            return None
+        if policy.pins is not None and policy.pins.always(tool):
+            return None
+        return next((rule for each in self.forms_of(tool) if (rule := policy.asks(each)) is not None), None)
+
+    def _ask_again(self, tool: str, rule: str) -> CallError:
+        name = _shown(tool)
+        text = f"{name} runs only when a person agrees since the rules were changed ({rule}): call it again"
+        details = {"rule": rule}
+        return CallError(
+            Code.NOT_APPROVED, f"{text}; nothing was sent", server=self._server, tool=tool, details=details
+        )
 
     def refusal(self, subject: Subject, *, version: str) -> CallError | None:
         """Why a request with that subject is not sent; `version` is the client's revision."""
@@ -126,17 +183,21 @@ class Enforcement:
         """Those of the URIs that are not admitted."""
         return [uri for uri in uris if not self._admits_resource(uri)]
 
-    def known_tool(self, name: str) -> list[ToolInfo]:
-        """A tool as the server has listed it: on its own session, and to clients of the door."""
+    def forms_of(self, name: str) -> list[ToolInfo]:
+        """A tool as the server has listed it on its own session, and to clients of the door.
+
+        One that was not listed says nothing of itself.
+        """
         upstream = self._upstream()
         known = None if upstream is None or upstream.catalogue is None else upstream.catalogue.tools.get(name)
-        return [tool for tool in (known, self._tools.get(name)) if tool is not None]
+        listed = [tool for tool in (known, self._tools.get(name)) if tool is not None]
+        return listed or [ToolInfo(server_name=self._server, name=name, input_schema={})]
 
     # --- answers and notifications
 
-    def shown(self, method: str, answer: msgspec.Raw, tool: str | None) -> msgspec.Raw:
-        """The answer to a request of that method, or to a call of that tool, as it is shown."""
-        result = result_of(answer)
+    def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
+        """The answer to a request as it is shown."""
+        method, tool, result = request.method, request.tool, result_of(answer)
         if result is None:
             return answer
         if tool is not None:

@@ -21,6 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
+from mcpx.gateway.clients.bearer import Bearer
 from mcpx.gateway.clients.identity import connection_of, request_outbound
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
@@ -44,12 +45,12 @@ class TransparentServer(Server[Any]):
         server: str,
         outbox: NotificationOutbox,
         tasks: anyio.abc.TaskGroup,
-        sessionless: DirectClient | None = None,
+        bearer: Bearer | None = None,
     ) -> None:
-        """`tasks` runs what belongs to a client outside its requests; `sessionless` as for `DoorSessions`."""
+        """`tasks` runs what belongs to a client outside its requests; `bearer` as for `DoorSessions`."""
         super().__init__(server, get_tool_input_schema=self._input_schema)
         self.middleware = [self._serve]
-        self._sessions = DoorSessions(hub, server, "http", sessionless)
+        self._sessions = DoorSessions(hub, server, "http", bearer)
         self._outbox = outbox
         self._tasks = tasks
 

@@ -51,6 +51,8 @@ class DirectClient:
         self.connected = True
         self.about: bytes = b""
         """What it says of itself in its handshake, in JSON."""
+        self.capabilities: bytes = b"{}"
+        """What it has declared there, in JSON."""
         self.version: str | None = None
         """The revision that the server answered `initialize` with."""
         self._initialize: bytes | None = None
@@ -65,9 +67,11 @@ class DirectClient:
         return self._initialize is not None
 
     def note_request(self, method: str, params: msgspec.Raw | bytes) -> None:
-        """Remember what the client says of itself."""
+        """Remember what the client says of itself, and declares."""
         if method == INITIALIZE:
-            self.about = bytes(members_of(params).get("clientInfo", b""))
+            members = members_of(params)
+            self.about = bytes(members.get("clientInfo", b""))
+            self.capabilities = bytes(members.get("capabilities", b"{}"))
 
     def note_result(self, method: str, params: msgspec.Raw | bytes, result: msgspec.Raw) -> None:
         """Remember what a request that succeeded has put in force."""

@@ -17,7 +17,7 @@ from mcpx.errors import CallError
 from mcpx.rendering.result_reading import read_tool_result
 from mcpx.upstream.context import ClientId, InputAnswers, read_capabilities
 from mcpx.upstream.requests import RequestContext
-from tests.mcpx.scripted import PATIENCE_S, Ears, one_server
+from tests.mcpx.scripted import PATIENCE_S, Ears, config_of, entry, open_watched
 
 FORM = b'{"elicitation":{}}'
 KEY = "mcpx/approval"
@@ -113,9 +113,12 @@ class CallSite:
 
 @asynccontextmanager
 async def open_call_site(
-    folder: Path, *, ask: tuple[str, ...] = ("*",), **settings: Any
+    folder: Path, *, ask: tuple[str, ...] = ("*",), **script: Any
 ) -> AsyncIterator[CallSite]:
     """A hub with one scripted server, whose tools run only when a person agrees."""
-    with Ears(folder / "ears") as ears:
-        async with one_server(ears, settings={"tools": {"ask": list(ask)}, **settings}) as watch:
+    fifo = folder / "ears"
+    fifo.unlink(missing_ok=True)  # of the life before: the same server has the same entry
+    with Ears(fifo) as ears:
+        config = config_of({"s": entry(ears, settings={"tools": {"ask": list(ask)}}, **script)})
+        async with open_watched(config, state=folder / "state") as watch:
             yield CallSite(watch.hub, ears)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mcpx.config import Redactor
-from mcpx.trust.approval_form import Arguments, TwiceNamed, approve_command, form, read_answer
+from mcpx.trust.approval_form import Arguments, TwiceNamed, form, read_answer
 
 NO_SECRETS = Redactor()
 
@@ -98,10 +98,3 @@ def test_what_is_no_answer_is_none(raw):
     answer = read_answer(raw)
     assert answer.decision is None
     assert not answer.is_refusal
-
-
-def test_the_command_can_be_typed():
-    assert approve_command("git", "push") == "mcpx approve git push"
-    assert approve_command("my git", "it's") == "mcpx approve 'my git' 'it'\"'\"'s'"
-    assert approve_command("git", "a\nb") == "mcpx approve git"
-    assert approve_command("a\nb", "c") == "mcpx approve"

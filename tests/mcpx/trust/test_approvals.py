@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import anyio
+import msgspec
 import pytest
 from mcp import MCPError
 from msgspec.structs import replace
 
 from mcpx.config.trust import ToolRules
 from mcpx.core.messages import Exec
+from mcpx.core.pin_reviews import approve, waiting
 from mcpx.errors import CallError, Code
+from mcpx.trust.pin_review import Agreed
 from mcpx.upstream.context import SESSIONLESS
 from mcpx.upstream.requests import RequestContext
 from supervisors import Reply
@@ -141,34 +144,8 @@ async def test_an_answer_for_the_session_answers_the_other_questions(tmp_path):
         assert at.sent == 3
 
 
-class Pins:
-    """Pins that keep what was agreed to, and nothing else."""
-
-    revision = 0
-
-    def __init__(self) -> None:
-        self.approved: set[str] = set()
-
-    def always(self, tool_name: str) -> bool:
-        return tool_name in self.approved
-
-    def approve_always(self, tool_name: str) -> None:
-        self.approved.add(tool_name)
-
-    def form(self, tool):
-        return tool
-
-    def widened(self, tool) -> bool:
-        return False
-
-    def refusal(self, name: str) -> None:
-        return None
-
-
-async def test_always_is_kept_by_the_pins_and_is_for_all_clients(tmp_path):
+async def test_always_is_for_all_clients_and_outlives_the_daemon(tmp_path):
     async with open_call_site(tmp_path) as at:
-        pins = Pins()
-        at.hub.upstreams["s"].policy.pin(pins)
         ann, bob = Person(None, "always"), Person()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(at.call, ann)
@@ -176,9 +153,36 @@ async def test_always_is_kept_by_the_pins_and_is_for_all_clients(tmp_path):
             await at.call(ann)  # which answers the first question, too
         await at.call(bob)
         await at.call(None)
-        assert pins.approved == {"count"}
         assert at.sent == 4
         assert (await at.refused(Person("no"), "echo", {"text": ""})).code is Code.NOT_APPROVED
+    async with open_call_site(tmp_path) as at:
+        await at.call(Person())
+
+
+async def test_always_ends_when_the_tool_changes(tmp_path):
+    tools = tmp_path / "tools"
+    tools.write_text('[{"name": "count", "inputSchema": {"type": "object"}}]')
+    async with open_call_site(tmp_path, tools=str(tools)) as at:
+        await at.call(Person("always"))
+        await at.call(Person())
+    tools.write_text(
+        '[{"name": "count", "inputSchema": {"type": "object"}, "description": "Now it deletes."}]'
+    )
+    async with open_call_site(tmp_path, tools=str(tools)) as at:
+        await at.refused(Person("no"))
+
+
+async def test_an_open_question_is_answered_by_the_command(tmp_path):
+    async with open_call_site(tmp_path) as at:
+        person = Person(None)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(at.call, person)
+            await person.is_asked.wait()
+            ((change,),) = [each["changes"] for each in waiting(at.hub, "s", "count")["waiting"]]
+            agreed = Agreed("s", change["kind"], "count", change["digest"])
+            await approve(at.hub, [agreed], of_all=False)
+        assert person.withdrawn.is_set()
+        assert at.sent == 1
 
 
 # --- a reload while a person is asked
@@ -321,3 +325,44 @@ async def test_a_reply_that_is_not_awaited_gets_the_question_too(tmp_path):
         with pytest.raises(Exception, match="mcpx approve s count") as caught:
             await reply.wait()
         assert caught.value.code is Code.NOT_APPROVED
+
+
+# --- the audit log
+
+
+async def test_the_audit_log_says_what_a_person_has_said(tmp_path):
+    async with open_call_site(tmp_path) as at:
+        person = Person("once", "no", None, "session", "always")
+        await at.call(person)
+        await at.refused(person)
+        at.hub.config = replace(at.hub.config, approve_timeout=0.01)
+        await at.refused(person)
+        at.hub.config = replace(at.hub.config, approve_timeout=20.0)
+        await at.call(person, "count")
+        await at.call(person, "count")
+        await at.call(person, "crowd", {"size": 1})
+        await at.call(None, "crowd", {"size": 1})
+        await at.refused(None)
+    lines = [
+        msgspec.json.decode(line)
+        for file in sorted((tmp_path / "state" / "audit").glob("*.jsonl"))
+        for line in file.read_bytes().splitlines()
+    ]
+    said = [(each["approval"], each["outcome"], each["code"]) for each in lines if each["kind"] == "tool"]
+    asked, unsent = ("asked", "not_sent", "not_approved"), ("not_sent", "not_approved")
+    assert said == [
+        asked,
+        ("once", "ok", None),
+        asked,
+        ("refused", *unsent),
+        asked,
+        (None, *unsent),
+        asked,
+        ("session", "ok", None),
+        ("session", "ok", None),
+        asked,
+        ("always", "ok", None),
+        ("always", "ok", None),
+        (None, *unsent),
+    ]
+    assert {each["rule"] for each in lines if each["kind"] == "tool"} == {"tools.ask: s.*"}

@@ -210,15 +210,20 @@ async def test_for_a_token_with_a_profile_no_other_door_exists():
         assert await site.refused(token, "?only=vault") == 'there is no server "vault"; there is "shop"'
         for path in ("", "/gone", "/work", "?only=shop"):
             assert "there is no profile" in await site.refused(lost, path)
-        # a transparent door shows a server whole, so that there is none of one which is shown in part
-        for name in ("vault", "other", "shop"):
+        for name in ("vault", "other"):
             assert await site.refused(token, f"/servers/{name}") == f"No server {name}"
         assert await site.refused(whole, "/servers/vault") == "No server vault"
         assert await site.refused(whole, "/servers/shap") == "No server shap; did you mean shop?"
-        async with site.at(whole, "/servers/shop") as door:
-            assert len((await answer(door, "tools/list", {}))["tools"]) == 5
-        await site.hub.reload(both(profiles={"whole": PROFILES["work"]}))
-        assert await site.refused(whole, "/servers/shop") == "No server shop"
+        async with site.at(whole, "/servers/shop") as door, site.at(token, "/servers/shop") as narrowed:
+            tools = (await answer(door, "tools/list", {}))["tools"]
+            assert len(tools) == 5
+            shown = [each["name"] for each in (await answer(narrowed, "tools/list", {}))["tools"]]
+            assert shown == ["buy", "shout"]
+            hidden = next(each["name"] for each in tools if each["name"] not in shown)
+            refused = await narrowed.answer("tools/call", {"name": hidden})
+            assert refused.error == {"code": -32602, "message": f"Unknown tool: {hidden}"}
+            await site.hub.reload(both(profiles={"whole": PROFILES["work"]}))
+            assert [each["name"] for each in (await answer(door, "tools/list", {}))["tools"]] == shown
         assert "there is no profile" in await site.refused(token, "")
 
 
@@ -260,6 +265,27 @@ async def test_the_event_stream_of_a_session_stays_when_others_ask_for_it():
             async for line in stream.aiter_lines():
                 if "list_changed" in line:
                     break
+
+
+async def test_what_a_server_says_after_a_call_is_for_no_other_token():
+    one, two = make("one"), make("two")
+    async with (
+        served(shops()) as site,
+        site.at(one) as door,
+        site.at(two) as other,
+        site.at(DEFAULT) as default,
+        site.client.stream("GET", site.url, headers=default._headers) as everything,
+        site.client.stream("GET", site.url, headers=other._headers) as stream,
+    ):
+        for each in (default, other):
+            await answer(each, "logging/setLevel", {"level": "debug"})
+        await answer(door, *run("shop", "shout"))
+        with anyio.fail_after(PATIENCE_S):
+            async for line in everything.aiter_lines():
+                if "shop!" in line:
+                    break
+        revoke("two")  # so that the stream ends
+        assert b"shop!" not in await stream.aread()
 
 
 # --- results, calls, tasks
