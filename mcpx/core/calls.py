@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from mcpx.audit.origin import Origin
 from mcpx.catalog.model import JSON
+from mcpx.core.approving import obtain_approval
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, tool_of
 from mcpx.core.results import ResultRenderer
@@ -27,6 +28,8 @@ from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.rendering.results import ToolResult
+from mcpx.trust.approvals import Approvals
+from mcpx.trust.questions import ApprovalRequired
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
@@ -67,10 +70,17 @@ class Requests(Protocol):
 class ToolCalls:
     """Sends requests to the router, and turns what comes back into results and errors."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], router: Requests, results: ResultRenderer) -> None:
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        router: Requests,
+        results: ResultRenderer,
+        approvals: Approvals,
+    ) -> None:
         self._upstreams = upstreams
         self._router = router
         self._results = results
+        self._approvals = approvals
 
     # --- for the paths of the gateway
 
@@ -104,7 +114,7 @@ class ToolCalls:
     async def provide_input(
         self, request: Request, need: InputRequired, render: Callable[[msgspec.Raw], R]
     ) -> R | JSON:
-        """What follows on a result that asks for input.
+        """What follows where the server asks for input, or a person has to agree to the call.
 
         A client of 2026-07-28 gets the input requests as its result. An older one is asked, and the request
         repeated with its answers until there is a result; that is rendered.
@@ -116,17 +126,22 @@ class ToolCalls:
         caller, upstream = request.context.caller, self._upstreams.get(request.server_name)
         if caller is None or upstream is None:
             raise need
+        answers = request.context.answers
+        need = self._approvals.continued(answers, need)
         if caller.modern:
             input_requests(need, caller)
             return dict(need.result)
-        for round_number in range(MAX_INPUT_ROUNDS):
-            timeout = upstream.config.call_limits.call_timeout
-            answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
+        for round_number in range(MAX_INPUT_ROUNDS + isinstance(need, ApprovalRequired)):
+            if isinstance(need, ApprovalRequired):
+                answers = await obtain_approval(self._approvals, need, caller)
+            else:
+                timeout = upstream.config.call_limits.call_timeout
+                answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
             repeated = replace(request, context=replace(request.context, answers=answers))
             try:
                 return render(await self._result_of(repeated))
             except InputRequired as again:
-                need = again
+                need = self._approvals.continued(answers, again)
         rounds = f"{need.server} asked for input {MAX_INPUT_ROUNDS} times"
         text = f"{rounds} without a result; it may have taken effect"
         raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)

@@ -27,7 +27,7 @@ from mcpx.core.config_file import ConfigFile
 from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
-from mcpx.core.observers import Observer
+from mcpx.core.observers import NO_SERVER, Observer
 from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
@@ -41,6 +41,7 @@ from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
 from mcpx.paths import state_folder
+from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -76,10 +77,11 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
+        self.approvals = Approvals(lambda: self.config.approve_timeout)
         self.views = ResultViews(self.results, self.upstreams)
         self.fleet.has_open_tasks = self.views.tasks.has_open
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.calls = ToolCalls(self.upstreams, self.router, self.results)
+        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
@@ -104,7 +106,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results)
+        calls = ToolCalls(upstreams, requests, self.results, self.approvals)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
@@ -113,13 +115,23 @@ class Hub:
             config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
-        requests.router = Router(registry, inspector, self._checker, self.audit)
+        requests.router = Router(
+            registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
+        )
         return registry, calls
 
     def _build_tree(self) -> None:
-        actor = RouterActor(self.router, self.registry, self._inspector, self._checker, self.audit)
+        actor = RouterActor(
+            self.router,
+            self.registry,
+            self._inspector,
+            self._checker,
+            approvals=self.approvals,
+            audit=self.audit,
+        )
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
+        self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())
@@ -131,10 +143,13 @@ class Hub:
         for name, upstream in self.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
+                upstream.rate.configure(config.servers[name])
+        self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
         redactor = redactor_of(*before, *self._with_secrets)  # servers that are replaced may still be leaving
         hide(redactor)
+        self.approvals.redact = redactor
         self.audit.configure(
             enabled=config.audit != "off",
             required=config.audit_required,
@@ -204,6 +219,7 @@ class Hub:
         self.fleet.leave(client)
         self.views.kept.drop(client)
         self.clients.leave(client)
+        self.approvals.client_left(client)
         self.meter.client_left(client)
 
     # --- its changes
@@ -230,7 +246,7 @@ class Hub:
         self._log_environment()
         self._warn_of_disabled((*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
-            self.fleet.observers.announce(plan.untouched)
+            self.fleet.observers.announce(plan.untouched or (NO_SERVER,))
         await self.fleet.change(self.config, plan)
         return plan
 

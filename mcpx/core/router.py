@@ -19,14 +19,17 @@ from msgspec.structs import replace
 from mcpx.audit.audit import Audit
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.config import Era
+from mcpx.core.approving import admitted
 from mcpx.core.auditing import audited
 from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read, Request
 from mcpx.core.registry import Registry
-from mcpx.core.tool_names import not_listed
+from mcpx.core.tool_names import not_listed, not_read_only
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
+from mcpx.trust.annotations import is_read_only
+from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
@@ -67,12 +70,19 @@ class Router:
     """
 
     def __init__(
-        self, registry: Registry, inspector: Inspector, checker: ArgumentChecker, audit: Audit
+        self,
+        registry: Registry,
+        inspector: Inspector,
+        checker: ArgumentChecker,
+        *,
+        approvals: Approvals,
+        audit: Audit,
     ) -> None:
         self._audit = audit
         self._registry = registry
         self._inspector = inspector
         self._checker = checker
+        self._approvals = approvals
 
     def route(self, message: Routable, reply: Reply[Any] | None) -> None:
         """Answer the message, or hand it on. Never raises."""
@@ -131,14 +141,26 @@ class Router:
         tool = catalogue.tools.get(message.tool_name) if catalogue else None
         if tool is None:
             raise self._no_tool(upstream, message.tool_name)
+        if message.read_only and not is_read_only(tool):
+            raise not_read_only(tool)
         checked, raw = read_raw_arguments(message.arguments, tool)
         call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
-        elif upstream.serves_all:
-            upstream.submit(call, reply)
         else:
-            _session_for(upstream, message.context).submit(call, reply)
+            self._submit(upstream, tool, call, reply)
+
+    def _submit(self, upstream: Upstream, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
+        """Put a call whose arguments fit into its server's queue, if a person need not be asked first.
+
+        Raises:
+            CallError: As from `admitted`, and from `submit`.
+        """
+        rule = upstream.policy.asks(tool)
+        if rule is not None or call.context.answers is not None:
+            call = admitted(self._approvals, upstream, tool, call, rule)
+        session = upstream if upstream.serves_all else _session_for(upstream, call.context)
+        session.submit(call, reply)
 
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
         info = upstream.info()
@@ -164,7 +186,7 @@ class Router:
             try:
                 upstream = self._registry.upstream(message.server_name)
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
-                _session_for(upstream, call.context).submit(fitting, reply)
+                self._submit(upstream, tool, fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 
@@ -186,9 +208,11 @@ class RouterActor(Router, Actor[Routable]):
         registry: Registry,
         inspector: Inspector,
         checker: ArgumentChecker,
+        *,
+        approvals: Approvals,
         audit: Audit,
     ) -> None:
-        Router.__init__(self, registry, inspector, checker, audit)
+        Router.__init__(self, registry, inspector, checker, approvals=approvals, audit=audit)
         Actor.__init__(self, ref)
 
     handle = Router.route

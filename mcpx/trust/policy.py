@@ -12,7 +12,7 @@ A profile narrows a policy and never widens it (`NarrowedPolicy`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,39 +21,18 @@ from mcpx.config import ServerConfig
 from mcpx.config.trust import AccessRules, ToolRules
 from mcpx.errors import CallError
 from mcpx.trust.annotations import AnnotationRules, is_read_only
+from mcpx.trust.pins import ServerPins
 from mcpx.trust.rules import NameRules, URIRules
 
 MAX_KEPT: Final = 4  # catalogues: the sessions of a server beside its main one list for themselves
 _SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve")
+HELD: Final = "quarantine"
+"""The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
 WRITES: Final = "approve: writes"
 """The rule by which a person is asked before any tool that is not read-only."""
 
+Kind = Literal["tools", "resources", "prompts"]
 T = TypeVar("T")
-
-
-class ServerPins(Protocol):
-    """What is known of the tools of a server from when they were first seen."""
-
-    revision: int
-    """It grows whenever the answers of the methods may have changed."""
-
-    def note(self, catalogue: Catalogue) -> None:
-        """Take in a whole listing."""
-
-    def form(self, tool: ToolInfo) -> ToolInfo | None:
-        """What is listed of a tool: as it is, or as it was; None where it is held."""
-
-    def refusal(self, name: str) -> CallError | None:
-        """Why the tool of that name cannot run."""
-
-    def widened(self, tool: ToolInfo) -> bool:
-        """Whether the tool has changed, and claims to be read-only as it did not before."""
-
-    def always(self, tool_name: str) -> bool:
-        """Whether a person has agreed to every call of the tool as it is."""
-
-    def approve_always(self, tool_name: str) -> None:
-        """Note that a person has agreed to every call of the tool as it is."""
 
 
 class Rules:
@@ -117,6 +96,8 @@ class ServerPolicy:
 
     def configure(self, config: ServerConfig) -> None:
         """Put these settings in force."""
+        if self._pins is not None:
+            self._pins.configure(config)
         said = tuple(getattr(config, name) for name in _SETTINGS)
         if said == self._said:
             return
@@ -174,6 +155,8 @@ class ServerPolicy:
             tools = {name: self._form(tool) for name, tool in whole.tools.items()}
             if any(form is not whole.tools[name] for name, form in tools.items()):
                 shown = replace(whole, tools={name: form for name, form in tools.items() if form is not None})
+        if self._pins is not None:
+            shown = self._pins.shown(shown)
         return self._rules.filtered(shown)
 
     def _form(self, tool: ToolInfo) -> ToolInfo | None:
@@ -192,6 +175,22 @@ class ServerPolicy:
         self._tools[tool.name] = tool, made
         return made
 
+    def shown_page(self, page: Catalogue) -> Catalogue:
+        """What there is of a part of a listing, which is not kept."""
+        return self._make(page)
+
+    def restricts(self, kind: Kind) -> bool:
+        """Whether something of that kind may be hidden, or a tool not run at once."""
+        if kind != "tools":
+            return bool(getattr(self._rules, kind).restrict)
+        rules = self._rules.tools
+        return rules.restrict or rules.ask or self._asks_for_writes
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether the form of a tool may matter: it is pinned, or shown with other annotations."""
+        return self._pins is not None or self._annotations.change
+
     # --- one of them
 
     def rule_against_tool(self, name: str) -> str | None:
@@ -200,15 +199,19 @@ class ServerPolicy:
 
     def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
         """As `rule_against_tool`, for a resource; `listed`: with just this URI, by the server."""
-        return self._rules.resources.against(uri, listed=listed)
+        return HELD if self._is_held else self._rules.resources.against(uri, listed=listed)
 
     def rule_against_template(self, template: str) -> str | None:
         """As `rule_against_tool`, for a resource template."""
-        return self._rules.resources.against_template(template)
+        return HELD if self._is_held else self._rules.resources.against_template(template)
 
     def rule_against_prompt(self, name: str) -> str | None:
         """As `rule_against_tool`, for a prompt."""
-        return self._rules.prompts.against(name)
+        return HELD if self._is_held else self._rules.prompts.against(name)
+
+    @property
+    def _is_held(self) -> bool:
+        return self._pins is not None and self._pins.holds_all
 
     def admits_tool(self, name: str) -> bool:
         """Whether there is a tool of that name, if the server has it."""
@@ -230,7 +233,8 @@ class ServerPolicy:
 
     def refusal(self, tool: str) -> CallError | None:
         """Why a tool cannot run: it has changed or is new, and waits for approval."""
-        return None if self._pins is None else self._pins.refusal(tool)
+        refusal = None if self._pins is None else self._pins.refusal(tool)
+        return refusal if refusal is not None and self.admits_tool(tool) else None
 
     def asks(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
@@ -279,6 +283,21 @@ class NarrowedPolicy(ServerPolicy):
             last = self._last = known, rules, rules.filtered(known)
         return last[2]
 
+    def shown_page(self, page: Catalogue) -> Catalogue:
+        """What there is of a part of a listing, which is not kept."""
+        return self._narrowing().filtered(self._base.shown_page(page))
+
+    def restricts(self, kind: Kind) -> bool:
+        """Whether something of that kind may be hidden, or a tool not run at once."""
+        rules = self._narrowing()
+        own: bool = getattr(rules, kind).restrict or (kind == "tools" and rules.tools.ask)
+        return own or self._base.restricts(kind)
+
+    @property
+    def reads_tools(self) -> bool:
+        """As that of the server."""
+        return self._base.reads_tools
+
     def rule_against_tool(self, name: str) -> str | None:
         """As that of the server, or of the profile."""
         return self._base.rule_against_tool(name) or self._narrowing().tools.against(name)
@@ -299,7 +318,8 @@ class NarrowedPolicy(ServerPolicy):
 
     def refusal(self, tool: str) -> CallError | None:
         """As that of the server."""
-        return self._base.refusal(tool)
+        refusal = self._base.refusal(tool)
+        return refusal if refusal is not None and self.admits_tool(tool) else None
 
     def asks(self, tool: ToolInfo) -> str | None:
         """As that of the server, or of the profile."""

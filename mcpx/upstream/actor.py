@@ -22,6 +22,7 @@ from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.call_queue import CallQueue, RawReply
+from mcpx.upstream.call_rate import CallRate
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
@@ -35,7 +36,7 @@ from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
-from mcpx.upstream.requests import Request
+from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.attempts import Attempts
 from mcpx.upstream.session.handshake import Handshake, KnownEras
@@ -94,12 +95,14 @@ class Upstream:
         self.serves_all = True
         """Whether the requests of all clients take this session; else there is a choice to make."""
         self.counters: Counters = main.counters if main is not None else Counters()
+        self.rate: CallRate = main.rate if main is not None else CallRate(config, self.counters)
         self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
         self._cache = CatalogueCache(
             config,
             self.counters,
             max_message_bytes=max_message_bytes,
             on_change=self._on_change,
+            on_listing=self._on_listing,
             store=catalogues,
         )
         self.has_listed = False
@@ -185,8 +188,11 @@ class Upstream:
         Raises:
             CallError: `not_sent`, where none of that is possible; or the suspended call is over.
         """
-        if request.context.answers is None or not self._suspended.resume(request, reply):
-            self.queue.submit(request, reply)
+        if request.context.answers is not None and self._suspended.resume(request, reply):
+            return
+        if self.rate.per_minute is not None and not request.context.own:
+            self.rate.admit(tool_of(request))
+        self.queue.submit(request, reply)
 
     def inherit_from(self, old: Upstream) -> None:
         """Take the place of another upstream of the same name, with its subscriptions.
@@ -294,6 +300,10 @@ class Upstream:
         self.subscriptions.handle_update(uri)
         if self.main is not None and self.client is None:  # what the companion hears concerns all
             self.main.subscriptions.updated(uri)
+
+    def _on_listing(self, listed: Catalogue) -> None:
+        if self.policy.pins is not None:
+            self.policy.pins.note(listed, whole=self.main is None)
 
     def _on_change(self, changed: Diff) -> None:
         is_first, self.has_listed = not self.has_listed, True
