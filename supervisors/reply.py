@@ -61,7 +61,8 @@ class Reply(Generic[R]):
         self.settled = True
         self.on_abandon = None
         if self.observer is not None:
-            self.observer(self)
+            observer, self.observer = self.observer, None  # no cycle may keep a large value
+            observer(self)
         if self._event is not None:
             self._event.set()
         if self.on_settled is not None:
