@@ -61,7 +61,7 @@ class Reply(Generic[R]):
         self.settled = True
         self.on_abandon = None
         if self.observer is not None:
-            observer, self.observer = self.observer, None  # no cycle may keep a large value
+            observer, self.observer = self.observer, None  # which may keep the slot: no cycle
             observer(self)
         if self._event is not None:
             self._event.set()
