@@ -16,7 +16,7 @@ from mcpx.trust.approval_form import KEY
 from mcpx.trust.approvals import Approvals
 from mcpx.trust.questions import ApprovalRequired, AskedCall
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.context import ELICITATION, CallerHandle, ClientId, InputAnswers
+from mcpx.upstream.context import ELICITATION, SESSIONLESS, CallerHandle, InputAnswers
 from mcpx.upstream.requests import CallTool
 
 
@@ -33,7 +33,7 @@ def admitted(
     client = context.client or (caller and caller.client)
     asked = AskedCall(
         client=client,
-        session=None if isinstance(client, ClientId) and client.sessionless else client,
+        session=None if client is SESSIONLESS else client,
         can_be_asked=caller is not None and caller.capabilities.refusal(ELICITATION, {}) is None,
         policy=upstream.policy,
         tool=tool,
