@@ -83,8 +83,9 @@ def new(
 
 
 @token.command("list", short_help="Their names.")
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def list_tokens(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def list_tokens(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
     """List the tokens that were made with mcpx token new. The tokens themselves are kept nowhere."""
     from mcpx.trust.tokens import load_named
 
@@ -99,8 +100,9 @@ def list_tokens(as_json: bool) -> None:  # noqa: FBT001 - click passes it by nam
 
 @token.command(short_help="End one.")
 @click.argument("name", shell_complete=complete_token)
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def revoke(name: str, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def revoke(name: str, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
     """End the token NAME for good, and the sessions of its clients with it."""
     from mcpx.trust.tokens import revoke as revoke_token
 
