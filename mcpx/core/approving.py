@@ -15,7 +15,7 @@ from mcpx.audit.entry import Approval, Entry
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.trust.approval_form import KEY
 from mcpx.trust.approvals import Approvals
-from mcpx.trust.questions import ApprovalRequired, AskedCall, NotApproved
+from mcpx.trust.questions import ApprovalRequired, AskedCall, NotApproved, form_of
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, SESSIONLESS, CallerHandle, InputAnswers
@@ -60,9 +60,9 @@ def admitted(
         _note(reply, rule, "refused" if error.is_refusal else None)
         raise
     _note(reply, rule, found.by)
-    if found.answers is context.answers:
-        return call
-    return replace(call, context=replace(context, answers=found.answers))
+    if found.answers is not context.answers:
+        context = replace(context, answers=found.answers)
+    return replace(call, context=context, approved=form_of(tool) if rule is not None else None)
 
 
 def _note(reply: RawReply, rule: str | None, approval: Approval | None) -> None:

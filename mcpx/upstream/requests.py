@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from mcpx.audit.origin import Origin
+from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 from mcpx.upstream.direct.peer import Peer
 from mcpx.wire.envelope import RequestId
@@ -37,6 +38,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the client wrote into `_meta` for the server: the members in JSON, without the braces."""
     origin: Origin | None = None
     """Who asks, for the audit log; None for a program that uses MCPX as a library."""
+    policy: ServerPolicy | None = None
+    """That of the clients of its profile, where that narrows the server's: it holds for what waits, too."""
     own: bool = False
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
 
@@ -60,6 +63,8 @@ class CallTool(_Request, frozen=True, gc=False):
 
     name: str
     arguments: bytes | msgspec.Raw
+    approved: bytes | None = None
+    """The digest of the form in which a person has agreed to the tool, if one was asked."""
 
     method = "tools/call"
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+from contextlib import suppress
+
 import anyio
 import msgspec
 import pytest
@@ -16,7 +21,7 @@ from mcpx.trust.pin_review import Agreed
 from mcpx.upstream.context import SESSIONLESS
 from mcpx.upstream.requests import RequestContext
 from supervisors import Reply
-from tests.mcpx.scripted import PATIENCE_S, config_of
+from tests.mcpx.scripted import PATIENCE_S, config_of, soon
 from tests.mcpx.trust.agreeing import Person, open_call_site, said
 
 pytestmark = pytest.mark.anyio
@@ -219,6 +224,70 @@ async def test_a_call_that_need_not_be_asked_about_any_more_is_sent(tmp_path):
     async with open_call_site(tmp_path) as at:
         assert "content" in await reload(at)
         assert at.sent == 1
+
+
+# --- calls that wait for their server
+
+
+async def while_waiting(at, person, change):
+    """What becomes of a call that waits behind another one, when that changes meanwhile."""
+    caught = []
+
+    async def call() -> None:
+        try:
+            caught.append(await at.call(person, "count"))
+        except CallError as error:
+            caught.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hang, at)
+        await at.ears.hear("call", tool="hang")
+        tasks.start_soon(call)
+        await soon(lambda: at.hub.upstreams["s"].queue.waiting == 1)
+        await change()
+        await soon(lambda: caught)
+        tasks.cancel_scope.cancel()
+    return caught[0]
+
+
+async def hang(at) -> None:
+    with suppress(CallError):
+        await at.call(None, "hang")
+
+
+async def test_a_call_that_waits_is_not_sent_once_it_is_to_be_asked_about(tmp_path):
+    async with open_call_site(tmp_path, ask=(), settings={"max_concurrency": 1}) as at:
+
+        async def ask() -> None:
+            server = replace(at.hub.config.servers["s"], tools=ToolRules(ask=("count",)))
+            await at.hub.reload(replace(at.hub.config, servers={"s": server}))
+
+        error = await while_waiting(at, Person(), ask)
+        assert error.code is Code.NOT_APPROVED
+        assert "have changed while this call waited" in str(error)
+        assert at.sent == 1
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_an_approved_call_that_waits_is_sent_unless_the_tool_changes(changes, tmp_path):
+    tools = tmp_path / "tools"
+    listed = [{"name": name, "inputSchema": {"type": "object"}} for name in ("hang", "count")]
+    tools.write_text(json.dumps(listed))
+    settings = {"max_concurrency": 1}
+    async with open_call_site(tmp_path, ask=("count",), tools=str(tools), settings=settings) as at:
+
+        async def restart() -> None:
+            if changes:
+                listed[1]["description"] = "Now it deletes."
+                tools.write_text(json.dumps(listed))
+            os.kill(at.hub.upstreams["s"].pid, signal.SIGKILL)
+
+        result = await while_waiting(at, Person("once"), restart)
+        if changes:
+            assert result.code is Code.NOT_APPROVED
+        else:
+            assert result["content"][0]["text"]
+        assert len(at.ears.of("call", tool="count")) == (not changes)
 
 
 # --- clients of 2026-07-28
