@@ -26,7 +26,7 @@ SECTIONS: Final = {
     "Your servers": ("list", "add", "add-json", "remove", "enable", "disable", "secret", "mcp"),
     "Every day": ("status", "inspect", "exec", "resources", "prompts", "approve", "stats", "daemon"),
     "When something is wrong": ("doctor", "check", "logs", "restart", "reload", "undo", "config"),
-    "For programs": ("attach", "serve"),
+    "For programs": ("attach", "serve", "token"),
 }
 OTHERS: Final = "More"
 _AS_JSON: Final = "mcpx.as_json"

@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "serve": "serve:serve",
     "stats": "stats:stats",
     "status": "running:status",
+    "token": "token:token",
     "undo": "undo:undo",
     "uninstall": "install:uninstall",
     "version": "about:version",

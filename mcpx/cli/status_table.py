@@ -94,7 +94,8 @@ def _daemon(status: Status) -> Text:
 
 def _http(http: HttpStatus) -> Text:
     if http.error is None:
-        return Text(f"http {http.url or 'is starting'}")
+        tokens = f", {http.named_tokens} named tokens" if http.named_tokens else ""
+        return Text(f"http {http.url or 'is starting'}{tokens}")
     wait = "" if http.next_attempt_in_s is None else f" (next attempt in {duration(http.next_attempt_in_s)})"
     return Text(one_line(f"http is not served{wait}: {http.error}"), style="red")
 

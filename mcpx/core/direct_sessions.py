@@ -1,7 +1,7 @@
 """The direct sessions of all servers: opened when a client of a transparent door first needs one, and ended.
 
 Owned by the fleet. A session lives until its client leaves, but for two bounds, because each may be a
-process: the one that the clients of 2026-07-28 share ends when it has served none of them, and of the
+process: one that clients of 2026-07-28 share ends when it has served none of them, and of the
 sessions of clients that may have left without a word (over HTTP) only the latest are kept. Either is opened
 again at its client's next request, with what the client had put in force.
 """
@@ -42,7 +42,7 @@ class DirectSessions:
         dismiss: Callable[[DirectSession, str], None],
     ) -> None:
         self.sessionless = DirectClient(None)
-        """Stands for all clients that have no session with their server (2026-07-28)."""
+        """Stands for all clients without a session with their server (2026-07-28) or a token with a name."""
         self._schemas: dict[str, ToolSchemas] = {}
         self._upstreams = upstreams
         self._make = make
@@ -62,7 +62,7 @@ class DirectSessions:
         if len(upstream.direct) >= MAX_SESSIONS:
             text = f"{upstream.name} has {MAX_SESSIONS} clients already; nothing was sent"
             raise CallError(Code.OVERLOADED, text, server=upstream.name)
-        on_idle = partial(self._end, upstream, client, _IDLE) if client is self.sessionless else None
+        on_idle = partial(self._end, upstream, client, _IDLE) if client.peer is None else None
         own = upstream.direct[client] = self._make(
             upstream,
             client,

@@ -5,7 +5,8 @@ nothing here or above may answer them from more than a `Selection`. A profile th
 shows nothing.
 
 A profile narrows the rules of the configuration and never widens them. It is what a person chooses for a
-client, and no protection against it: whoever may connect may connect at another door.
+client. It protects against a client only that comes over HTTP with a token for a profile: any other may
+connect at another door.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class Selection(msgspec.Struct, frozen=True):
             return None
         rules = Rules(server, profile.tool_rules(server), profile.resources, profile.prompts)
         return rules if rules.restrict or rules.tools.ask else None
+
+    def shows_whole(self, server: str) -> bool:
+        """Whether a server is shown as it is: nothing of it is hidden, or asked for first."""
+        return server in self.config.servers and self.rules(server) is None
 
 
 def select(door: Door, config: Config) -> Selection:

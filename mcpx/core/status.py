@@ -43,9 +43,13 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The HTTP side of a daemon: where clients connect, or why they cannot, and when that is tried again."""
+    """The HTTP side of a daemon: where clients connect, or why they cannot, and when that is tried again.
+
+    `named_tokens` counts the tokens with names that let in (`mcpx token`); it is absent if there are none.
+    """
 
     url: str | None = None
+    named_tokens: int | msgspec.UnsetType = msgspec.UNSET
     error: str | None = None
     next_attempt_in_s: float | None = None
 

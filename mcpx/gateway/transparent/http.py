@@ -38,12 +38,19 @@ _CLIENT_KEY: Final = "mcpx.direct"
 class TransparentServer(Server[Any]):
     """Serves the clients of one server's transparent door over HTTP."""
 
-    def __init__(self, hub: Hub, server: str, outbox: NotificationOutbox, tasks: anyio.abc.TaskGroup) -> None:
-        """`tasks` runs what belongs to a client outside its requests."""
+    def __init__(
+        self,
+        hub: Hub,
+        server: str,
+        outbox: NotificationOutbox,
+        tasks: anyio.abc.TaskGroup,
+        sessionless: DirectClient | None = None,
+    ) -> None:
+        """`tasks` runs what belongs to a client outside its requests; `sessionless` as for `DoorSessions`."""
         super().__init__(server, get_tool_input_schema=self._input_schema)
         self.middleware = [self._serve]
         self._hub = hub
-        self._sessions = DoorSessions(hub, server)
+        self._sessions = DoorSessions(hub, server, sessionless)
         self._outbox = outbox
         self._tasks = tasks
 

@@ -49,10 +49,14 @@ _VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 
 
 class DoorSessions:
-    """The sessions of one server, for the clients of its transparent door."""
+    """The sessions of one server, for the clients of its transparent door.
 
-    def __init__(self, hub: Hub, server: str) -> None:
+    `sessionless` stands for those of them that have no session, None for all there are with any server.
+    """
+
+    def __init__(self, hub: Hub, server: str, sessionless: DirectClient | None = None) -> None:
         self.server = server
+        self._sessionless = hub.fleet.direct.sessionless if sessionless is None else sessionless
         self._hub = hub
 
     def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
@@ -70,7 +74,7 @@ class DoorSessions:
             return
         own = client is not None and (client.greeted or not modern)
         direct = self._hub.fleet.direct
-        direct.get_or_open(upstream, client if client is not None and own else direct.sessionless).submit(
+        direct.get_or_open(upstream, client if client is not None and own else self._sessionless).submit(
             request, reply
         )
 

@@ -41,8 +41,8 @@ Notify = Callable[[str, msgspec.Raw | bytes], None]
 class DirectClient:
     """One client of direct sessions. `peer` takes the messages that belong to none of its requests.
 
-    Without a peer it stands for all clients that have no session with the server (2026-07-28). One that
-    `may_vanish` need not say that it leaves.
+    Without a peer it stands for all clients of one token that have no session with the server (2026-07-28).
+    One that `may_vanish` need not say that it leaves.
     """
 
     def __init__(self, peer: Peer | None, *, may_vanish: bool = False) -> None:

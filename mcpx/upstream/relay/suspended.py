@@ -171,7 +171,8 @@ class SuspendedCalls:
     def cancel_for(self, client: object) -> None:
         """Cancel the calls of a client that has left."""
         for suspended in list(self._suspended.values()):
-            if suspended.call.caller is not None and suspended.call.caller.client is client:
+            caller, own = suspended.call.caller, suspended.call.request.context.client
+            if (caller is not None and caller.client is client) or (own is not None and own is client):
                 suspended.cancel()
 
     def resume(self, request: Request, reply: RawReply) -> bool:
@@ -184,7 +185,7 @@ class SuspendedCalls:
         if answers is None or answers.state is None or not answers.state.startswith(PREFIX):
             return False
         suspended = self._suspended.get(answers.state)
-        if suspended is None:
+        if suspended is None or suspended.call.request.context.client is not request.context.client:
             text = (
                 f"The call of {self._server} that waited for these answers is over: they came more than "
                 f"{self.timeout:g} s after it asked, or it was cancelled; it may have taken effect"
