@@ -18,7 +18,7 @@ from mcpx.trust.approvals import Approvals
 from mcpx.trust.questions import ApprovalRequired, AskedCall, NotApproved, form_of
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.context import ELICITATION, SESSIONLESS, CallerHandle, InputAnswers
+from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
 from mcpx.upstream.requests import CallTool
 
 
@@ -43,7 +43,7 @@ def admitted(
     client = context.client or (caller and caller.client)
     asked = AskedCall(
         client=client,
-        session=None if client is SESSIONLESS else client,
+        session=None if context.client is not None and context.client.sessionless else client,
         can_be_asked=caller is not None and caller.capabilities.refusal(ELICITATION, {}) is None,
         policy=upstream.policy,
         tool=tool,
