@@ -23,6 +23,7 @@ KEY: Final = "mcpx/approval"
 MAX_ARGUMENTS_CHARS: Final = 1500  # of all arguments in a message
 MAX_VALUE_CHARS: Final = 300  # of one value, where several share the message
 MAX_NAME_CHARS: Final = 100
+MAX_CHANGE_CHARS: Final = 200
 MAX_READ_BYTES: Final = 1 << 18  # larger arguments are not read: their beginning is shown
 _MAX_REDACTED_CHARS: Final = 1 << 16  # at the beginning of a text, most of which is not shown
 _MAX_REASON_CHARS: Final = 200
@@ -42,6 +43,15 @@ _SCHEMA: Final[JSON] = {
 
 class TwiceNamed(ValueError):  # noqa: N818 - a condition
     """A member is named twice: which of the two counts is the server's choice."""
+
+
+class CallShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A call as a person is shown it, but for its arguments. `change`: how the tool differs from before."""
+
+    server: str
+    tool: str
+    rule: str
+    change: str | None = None
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -84,17 +94,19 @@ def _members(pairs: list[tuple[str, Any]]) -> JSON:
     return members
 
 
-def form(server: str, tool: str, arguments: Arguments, *, rule: str, redact: Callable[[str], str]) -> JSON:
+def form(call: CallShown, arguments: Arguments, redact: Callable[[str], str]) -> JSON:
     """The parameters of the elicitation."""
     lines = [
         "May this tool be run?",
         "",
-        f"Server: {cut(shown_server(server), MAX_NAME_CHARS)}",
-        f"Tool: {cut(shown_name(tool), MAX_NAME_CHARS)}",
+        f"Server: {cut(shown_server(call.server), MAX_NAME_CHARS)}",
+        f"Tool: {cut(shown_name(call.tool), MAX_NAME_CHARS)}",
         *_shown(arguments, redact),
         "",
-        f"You are asked because of the rule {one_line(rule, MAX_NAME_CHARS)}",
+        f"You are asked because of the rule {one_line(call.rule, MAX_NAME_CHARS)}",
     ]
+    if call.change is not None:
+        lines.append(f"Nobody has approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
     return {"message": "\n".join(lines), "requestedSchema": _SCHEMA}
 
 

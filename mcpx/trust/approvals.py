@@ -116,8 +116,7 @@ class Approvals:
                 answers=call.answers,
             )
         )
-        names = (call.tool.server_name, call.tool.name)
-        params = form(*names, arguments, rule=call.rule or "", redact=self.redact)
+        params = form(call.shown(), arguments, self.redact)
         return ApprovalRequired(call, question, params, within_s)
 
     def _keep(self, question: Question) -> Question:

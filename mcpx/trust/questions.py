@@ -14,7 +14,7 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import INPUT_REQUIRED, InputRequired
 from mcpx.text import shown_name, shown_server
-from mcpx.trust.approval_form import KEY, Arguments, Decision, TwiceNamed
+from mcpx.trust.approval_form import KEY, Arguments, CallShown, Decision, TwiceNamed
 from mcpx.trust.policy import ServerPolicy
 
 PREFIX: Final = "mcpx-approval-"
@@ -61,6 +61,13 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
         except TwiceNamed as twice:
             why = f"The arguments name {twice} twice, so nobody can say what would run"
             raise self.failure(Code.INVALID_ARGUMENTS, f"{why}; nothing was sent") from None
+
+    def shown(self) -> CallShown:
+        """The call as a person is asked about it."""
+        server, tool, pins = self.tool.server_name, self.tool.name, self.policy.pins
+        changes = () if pins is None else pins.changes()
+        change = next((each.summary() for each in changes if each.tool == tool), None)
+        return CallShown(server=server, tool=tool, rule=self.rule or "", change=change)
 
     def failure(self, code: Code, text: str, **details: Any) -> CallError:
         """An error of this call."""

@@ -7,14 +7,15 @@ import json
 import pytest
 
 from mcpx.config import Redactor
-from mcpx.trust.approval_form import Arguments, TwiceNamed, form, read_answer
+from mcpx.trust.approval_form import Arguments, CallShown, TwiceNamed, form, read_answer
 
 NO_SECRETS = Redactor()
 
 
 def shown(arguments: object, *, tool: str = "t", redact: Redactor = NO_SECRETS) -> str:
     raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
-    params = form("s", tool, Arguments.read(raw), rule="tools.ask: t", redact=redact)
+    call = CallShown(server="s", tool=tool, rule="tools.ask: t")
+    params = form(call, Arguments.read(raw), redact)
     return str(params["message"])
 
 

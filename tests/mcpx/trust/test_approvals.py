@@ -94,6 +94,15 @@ async def test_arguments_come_first_and_other_tools_are_not_asked_about(tmp_path
         assert not person.asked
 
 
+async def test_with_approve_writes_all_but_read_only_tools_are_asked_about(tmp_path):
+    settings = {"approve": "writes", "annotations": {"echo": {"readOnlyHint": True}}}
+    async with open_call_site(tmp_path, ask=(), settings=settings) as at:
+        person = Person("no")
+        await at.call(person, "echo", {"text": "read"})
+        error = await at.refused(person)
+        assert error.to_dict()["rule"] == "approve: writes"
+
+
 async def test_a_session_ends_with_its_client(tmp_path):
     async with open_call_site(tmp_path) as at:
         ann, bob = Person("session", "no", "no"), Person("no")
@@ -174,7 +183,11 @@ async def test_always_ends_when_the_tool_changes(tmp_path):
         '[{"name": "count", "inputSchema": {"type": "object"}, "description": "Now it deletes."}]'
     )
     async with open_call_site(tmp_path, tools=str(tools)) as at:
-        await at.refused(Person("no"))
+        person = Person("no", "always")
+        await at.refused(person)
+        assert "Nobody has approved yet: count has changed (description)" in person.asked[0]["message"]
+        await at.call(person)
+        await at.call(Person())
 
 
 async def test_an_open_question_is_answered_by_the_command(tmp_path):
