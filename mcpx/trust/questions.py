@@ -89,7 +89,7 @@ class NotApproved(CallError):  # noqa: N818 - a condition
         details = {"rule": call.rule}
         if not is_refusal:
             details["approve"] = command = _command(call)
-            text = f"{text} A person can allow it with: {command}"
+            text = f"{text} Tell the user: {command} allows it"
         super().__init__(Code.NOT_APPROVED, text, server=server, tool=tool, details=details)
         self.is_refusal = is_refusal
 
