@@ -24,8 +24,8 @@ MAX_ARGUMENTS_CHARS: Final = 1500  # of all arguments in a message
 MAX_VALUE_CHARS: Final = 300  # of one value, where several share the message
 MAX_NAME_CHARS: Final = 100
 MAX_CHANGE_CHARS: Final = 200
-MAX_READ_BYTES: Final = 1 << 18  # larger arguments are not read: their beginning is shown
-_MAX_REDACTED_CHARS: Final = 1 << 16  # at the beginning of a text, most of which is not shown
+MAX_READ_BYTES: Final = 1 << 18  # larger arguments are not read: their ends are shown as they came
+_MAX_REDACTED_CHARS: Final = 1 << 16  # at either end of a text, most of which is not shown
 _MAX_REASON_CHARS: Final = 200
 _SCHEMA: Final[JSON] = {
     "type": "object",
@@ -106,7 +106,7 @@ def form(call: CallShown, arguments: Arguments, redact: Callable[[str], str]) ->
         f"You are asked because of the rule {one_line(call.rule, MAX_NAME_CHARS)}",
     ]
     if call.change is not None:
-        lines.append(f"Nobody has approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
+        lines.append(f"Not approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
     return {"message": "\n".join(lines), "requestedSchema": _SCHEMA}
 
 
@@ -114,9 +114,7 @@ def _shown(arguments: Arguments, redact: Callable[[str], str]) -> Iterator[str]:
     """The lines that show the arguments."""
     if arguments.value is None:
         raw = arguments.canonical
-        begin = raw[:_MAX_REDACTED_CHARS].decode(errors="replace")
-        size = f"{len(raw):,} bytes"
-        yield f"Arguments (the beginning of {size}): {_value(begin, redact, MAX_ARGUMENTS_CHARS)}"
+        yield f"Arguments: {_value(raw.decode(errors='replace'), redact, MAX_ARGUMENTS_CHARS)}"
         return
     if not arguments.value:
         yield "Arguments: none"
@@ -135,19 +133,20 @@ def _shown(arguments: Arguments, redact: Callable[[str], str]) -> Iterator[str]:
 
 
 def _value(written: str, redact: Callable[[str], str], most: int) -> str:
-    """JSON on one line, without secrets, and with what is left out counted."""
-    shown = json_escaped(redact(written[:_MAX_REDACTED_CHARS]))
-    left_out = len(written) - most
-    if len(shown) <= most and left_out <= 0:
+    """JSON on one line, without secrets; of a long one the beginning and the end."""
+    if len(written) <= most and len(shown := json_escaped(redact(written))) <= most:
         return shown
-    return f"{shown[:most]} ... (shortened: {len(written):,} characters in all)"
+    tail = most // 4
+    begin = json_escaped(redact(written[:_MAX_REDACTED_CHARS]))[: most - tail]
+    end = json_escaped(redact(written[-_MAX_REDACTED_CHARS:]))[-tail:]
+    return f"{begin} ... (shortened: {len(written):,} characters in all) ... {end}"
 
 
 class Answer(msgspec.Struct, frozen=True):
     """A decision, or the reason why there is none; `is_refusal` where a person has answered all the same."""
 
     decision: Decision | None = None
-    reason: str = "nobody has answered in time"
+    reason: str = "there was no answer in time"
     is_refusal: bool = False
 
 

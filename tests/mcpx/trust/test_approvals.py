@@ -129,7 +129,7 @@ async def test_a_question_is_withdrawn_when_nobody_answers(tmp_path):
         person = Person(None)
         error = await at.refused(person)
         assert error.code is Code.NOT_APPROVED
-        assert "nobody has answered" in str(error)
+        assert "no answer in time" in str(error)
         assert "mcpx approve s count" in str(error)
         assert person.withdrawn.is_set()
 
@@ -185,7 +185,7 @@ async def test_always_ends_when_the_tool_changes(tmp_path):
     async with open_call_site(tmp_path, tools=str(tools)) as at:
         person = Person("no", "always")
         await at.refused(person)
-        assert "Nobody has approved yet: count has changed (description)" in person.asked[0]["message"]
+        assert "Not approved yet: count has changed (description)" in person.asked[0]["message"]
         await at.call(person)
         await at.call(Person())
 
