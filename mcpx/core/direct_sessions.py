@@ -44,6 +44,7 @@ class DirectSessions:
         self.sessionless = DirectClient(None)
         """Stands for all clients without a session with their server (2026-07-28) or a token with a name."""
         self._schemas: dict[str, ToolSchemas] = {}
+        self._seen: dict[str, int] = {}  # the revision of each server's policy that its clients know of
         self._upstreams = upstreams
         self._make = make
         self._start = start
@@ -63,6 +64,8 @@ class DirectSessions:
             text = f"{upstream.name} has {MAX_SESSIONS} clients already; nothing was sent"
             raise CallError(Code.OVERLOADED, text, server=upstream.name)
         on_idle = partial(self._end, upstream, client, _IDLE) if client.peer is None else None
+        if not upstream.direct:
+            self._seen[upstream.name] = upstream.policy.revision
         own = upstream.direct[client] = self._make(
             upstream,
             client,
@@ -101,4 +104,15 @@ class DirectSessions:
     def carry_over(self, old: Upstream, new: Upstream) -> None:
         """Open the sessions of a server with the next one in its place, whose configuration has changed."""
         for client in old.direct:
-            self.get_or_open(new, client)
+            self.get_or_open(new, client).announce_lists()
+
+    def announce_rules(self, name: str) -> None:
+        """Tell the clients of a server's sessions that lists have changed, if its policy has."""
+        upstream = self._upstreams.get(name)
+        if upstream is None or not upstream.direct:
+            return
+        revision = upstream.policy.revision
+        if self._seen.get(name) != revision:
+            self._seen[name] = revision
+            for session in list(upstream.direct.values()):
+                session.announce_lists()

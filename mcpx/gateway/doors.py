@@ -46,7 +46,8 @@ class Doors:
         if door.server is not None:
             from mcpx.gateway.transparent.stream import TransparentConnection  # noqa: PLC0415 - for those who want it
 
-            return StreamClient(self.hub, channel, partial(TransparentConnection, self.hub, door.server))
+            serve = partial(TransparentConnection, self.hub, door.server, transport)
+            return StreamClient(self.hub, channel, serve)
         return StreamClient(self.hub, channel, partial(gateway_connection, self.gateway(door), transport))
 
     def transparent_endpoint(self, make_manager: MakeManager) -> TransparentEndpoint:

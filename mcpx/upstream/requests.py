@@ -160,6 +160,17 @@ class Passed(_Request, frozen=True):
     """What takes the messages of the server that belong to this request."""
     tool: str | None = None
     """The tool that it calls, for error messages."""
+    hold: Callable[[Passed], Passed] | None = None
+    """Gives it as it may be sent, or raises the `CallError` that it fails with. Called each time before it is
+    sent: it may have waited, while other rules were put in force."""
+
+    def as_admitted(self) -> Passed:
+        """The request as it may be sent now.
+
+        Raises:
+            CallError: It may not.
+        """
+        return self if self.hold is None else self.hold(self)
 
     def params(self) -> list[bytes]:
         """The params, whole."""

@@ -49,14 +49,12 @@ class TransparentServer(Server[Any]):
         """`tasks` runs what belongs to a client outside its requests; `sessionless` as for `DoorSessions`."""
         super().__init__(server, get_tool_input_schema=self._input_schema)
         self.middleware = [self._serve]
-        self._hub = hub
-        self._sessions = DoorSessions(hub, server, sessionless)
+        self._sessions = DoorSessions(hub, server, "http", sessionless)
         self._outbox = outbox
         self._tasks = tasks
 
     def _input_schema(self, tool: str) -> JSON | None:
-        upstream = self._hub.upstreams.get(self._sessions.server)
-        return None if upstream is None else self._hub.fleet.direct.schemas(upstream).of(tool)
+        return self._sessions.schema_of(tool)
 
     async def _serve(self, ctx: Context, call_next: CallNext) -> HandlerResult:  # noqa: ARG002 - as the SDK names it
         """A middleware that calls nothing behind it."""
@@ -68,7 +66,7 @@ class TransparentServer(Server[Any]):
             return None
         if client is None and ctx.method == INITIALIZE:  # over HTTP that revision does not have it
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
-        peer = RequestPeer(request_outbound(ctx.session))
+        peer = RequestPeer(request_outbound(ctx.session), self._sessions.admits_notification)
         request = self._sessions.request(ctx.method, bytes(params), ctx.request_id, peer)
         return await self._answer(client, request, peer)
 
@@ -96,7 +94,9 @@ class TransparentServer(Server[Any]):
         connection: Connection = connection_of(ctx.session)
         known = cast("DirectClient | None", connection.state.get(_CLIENT_KEY))
         if known is None:
-            known = DirectClient(SessionPeer(connection, self._outbox, self._tasks), may_vanish=True)
+            admits = self._sessions.admits_notification
+            peer = SessionPeer(connection, self._outbox, self._tasks, admits)
+            known = DirectClient(peer, may_vanish=True)
             connection.state[_CLIENT_KEY] = known
             connection.exit_stack.callback(self._sessions.leave, known)
         return known

@@ -12,9 +12,15 @@ import msgspec
 from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 
+from mcpx.audit.origin import Transport
 from mcpx.core.hub import Hub
-from mcpx.gateway.transparent.errors import as_call_error, error_in, to_mcp_error
+from mcpx.errors import Outcome
+from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
+from mcpx.gateway.transparent.enforcement import Enforcement
+from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
+from mcpx.gateway.transparent.subjects import METHODS, TOOLS_CALL, Subject
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.messages import error_answer, members_of, result_of, value_of
@@ -43,7 +49,6 @@ SAFE: Final = frozenset(
     }
 )
 """Methods whose requests do no harm if they are sent once more after a lost connection."""
-TOOLS_CALL: Final = "tools/call"
 DISCOVER: Final = "server/discover"
 _VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 
@@ -54,17 +59,30 @@ class DoorSessions:
     `sessionless` stands for those of them that have no session, None for all there are with any server.
     """
 
-    def __init__(self, hub: Hub, server: str, sessionless: DirectClient | None = None) -> None:
+    def __init__(
+        self, hub: Hub, server: str, transport: Transport, sessionless: DirectClient | None = None
+    ) -> None:
         self.server = server
         self._sessionless = hub.fleet.direct.sessionless if sessionless is None else sessionless
         self._hub = hub
+        self._transport: Transport = transport
+        self._rules = Enforcement(server, lambda: hub.upstreams.get(server))
 
     def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
-        """Send or queue a request; `client` is None for one without a session.
+        """Send or queue a request; `client` is None for one without a session. Never raises.
 
-        Raises:
-            CallError: `not_sent`: there is no such server, or it is not available.
+        The reply gets a `CallError` with the outcome `not_sent` where there is no such server, it is not
+        available, or there is nothing there by the name that the request has.
         """
+        try:
+            self._submit(client, request, reply)
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the connection
+            reply.reject(as_call_error(error, self.server, request.method, Outcome.NOT_SENT))
+
+    def _submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        if client is not None:
+            client.note_request(request.method, request.raw)
+        self._audit(client, request, reply)
         upstream = self._hub.registry.upstream(self.server)
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
@@ -72,6 +90,7 @@ class DoorSessions:
         if (refusal := _refusal(request, upstream.config.era, modern=modern)) is not None:
             reply.resolve(error_answer(refusal))
             return
+        request = self._held(client, request, modern=modern)
         own = client is not None and (client.greeted or not modern)
         direct = self._hub.fleet.direct
         direct.get_or_open(upstream, client if client is not None and own else self._sessionless).submit(
@@ -87,7 +106,7 @@ class DoorSessions:
         reply = RawReply()
         try:
             self.submit(client, request, reply)
-            answer = await reply.wait()
+            answer = self.shown(request, await reply.wait())
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the session
             raise to_mcp_error(as_call_error(error, self.server, request.method)) from None
         result = result_of(answer)
@@ -95,8 +114,69 @@ class DoorSessions:
             raise error_in(answer)
         return enclose([bytes(result)])
 
+    def _audit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        """Have a request and its end written to the audit log.
+
+        Raises:
+            CallError: It must be, and cannot.
+        """
+        if request.method not in AUDITED or not self._hub.audit.enabled:
+            return
+        origin = origin_of(self._transport, b"" if client is None else client.about, request.raw)
+        subject = self._rules.named(request.method, request.raw)
+        observe(begin(self._hub.audit, self.server, request.method, subject, origin), reply, self.server)
+
+    def _held(self, client: DirectClient | None, request: Passed, *, modern: bool) -> Passed:
+        """A request as it may be sent, which is held against the rules again when it is.
+
+        Raises:
+            CallError: It may not.
+        """
+        if request.method not in METHODS:
+            return request
+        version = MODERN_PROTOCOL_VERSIONS[-1] if modern else (client and client.version) or ""
+
+        def hold(given: Passed) -> Passed:
+            subject = self._rules.read(given.method, given.raw)
+            if (refusal := self._rules.refusal(subject, version=version)) is not None:
+                raise refusal
+            return self._canonical(given, subject)
+
+        return replace(hold(request), hold=hold)
+
+    def _canonical(self, request: Passed, subject: Subject) -> Passed:
+        """A request with the params that were held against rules, where there are some."""
+        if not self._rules.is_strict(request.method):
+            return request
+        if hidden := self._rules.hidden(subject.subscriptions):
+            subject = subject.without_subscriptions(hidden)
+        return replace(request, raw=subject.params())
+
+    def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
+        """The answer of the server as its client gets it. Never raises."""
+        try:
+            return self._rules.shown(request.method, answer, request.tool)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever a server says may only cost its answer
+            return to_answer(as_call_error(error, self.server, request.method))
+
+    def admits_notification(self, method: str, params: msgspec.Raw) -> bool:
+        """Whether a notification of the server may go to the client."""
+        return self._rules.admits_notification(method, params)
+
+    def schema_of(self, tool: str) -> dict[str, Any] | None:
+        """The schema of a tool's arguments; None where it is not known, or the tool is not shown."""
+        upstream = self._hub.upstreams.get(self.server)
+        if upstream is None or not upstream.policy.admits_tool(tool):
+            return None
+        return self._hub.fleet.direct.schemas(upstream).of(tool)
+
     def notify(self, client: DirectClient, method: str, params: msgspec.Raw) -> None:
-        """Pass a notification of a client on; dropped where it has no session, or the server is away."""
+        """Pass a notification of a client on; dropped where it has no session, or the server is away.
+
+        One by the name of a request that rules are about is dropped, too: it could run what they hide.
+        """
+        if self._rules.is_strict(method):
+            return
         client.note_notification(method, params)
         upstream = self._hub.upstreams.get(self.server)
         session = None if upstream is None else upstream.direct.get(client)

@@ -112,6 +112,12 @@ class DirectSession:
         if self._connection is not None:
             self._connection.carrier.notify(method, params)
 
+    def announce_lists(self) -> None:
+        """Tell the client, or all that share the session, that lists are shown differently."""
+        self.client.announce_lists()
+        for standing in self.queue.standing:
+            standing.announce_lists()
+
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
         self._leaving = why
