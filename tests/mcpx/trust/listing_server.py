@@ -3,7 +3,8 @@
 Run as `python -S -E listing_server.py OFFER`, where OFFER is a JSON object: `name`, the names of `tools` and
 `prompts`, the URIs of `resources`, `templates`, the `annotations` of tools by name, and `notes`, a file to
 which a line is added for each request that runs, reads, gets, completes or subscribes to something. A request
-for something that it does not offer is refused as by any server.
+for something that it does not offer is refused as by any server. A tool whose argument `touch` is a URI says
+that this resource was updated.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"resources": [{"uri": each, "name": each.rpartition("/")[2]} for each in RESOURCES]}
         case "resources/templates/list":
             return {"resourceTemplates": [{"uriTemplate": each, "name": each} for each in TEMPLATES]}
-        case "ping" | "logging/setLevel" | "resources/unsubscribe":
+        case "ping" | "logging/setLevel":
             return {}
     return noted(method, params)
 
@@ -79,6 +80,8 @@ def noted(method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "resources/subscribe":
             expand(params, RESOURCES)
             return {}
+        case "resources/unsubscribe":
+            return {}
         case "completion/complete":
             return {"completion": {"values": [f"value of {NAME}"]}}
     raise Refused(f"Unknown: {method}")
@@ -93,3 +96,7 @@ for line in sys.stdin:
     except Refused as refused:
         said = {"error": {"code": -32602, "message": str(refused)}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}), flush=True)
+    if message["method"] == "tools/call" and "touch" in (message["params"].get("arguments") or {}):
+        updated = {"uri": message["params"]["arguments"]["touch"]}
+        said = {"method": "notifications/resources/updated", "params": updated}
+        print(json.dumps({"jsonrpc": "2.0", **said}), flush=True)
