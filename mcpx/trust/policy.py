@@ -157,6 +157,11 @@ class ServerPolicy:
     def _is_held(self) -> bool:
         return self._pins is not None and self._pins.holds_all
 
+    @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._is_held or self._rules.resources.restrict
+
     def admits_tool(self, name: str) -> bool:
         """Whether there is a tool of that name, if the server has it."""
         return self.rule_against_tool(name) is None
@@ -251,6 +256,11 @@ class NarrowedPolicy(ServerPolicy):
     def rule_against_prompt(self, name: str) -> str | None:
         """As that of the server, or of the profile."""
         return self._base.rule_against_prompt(name) or self._narrowing().prompts.against(name)
+
+    @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._base.restricts_resources or self._narrowing().resources.restrict
 
     @property
     def refused(self) -> Collection[str]:
