@@ -15,10 +15,10 @@ from mcpx.audit.entry import Approval, Entry
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.trust.approval_form import KEY
 from mcpx.trust.approvals import Approvals
-from mcpx.trust.questions import ApprovalRequired, AskedCall, NotApproved
+from mcpx.trust.questions import ApprovalRequest, ApprovalRequired, NotApproved, form_of
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.context import ELICITATION, SESSIONLESS, CallerHandle, InputAnswers
+from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
 from mcpx.upstream.requests import CallTool
 
 
@@ -41,9 +41,9 @@ def admitted(
     context = call.context
     caller = context.caller
     client = context.client or (caller and caller.client)
-    asked = AskedCall(
+    asked = ApprovalRequest(
         client=client,
-        session=None if client is SESSIONLESS else client,
+        session=None if context.client is not None and context.client.sessionless else client,
         can_be_asked=caller is not None and caller.capabilities.refusal(ELICITATION, {}) is None,
         policy=upstream.policy,
         tool=tool,
@@ -60,9 +60,9 @@ def admitted(
         _note(reply, rule, "refused" if error.is_refusal else None)
         raise
     _note(reply, rule, found.by)
-    if found.answers is context.answers:
-        return call
-    return replace(call, context=replace(context, answers=found.answers))
+    if found.answers is not context.answers:
+        context = replace(context, answers=found.answers)
+    return replace(call, context=context, approved=form_of(tool) if rule is not None else None)
 
 
 def _note(reply: RawReply, rule: str | None, approval: Approval | None) -> None:

@@ -143,9 +143,7 @@ class Router:
                 only later goes into `reply`.
         """
         upstream = self._registry.upstream(message.server_name)
-        tool = self._tool(upstream, message.tool_name)
-        if message.read_only and not is_read_only(tool):
-            raise not_read_only(tool)
+        tool = self._tool(upstream, message)
         checked, raw = read_raw_arguments(message.arguments, tool)
         context = message.context if upstream.narrowing is None else _narrowed(message.context, upstream)
         call = CallTool(tool.name, raw, safe=_is_safe(tool), context=context)
@@ -166,18 +164,20 @@ class Router:
         session = upstream if upstream.serves_all else _session_for(upstream, call.context)
         session.submit(call, reply)
 
-    def _tool(self, upstream: Upstream, name: str) -> ToolInfo:
-        """The tool of that name, which may run.
+    def _tool(self, upstream: Upstream, message: Exec) -> ToolInfo:
+        """The tool of a call, which may run.
 
         Raises:
             CallError: There is none, or it may not run as it is.
         """
-        catalogue, policy = upstream.catalogue, upstream.policy
+        catalogue, policy, name = upstream.catalogue, upstream.policy, message.tool_name
         tool = catalogue.tools.get(name) if catalogue else None
         if tool is None:
             raise self._no_tool(upstream, name)
         if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
             raise refused
+        if message.read_only and not is_read_only(tool):
+            raise not_read_only(tool)
         return tool
 
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
@@ -186,9 +186,12 @@ class Router:
         if policy.admits_tool(tool_name) and (refused := policy.refusal(tool_name)) is not None:
             return refused
         info = upstream.info()
-        if info.catalogue is not None:
-            return unknown_tool(info, tool_name, self._registry.list_servers())
-        return not_listed(info, tool_name)
+        if info.catalogue is None:
+            error = not_listed(info, tool_name)
+        else:
+            error = unknown_tool(info, tool_name, self._registry.list_servers())
+        error.rule = policy.rule_against_tool(tool_name)
+        return error
 
     def _submit_when_checked(
         self, message: Exec, tool: ToolInfo, checked: JSON | None, call: CallTool, reply: RawReply
@@ -207,9 +210,9 @@ class Router:
                 return
             try:
                 upstream = self._registry.upstream(message.server_name)
-                self._tool(upstream, message.tool_name)  # the rules may have changed meanwhile
+                now = self._tool(upstream, message)  # the rules may have changed meanwhile
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
-                self._submit(upstream, tool, fitting, reply)
+                self._submit(upstream, now, fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 

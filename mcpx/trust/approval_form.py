@@ -23,8 +23,9 @@ KEY: Final = "mcpx/approval"
 MAX_ARGUMENTS_CHARS: Final = 1500  # of all arguments in a message
 MAX_VALUE_CHARS: Final = 300  # of one value, where several share the message
 MAX_NAME_CHARS: Final = 100
-MAX_READ_BYTES: Final = 1 << 18  # larger arguments are not read: their beginning is shown
-_MAX_REDACTED_CHARS: Final = 1 << 16  # at the beginning of a text, most of which is not shown
+MAX_CHANGE_CHARS: Final = 200
+MAX_READ_BYTES: Final = 1 << 18  # larger arguments are not read: their ends are shown as they came
+_MAX_REDACTED_CHARS: Final = 1 << 16  # at either end of a text, most of which is not shown
 _MAX_REASON_CHARS: Final = 200
 _SCHEMA: Final[JSON] = {
     "type": "object",
@@ -42,6 +43,15 @@ _SCHEMA: Final[JSON] = {
 
 class TwiceNamed(ValueError):  # noqa: N818 - a condition
     """A member is named twice: which of the two counts is the server's choice."""
+
+
+class CallShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A call as a person is shown it, but for its arguments. `change`: how the tool differs from before."""
+
+    server: str
+    tool: str
+    rule: str
+    change: str | None = None
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -84,17 +94,19 @@ def _members(pairs: list[tuple[str, Any]]) -> JSON:
     return members
 
 
-def form(server: str, tool: str, arguments: Arguments, *, rule: str, redact: Callable[[str], str]) -> JSON:
+def form(call: CallShown, arguments: Arguments, redact: Callable[[str], str]) -> JSON:
     """The parameters of the elicitation."""
     lines = [
         "May this tool be run?",
         "",
-        f"Server: {cut(shown_server(server), MAX_NAME_CHARS)}",
-        f"Tool: {cut(shown_name(tool), MAX_NAME_CHARS)}",
+        f"Server: {cut(shown_server(call.server), MAX_NAME_CHARS)}",
+        f"Tool: {cut(shown_name(call.tool), MAX_NAME_CHARS)}",
         *_shown(arguments, redact),
         "",
-        f"You are asked because of the rule {one_line(rule, MAX_NAME_CHARS)}",
+        f"You are asked because of the rule {one_line(call.rule, MAX_NAME_CHARS)}",
     ]
+    if call.change is not None:
+        lines.append(f"Not approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
     return {"message": "\n".join(lines), "requestedSchema": _SCHEMA}
 
 
@@ -102,9 +114,7 @@ def _shown(arguments: Arguments, redact: Callable[[str], str]) -> Iterator[str]:
     """The lines that show the arguments."""
     if arguments.value is None:
         raw = arguments.canonical
-        begin = raw[:_MAX_REDACTED_CHARS].decode(errors="replace")
-        size = f"{len(raw):,} bytes"
-        yield f"Arguments (the beginning of {size}): {_value(begin, redact, MAX_ARGUMENTS_CHARS)}"
+        yield f"Arguments: {_value(raw.decode(errors='replace'), redact, MAX_ARGUMENTS_CHARS)}"
         return
     if not arguments.value:
         yield "Arguments: none"
@@ -123,19 +133,20 @@ def _shown(arguments: Arguments, redact: Callable[[str], str]) -> Iterator[str]:
 
 
 def _value(written: str, redact: Callable[[str], str], most: int) -> str:
-    """JSON on one line, without secrets, and with what is left out counted."""
-    shown = json_escaped(redact(written[:_MAX_REDACTED_CHARS]))
-    left_out = len(written) - most
-    if len(shown) <= most and left_out <= 0:
+    """JSON on one line, without secrets; of a long one the beginning and the end."""
+    if len(written) <= most and len(shown := json_escaped(redact(written))) <= most:
         return shown
-    return f"{shown[:most]} ... (shortened: {len(written):,} characters in all)"
+    tail = most // 4
+    begin = json_escaped(redact(written[:_MAX_REDACTED_CHARS]))[: most - tail]
+    end = json_escaped(redact(written[-_MAX_REDACTED_CHARS:]))[-tail:]
+    return f"{begin} ... (shortened: {len(written):,} characters in all) ... {end}"
 
 
 class Answer(msgspec.Struct, frozen=True):
     """A decision, or the reason why there is none; `is_refusal` where a person has answered all the same."""
 
     decision: Decision | None = None
-    reason: str = "nobody has answered in time"
+    reason: str = "there was no answer in time"
     is_refusal: bool = False
 
 

@@ -28,8 +28,8 @@ from mcpx.trust.questions import (
     CANNOT_ASK,
     PREFIX,
     Answers,
+    ApprovalRequest,
     ApprovalRequired,
-    AskedCall,
     Question,
     form_of,
     new_state,
@@ -37,7 +37,8 @@ from mcpx.trust.questions import (
 
 MAX_OPEN: Final = 64  # questions to one client at a time
 MAX_OPEN_SESSIONLESS: Final = 1024  # to all clients without a session together: they cannot be told apart
-MAX_KEPT: Final = 4096  # calls that were asked about; the oldest is forgotten, and asked about anew
+MAX_KEPT: Final = 1024  # calls that were asked about; the oldest is forgotten, and asked about anew
+MAX_INPUT_BYTES: Final = 1 << 18  # of answers and states that are kept for a server; larger ones start anew
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ class Approvals:
         self.redact: Callable[[str], str] = str
         """Takes secrets out of what a person is shown; set by the hub."""
 
-    def admit(self, call: AskedCall) -> Admitted:
+    def admit(self, call: ApprovalRequest) -> Admitted:
         """Let a call pass, or refuse it.
 
         Raises:
@@ -83,7 +84,7 @@ class Approvals:
             return passed
         raise self._ask(call, arguments)
 
-    def _passed(self, call: AskedCall) -> Admitted | None:
+    def _passed(self, call: ApprovalRequest) -> Admitted | None:
         """The call as it may be sent unasked; None where it may not."""
         if call.rule is None:
             return Admitted(call.answers)
@@ -94,7 +95,7 @@ class Approvals:
 
     # --- questions
 
-    def _ask(self, call: AskedCall, arguments: Arguments) -> CallError:
+    def _ask(self, call: ApprovalRequest, arguments: Arguments) -> CallError:
         """The error by which the question goes to the client; or the one that says why it cannot."""
         if not call.can_be_asked:
             return call.not_approved(CANNOT_ASK)
@@ -113,11 +114,10 @@ class Approvals:
                 rule=call.rule,
                 state=new_state(),
                 expires=now + within_s,
-                answers=call.answers,
+                answers=_small(call.answers),
             )
         )
-        names = (call.tool.server_name, call.tool.name)
-        params = form(*names, arguments, rule=call.rule or "", redact=self.redact)
+        params = form(call.shown(), arguments, self.redact)
         return ApprovalRequired(call, question, params, within_s)
 
     def _keep(self, question: Question) -> Question:
@@ -131,7 +131,7 @@ class Approvals:
         kept = self._kept.values()
         return [each for each in kept if each.stage == "open" and client in (None, each.client)]
 
-    def _answered(self, question: Question, call: AskedCall) -> Admitted:
+    def _answered(self, question: Question, call: ApprovalRequest) -> Admitted:
         """Take in the answer to a question.
 
         Raises:
@@ -139,7 +139,7 @@ class Approvals:
         """
         late = time.monotonic() > question.expires
         answer = NO_ANSWER if late else read_answer(call.answers.responses)
-        call = replace(call, answers=question.answers)
+        call, question.answers = replace(call, answers=question.answers), None
         if answer.decision is None:
             del self._kept[question.state]
             passed = None if answer.is_refusal else self._passed(call)
@@ -148,9 +148,9 @@ class Approvals:
                 raise call.not_approved(answer.reason, is_refusal=answer.is_refusal)
             return passed
         question.stage, question.by = "running", self._remember(call, answer)
-        return Admitted(question.answers, question.by)
+        return Admitted(call.answers, question.by)
 
-    def _remember(self, call: AskedCall, answer: Answer) -> Decision:
+    def _remember(self, call: ApprovalRequest, answer: Answer) -> Decision:
         """Keep what was agreed to beyond this call, as far as it can be; how far that is."""
         pins = call.policy.pins
         if answer.decision == "always" and pins is not None:
@@ -179,9 +179,11 @@ class Approvals:
         question = None if sent is None or sent.state is None else self._kept.get(sent.state)
         if question is None or question.stage != "running" or isinstance(need, ApprovalRequired):
             return need
+        server_state = need.result.get("requestState")
+        if len(server_state or "") > MAX_INPUT_BYTES:
+            return need
         del self._kept[question.state]
-        question.stage, question.state = "input", new_state()
-        question.server_state = need.result.get("requestState")
+        question.stage, question.state, question.server_state = "input", new_state(), server_state
         self._keep(question)
         need.result = {**need.result, "requestState": question.state}
         return need
@@ -198,6 +200,12 @@ class Approvals:
         """Forget what concerns a client that has left."""
         self._sessions.pop(client, None)
         self._kept = {state: each for state, each in self._kept.items() if each.client is not client}
+
+
+def _small(answers: Any) -> Any:
+    """The answers, where they are not too large to be kept."""
+    too_large = answers is not None and len(answers.responses) + len(answers.state or "") > MAX_INPUT_BYTES
+    return None if too_large else answers
 
 
 def _is_approved_always(policy: ServerPolicy, tool: ToolInfo) -> bool:

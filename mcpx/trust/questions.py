@@ -14,7 +14,7 @@ from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.result_reading import INPUT_REQUIRED, InputRequired
 from mcpx.text import shown_name, shown_server
-from mcpx.trust.approval_form import KEY, Arguments, Decision, TwiceNamed
+from mcpx.trust.approval_form import KEY, Arguments, CallShown, Decision, TwiceNamed
 from mcpx.trust.policy import ServerPolicy
 
 PREFIX: Final = "mcpx-approval-"
@@ -34,8 +34,8 @@ class Answers(Protocol):
     def responses(self) -> bytes | msgspec.Raw: ...
 
 
-class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that may have to be asked about. `rule` says why it has to be, None that it need not.
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that may need a person's approval. `rule` says why it does, None that it does not.
 
     `client` is the identity of the client, and `session` the same where it has a session to agree for.
     `arguments` is the JSON that is to be sent, `answers` what the client has brought.
@@ -59,8 +59,15 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return Arguments.read(bytes(self.arguments))
         except TwiceNamed as twice:
-            why = f"The arguments name {twice} twice, so nobody can say what would run"
+            why = f"The arguments name {twice} twice, so it is not clear what would run"
             raise self.failure(Code.INVALID_ARGUMENTS, f"{why}; nothing was sent") from None
+
+    def shown(self) -> CallShown:
+        """The call as a person is asked about it."""
+        server, tool, pins = self.tool.server_name, self.tool.name, self.policy.pins
+        changes = () if pins is None else pins.changes()
+        change = next((each.summary() for each in changes if each.tool == tool), None)
+        return CallShown(server=server, tool=tool, rule=self.rule or "", change=change)
 
     def failure(self, code: Code, text: str, **details: Any) -> CallError:
         """An error of this call."""
@@ -75,19 +82,19 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
 class NotApproved(CallError):  # noqa: N818 - a condition
     """No person has agreed to a call; `is_refusal` where one has refused."""
 
-    def __init__(self, call: AskedCall, why: str, *, is_refusal: bool) -> None:
+    def __init__(self, call: ApprovalRequest, why: str, *, is_refusal: bool) -> None:
         server, tool = call.tool.server_name, call.tool.name
         named = f"{shown_name(tool)} of {shown_server(server)}"
         text = f"{named} runs only when a person agrees ({call.rule}): {why}. Nothing was sent."
         details = {"rule": call.rule}
         if not is_refusal:
             details["approve"] = command = _command(call)
-            text = f"{text} A person can allow it with: {command}"
+            text = f"{text} Tell the user: {command} allows it"
         super().__init__(Code.NOT_APPROVED, text, server=server, tool=tool, details=details)
         self.is_refusal = is_refusal
 
 
-def _command(call: AskedCall) -> str:
+def _command(call: ApprovalRequest) -> str:
     """The command by which a person allows the tool; without its name where that cannot be typed."""
     name, pins = call.tool.name, call.policy.pins
     typed = [name] if name.isprintable() and not name.startswith("-") else []
@@ -119,7 +126,7 @@ class Question(msgspec.Struct, eq=False, kw_only=True):
     withdraw: Callable[[], None] | None = None
     """Ends the wait for the answer, where there is one: another answer has decided. Must not raise."""
 
-    def is_of(self, call: AskedCall, arguments: bytes) -> bool:
+    def is_of(self, call: ApprovalRequest, arguments: bytes) -> bool:
         """Whether a repeated request is for this very call."""
         return (
             self.client is call.client
@@ -136,7 +143,7 @@ class ApprovalRequired(InputRequired):
     `params` are those of the elicitation; the person may take `within_s` seconds.
     """
 
-    def __init__(self, call: AskedCall, question: Question, params: JSON, within_s: float) -> None:
+    def __init__(self, call: ApprovalRequest, question: Question, params: JSON, within_s: float) -> None:
         refusal = call.not_approved(CANNOT_ASK)
         names = call.tool
         CallError.__init__(  # not the text and the code of a server that wants input

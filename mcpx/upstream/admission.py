@@ -13,8 +13,9 @@ from mcpx.catalog.model import ServerInfo
 from mcpx.catalog.uris import UriRejection
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.suggest import unknown_resource, unknown_tool
-from mcpx.text import shown_name
+from mcpx.text import shown_name, shown_server
 from mcpx.trust.policy import ServerPolicy
+from mcpx.trust.questions import form_of
 from mcpx.upstream.requests import (
     CallTool,
     Complete,
@@ -37,32 +38,66 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
     policy = request.context.policy or policy
     match request:
         case CallTool(name=name):
-            if policy.admits_tool(name):
-                return policy.refusal(name)
-            return unknown_tool(_seen_through(policy, info), name, [_seen_through(policy, info)])
+            if (rule := policy.rule_against_tool(name)) is None:
+                return policy.refusal(name) or _unapproved(request, policy, info)
+            seen = _seen_through(policy, info)
+            return _by(rule, unknown_tool(seen, name, [seen]))
         case ReadResource(uri=uri) | Subscribe(uri=uri):
-            if policy.admits_resource(uri, listed=uri in info.resources):
-                return None
-            return unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED)
+            return _of_resource(uri, policy, info)
         case GetPrompt(name=name):
-            return None if policy.admits_prompt(name) else unknown_prompt(info.name, name)
+            return _of_prompt(name, policy, info)
         case Complete(ref=ref):
-            return _refusal_of_completion(ref, policy, info)
+            return _of_completion(ref, policy, info)
         case _:
             return None
 
 
-def _refusal_of_completion(ref: bytes, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    """Why a call has no approval: it was not asked about, or the tool is not what it was then."""
+    tool = info.tools.get(call.name)
+    if tool is None or (rule := policy.asks(tool)) is None or call.approved == form_of(tool):
+        return None
+    if policy.pins is not None and policy.pins.always(tool.name):
+        return None
+    named = f"{shown_name(tool.name)} of {shown_server(info.name)}"
+    why = "the rules or the tool have changed while this call waited"
+    text = f"{named} runs only when a person agrees ({rule}): {why}. Nothing was sent; call it again."
+    details = {"rule": rule}
+    error = CallError(Code.NOT_APPROVED, text, server=info.name, tool=tool.name, details=details)
+    return _by(rule, error)
+
+
+def _of_resource(uri: str, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    rule = policy.rule_against_resource(uri, listed=uri in info.resources)
+    if rule is None:
+        return None
+    return _by(rule, unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED))
+
+
+def _of_prompt(name: str, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    rule = policy.rule_against_prompt(name)
+    return None if rule is None else _by(rule, unknown_prompt(info.name, name))
+
+
+def _of_completion(ref: bytes, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
     try:
         about = msgspec.json.decode(ref, type=_Reference)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None  # the server says what is wrong with it
-    if about.name is not None and not policy.admits_prompt(about.name):
-        return unknown_prompt(info.name, about.name)
-    uri = about.uri
-    if uri is not None and not (policy.admits_template(uri) and policy.admits_resource(uri, listed=True)):
-        return unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED)
-    return None
+    if about.name is not None:
+        return _of_prompt(about.name, policy, info)
+    if about.uri is None:
+        return None
+    if "{" not in about.uri:
+        return _of_resource(about.uri, policy, info)
+    if (rule := policy.rule_against_template(about.uri)) is None:
+        return None
+    return _by(rule, unknown_resource(_seen_through(policy, info), about.uri, UriRejection.NOT_LISTED))
+
+
+def _by(rule: str, error: CallError) -> CallError:
+    error.rule = rule
+    return error
 
 
 def unknown_prompt(server: str, name: str) -> CallError:

@@ -63,6 +63,8 @@ class CallTool(_Request, frozen=True, gc=False):
 
     name: str
     arguments: bytes | msgspec.Raw
+    approved: bytes | None = None
+    """The digest of the form in which a person has agreed to the tool, if one was asked."""
 
     method = "tools/call"
 

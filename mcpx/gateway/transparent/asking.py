@@ -23,7 +23,7 @@ from mcpx.rendering.result_reading import INPUT_REQUIRED, InputRequired
 from mcpx.trust.approval_form import KEY
 from mcpx.trust.approvals import Approvals
 from mcpx.trust.policy import ServerPolicy
-from mcpx.trust.questions import PREFIX, ApprovalRequired, AskedCall, NotApproved
+from mcpx.trust.questions import PREFIX, ApprovalRequest, ApprovalRequired, NotApproved
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, InputAnswers, read_capabilities
 from mcpx.upstream.direct.client import DirectClient
@@ -50,7 +50,7 @@ class Asking:
 
     def admit(
         self,
-        call: AskedCall,
+        call: ApprovalRequest,
         request: Passed,
         reply: RawReply,
         *,
@@ -142,7 +142,7 @@ def asked_call(
     client: Hashable,
     session: DirectClient | None,
     answers: InputAnswers | None,
-) -> AskedCall | None:
+) -> ApprovalRequest | None:
     """The call as `Approvals` judges it; None for one that nobody need be asked about.
 
     `forms` are those in which the tool was listed: any of them may have to be asked about. Without `answers`
@@ -162,7 +162,7 @@ def asked_call(
     if not arguments.startswith(b"{"):
         text = "The arguments must be an object; nothing was sent"
         raise CallError(Code.INVALID_ARGUMENTS, text, server=tool.server_name, tool=tool.name)
-    return AskedCall(
+    return ApprovalRequest(
         client=client,
         session=session,
         can_be_asked=_can_be_asked(request, session),

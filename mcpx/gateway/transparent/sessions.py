@@ -25,7 +25,7 @@ from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.gateway.transparent.enforcement import Enforcement
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
 from mcpx.gateway.transparent.subjects import TOOLS_CALL, Subject
-from mcpx.trust.questions import AskedCall
+from mcpx.trust.questions import ApprovalRequest
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.direct.client import DirectClient
@@ -117,7 +117,7 @@ class DoorSessions:
 
     def _asked(
         self, client: DirectClient | None, request: Passed, subject: Subject, answers: InputAnswers | None
-    ) -> AskedCall | None:
+    ) -> ApprovalRequest | None:
         """A call as a person is asked about it, if they are; with the `answers` of its client."""
         forms = self._rules.forms_of(subject.tool or "")
         policy = self._view.registry.upstream(self.server).policy

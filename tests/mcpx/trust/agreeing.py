@@ -66,12 +66,12 @@ class CallSite:
 
     def __init__(self, hub: Hub, ears: Ears) -> None:
         self.hub = hub
-        self._ears = ears
+        self.ears = ears
 
     @property
     def sent(self) -> int:
         """How many calls have reached the server."""
-        return len(self._ears.of("call"))
+        return len(self.ears.of("call"))
 
     async def call(
         self,
@@ -113,12 +113,14 @@ class CallSite:
 
 @asynccontextmanager
 async def open_call_site(
-    folder: Path, *, ask: tuple[str, ...] = ("*",), **script: Any
+    folder: Path, *, ask: tuple[str, ...] = ("*",), settings: Any = None, **script: Any
 ) -> AsyncIterator[CallSite]:
     """A hub with one scripted server, whose tools run only when a person agrees."""
     fifo = folder / "ears"
     fifo.unlink(missing_ok=True)  # of the life before: the same server has the same entry
     with Ears(fifo) as ears:
-        config = config_of({"s": entry(ears, settings={"tools": {"ask": list(ask)}}, **script)})
+        config = config_of(
+            {"s": entry(ears, settings={"tools": {"ask": list(ask)}, **(settings or {})}, **script)}
+        )
         async with open_watched(config, state=folder / "state") as watch:
             yield CallSite(watch.hub, ears)

@@ -7,14 +7,15 @@ import json
 import pytest
 
 from mcpx.config import Redactor
-from mcpx.trust.approval_form import Arguments, TwiceNamed, form, read_answer
+from mcpx.trust.approval_form import Arguments, CallShown, TwiceNamed, form, read_answer
 
 NO_SECRETS = Redactor()
 
 
 def shown(arguments: object, *, tool: str = "t", redact: Redactor = NO_SECRETS) -> str:
     raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
-    params = form("s", tool, Arguments.read(raw), rule="tools.ask: t", redact=redact)
+    call = CallShown(server="s", tool=tool, rule="tools.ask: t")
+    params = form(call, Arguments.read(raw), redact)
     return str(params["message"])
 
 
@@ -41,9 +42,10 @@ def test_no_text_forges_a_line_or_hides(text):
 
 
 def test_long_values_are_shortened_in_plain_sight():
-    message = shown({"content": "x" * 5000, "path": "/etc/passwd"})
+    message = shown({"content": "x" * 5000 + "; rm -rf /", "path": "/etc/passwd"})
+    assert '; rm -rf /"\n' in message
     assert '"path": "/etc/passwd"' in message
-    assert "(shortened: 5,002 characters in all)" in message
+    assert "(shortened: 5,012 characters in all)" in message
     assert len(message) < 2000
 
 
@@ -53,10 +55,11 @@ def test_many_arguments_are_counted():
     assert "more that are not shown" in message
 
 
-def test_large_arguments_are_shown_from_their_beginning():
-    raw = b'{"path": "/a", "content": "' + b"x" * 400_000 + b'"}'
+def test_of_large_arguments_the_ends_are_shown():
+    raw = b'{"path": "/a", "content": "' + b"x" * 400_000 + b'y"}'
     message = shown(raw)
-    assert "the beginning of 400,029 bytes" in message
+    assert "(shortened: 400,030 characters in all)" in message
+    assert 'xy"}' in message
     assert '"path": "/a"' in message
     assert len(message) < 2000
 
@@ -88,7 +91,7 @@ def test_a_member_named_twice_is_refused(raw):
 def test_arguments_nested_too_deeply_are_shown_as_they_came():
     deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     assert Arguments.read(deep).value is None
-    assert "the beginning of" in shown(deep)
+    assert "(shortened: 200,006 characters in all)" in shown(deep)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+from contextlib import suppress
+
 import anyio
 import msgspec
 import pytest
@@ -16,7 +21,7 @@ from mcpx.trust.pin_review import Agreed
 from mcpx.upstream.context import SESSIONLESS
 from mcpx.upstream.requests import RequestContext
 from supervisors import Reply
-from tests.mcpx.scripted import PATIENCE_S, config_of
+from tests.mcpx.scripted import PATIENCE_S, config_of, soon
 from tests.mcpx.trust.agreeing import Person, open_call_site, said
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +94,15 @@ async def test_arguments_come_first_and_other_tools_are_not_asked_about(tmp_path
         assert not person.asked
 
 
+async def test_with_approve_writes_all_but_read_only_tools_are_asked_about(tmp_path):
+    settings = {"approve": "writes", "annotations": {"echo": {"readOnlyHint": True}}}
+    async with open_call_site(tmp_path, ask=(), settings=settings) as at:
+        person = Person("no")
+        await at.call(person, "echo", {"text": "read"})
+        error = await at.refused(person)
+        assert error.to_dict()["rule"] == "approve: writes"
+
+
 async def test_a_session_ends_with_its_client(tmp_path):
     async with open_call_site(tmp_path) as at:
         ann, bob = Person("session", "no", "no"), Person("no")
@@ -115,7 +129,7 @@ async def test_a_question_is_withdrawn_when_nobody_answers(tmp_path):
         person = Person(None)
         error = await at.refused(person)
         assert error.code is Code.NOT_APPROVED
-        assert "nobody has answered" in str(error)
+        assert "no answer in time" in str(error)
         assert "mcpx approve s count" in str(error)
         assert person.withdrawn.is_set()
 
@@ -169,7 +183,11 @@ async def test_always_ends_when_the_tool_changes(tmp_path):
         '[{"name": "count", "inputSchema": {"type": "object"}, "description": "Now it deletes."}]'
     )
     async with open_call_site(tmp_path, tools=str(tools)) as at:
-        await at.refused(Person("no"))
+        person = Person("no", "always")
+        await at.refused(person)
+        assert "Not approved yet: count has changed (description)" in person.asked[0]["message"]
+        await at.call(person)
+        await at.call(Person())
 
 
 async def test_an_open_question_is_answered_by_the_command(tmp_path):
@@ -219,6 +237,70 @@ async def test_a_call_that_need_not_be_asked_about_any_more_is_sent(tmp_path):
     async with open_call_site(tmp_path) as at:
         assert "content" in await reload(at)
         assert at.sent == 1
+
+
+# --- calls that wait for their server
+
+
+async def while_waiting(at, person, change):
+    """What becomes of a call that waits behind another one, when that changes meanwhile."""
+    caught = []
+
+    async def call() -> None:
+        try:
+            caught.append(await at.call(person, "count"))
+        except CallError as error:
+            caught.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hang, at)
+        await at.ears.hear("call", tool="hang")
+        tasks.start_soon(call)
+        await soon(lambda: at.hub.upstreams["s"].queue.waiting == 1)
+        await change()
+        await soon(lambda: caught)
+        tasks.cancel_scope.cancel()
+    return caught[0]
+
+
+async def hang(at) -> None:
+    with suppress(CallError):
+        await at.call(None, "hang")
+
+
+async def test_a_call_that_waits_is_not_sent_once_it_is_to_be_asked_about(tmp_path):
+    async with open_call_site(tmp_path, ask=(), settings={"max_concurrency": 1}) as at:
+
+        async def ask() -> None:
+            server = replace(at.hub.config.servers["s"], tools=ToolRules(ask=("count",)))
+            await at.hub.reload(replace(at.hub.config, servers={"s": server}))
+
+        error = await while_waiting(at, Person(), ask)
+        assert error.code is Code.NOT_APPROVED
+        assert "have changed while this call waited" in str(error)
+        assert at.sent == 1
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_an_approved_call_that_waits_is_sent_unless_the_tool_changes(changes, tmp_path):
+    tools = tmp_path / "tools"
+    listed = [{"name": name, "inputSchema": {"type": "object"}} for name in ("hang", "count")]
+    tools.write_text(json.dumps(listed))
+    settings = {"max_concurrency": 1}
+    async with open_call_site(tmp_path, ask=("count",), tools=str(tools), settings=settings) as at:
+
+        async def restart() -> None:
+            if changes:
+                listed[1]["description"] = "Now it deletes."
+                tools.write_text(json.dumps(listed))
+            os.kill(at.hub.upstreams["s"].pid, signal.SIGKILL)
+
+        result = await while_waiting(at, Person("once"), restart)
+        if changes:
+            assert result.code is Code.NOT_APPROVED
+        else:
+            assert result["content"][0]["text"]
+        assert len(at.ears.of("call", tool="count")) == (not changes)
 
 
 # --- clients of 2026-07-28
