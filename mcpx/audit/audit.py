@@ -28,6 +28,8 @@ from mcpx.errors import CallError, Code
 from mcpx.text import cut
 
 log = structlog.get_logger()
+AUDIT_FOLDER: Final = "audit"
+"""In the state folder."""
 MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0

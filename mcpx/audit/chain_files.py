@@ -88,6 +88,18 @@ def segments(folder: Path, chain: int | None = None) -> list[Segment]:
     return found if chain is None else [each for each in found if each.chain == chain]
 
 
+def chain_numbers(folder: Path) -> set[int]:
+    """The numbers of the chains of which anything is there.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    stems = {each.stem for each in folder.glob("*.state")}
+    return {int(stem) for stem in stems if stem.isascii() and stem.isdecimal()} | {
+        each.chain for each in segments(folder)
+    }
+
+
 def packed_head(head: Head) -> bytes:
     """The head as it stands in the file."""
     mask = head.open_slots.to_bytes((head.open_slots.bit_length() + 7) // 8, "little")

@@ -214,11 +214,7 @@ def values(arguments: msgspec.Raw | bytes, redact: Callable[[Any], Any]) -> byte
 def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple[str, str | None]:
     """How a result that came ended, and a code: `ok`, `tool_error`, `input_required`, `task`, or `failed`."""
     if size > MAX_RESULT_BYTES:
-        view = memoryview(raw)
-        ends = bytes(view[:_END_BYTES]), bytes(view[-_END_BYTES:])
-        return "tool_error" if any(
-            b'"isError":true' in end.replace(b" ", b"") for end in ends
-        ) else "ok", None
+        return _outcome_of_large(memoryview(raw), is_response=is_response)
     try:
         if is_response:
             response = _response(raw)
@@ -232,3 +228,12 @@ def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple
     if read.is_error:
         return "tool_error", None
     return read.kind if read.kind in {"input_required", "task"} else "ok", None
+
+
+def _outcome_of_large(raw: memoryview, *, is_response: bool) -> tuple[str, str | None]:
+    """The same, from the ends of the text alone: a very large result is read nowhere."""
+    start, end = (bytes(part).replace(b" ", b"") for part in (raw[:_END_BYTES], raw[-_END_BYTES:]))
+    if is_response and start.startswith((b'{"error":', b'{"jsonrpc":"2.0","error":')):
+        return "failed", "upstream_error"
+    failed = b'"isError":true' in start or b'"isError":true' in end
+    return "tool_error" if failed else "ok", None

@@ -19,7 +19,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
-from mcpx.audit.audit import Audit
+from mcpx.audit.audit import AUDIT_FOLDER, Audit
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
@@ -48,7 +48,6 @@ from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 log = structlog.get_logger()
-AUDIT_FOLDER: Final = "audit"
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
