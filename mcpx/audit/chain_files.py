@@ -25,6 +25,8 @@ FIRST_SLOTS: Final = 256
 MAX_SLOTS: Final = 16384
 GENESIS: Final = b"0" * 64
 """What stands for the hash of the line before the first one."""
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for JSON that is none, or is not of the shape that is wanted."""
 _HEAD: Final = struct.Struct("<8sQQQQ32sI")
 _SLOT: Final = struct.Struct("<QH")
 _CHECKSUM: Final = struct.Struct("<I")
@@ -164,5 +166,5 @@ def place_of(line: bytes) -> Place | None:
     """The place that a line gives itself; None where it is no line of the audit log."""
     try:
         return msgspec.json.decode(line, type=Place)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None

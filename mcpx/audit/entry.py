@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from mcpx.audit.chain_files import UNREADABLE
 from mcpx.audit.origin import Origin
 from mcpx.errors import CallError
 from mcpx.text import cut
@@ -180,7 +181,7 @@ def argument_names(arguments: msgspec.Raw | bytes) -> bytes:
         return b"null"
     try:
         names = list(_names(arguments))
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return _other_names(arguments)
     text = _encode(names)
     if len(text) > MAX_ARGUMENTS_TEXT:
@@ -192,7 +193,7 @@ def _other_names(arguments: msgspec.Raw | bytes) -> bytes:
     """Those of an object within a string; none of null."""
     try:
         given = msgspec.json.decode(arguments, type=str | None)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return b"null"
     if given is None:
         return b"[]"
@@ -207,7 +208,7 @@ def values(arguments: msgspec.Raw | bytes, redact: Callable[[Any], Any]) -> byte
         return b',"values":null'
     try:
         return b',"values":%b' % _encode(redact(msgspec.json.decode(arguments)))
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+    except (*UNREADABLE, UnicodeEncodeError):
         return b',"values":null'
 
 
@@ -223,7 +224,7 @@ def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple
             read = response.result
         else:
             read = _result(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return "ok", None
     if read.is_error:
         return "tool_error", None

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.audit.chain_files import Segment, segments
+from mcpx.audit.chain_files import UNREADABLE, Segment, segments
 
 Number = float | int | None
 
@@ -113,7 +113,7 @@ def _lines(data: bytes) -> list[Line]:
 def _line(raw: bytes) -> Line | None:
     try:
         return msgspec.structs.replace(_decode(raw), raw=raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 

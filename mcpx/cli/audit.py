@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mcpx.cli.daemon import with_config
 from mcpx.cli.group import Group
 from mcpx.cli.printing import echo
 
@@ -28,6 +29,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 @click.group(cls=Group, invoke_without_command=True, short_help="What was run, by whom, and how it ended.")
+@with_config
 @click.option("--server", help="Of that server alone.")
 @click.option("--tool", help="Of the tool or prompt of that name, or the resource with that URI.")
 @click.option("--client", help="Of clients that call themselves so.")
@@ -39,6 +41,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 @click.pass_context
 def audit(  # noqa: PLR0917 - click passes them by name
     ctx: click.Context,
+    config_path: str | None,
     server: str | None,
     tool: str | None,
     client: str | None,
@@ -57,7 +60,7 @@ def audit(  # noqa: PLR0917 - click passes them by name
     from mcpx.audit.reading import Follower, Selection, last_lines
 
     wanted = Selection(server=server, tool=tool, client=client, code=code, since=_since(since))
-    folder = _folder()
+    folder = _folder(config_path)
     follower = Follower(folder) if follow else None
     found = last_lines(folder, wanted, lines)
     _print(found, as_json=as_json)
@@ -69,14 +72,15 @@ def audit(  # noqa: PLR0917 - click passes them by name
 
 
 @audit.command(short_help="Whether the log is whole.")
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def verify(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+def verify(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Look for lines of the audit log that were changed or are missing; exits with 1 if there are any."""
     from mcpx.audit.verifying import Verified
     from mcpx.audit.verifying import verify as look
     from mcpx.cli.results import print_json
 
-    folder = _folder()
+    folder = _folder(config_path)
     found = look(folder) if folder.is_dir() else Verified()
     if as_json:
         import msgspec
@@ -93,11 +97,13 @@ def verify(as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
         sys.exit(1)
 
 
-def _folder() -> Path:
-    from mcpx.audit.audit import AUDIT_FOLDER
-    from mcpx.paths import state_folder
+def _folder(config_path: str | None) -> Path:
+    """The folder of the log: in the state folder of the daemon, which may have another than this command."""
+    from mcpx.daemon.paths import daemon_paths
+    from mcpx.daemon.running import located
+    from mcpx.paths import AUDIT_FOLDER
 
-    return state_folder() / AUDIT_FOLDER
+    return located(daemon_paths(config_path)).folder.parent.parent / AUDIT_FOLDER
 
 
 def _since(text: str | None) -> str | None:

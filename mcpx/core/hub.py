@@ -19,7 +19,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
-from mcpx.audit.audit import AUDIT_FOLDER, Audit
+from mcpx.audit.audit import Audit
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
@@ -40,7 +40,7 @@ from mcpx.environment import put_in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
-from mcpx.paths import state_folder
+from mcpx.paths import AUDIT_FOLDER, state_folder
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
