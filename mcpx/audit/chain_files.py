@@ -21,7 +21,7 @@ from mcpx.paths import READ_FLAGS
 
 HEAD_BYTES: Final = 4096
 SLOT_BYTES: Final = 1024
-FIRST_SLOTS: Final = 256
+FIRST_SLOTS: Final = 32
 MAX_SLOTS: Final = 16384
 GENESIS: Final = b"0" * 64
 """What stands for the hash of the line before the first one."""

@@ -157,4 +157,4 @@ def shown(line: Line) -> str:
         parts.append(f"{line.ms:.1f} ms")
     if line.approval or line.rule:
         parts.append(f"[{' '.join(part for part in (line.approval, line.rule) if part)}]")
-    return one_line("  ".join(parts))
+    return "  ".join(map(one_line, parts))
