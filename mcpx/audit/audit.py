@@ -22,7 +22,7 @@ import structlog
 
 from mcpx.audit.chain import Chain, open_chain
 from mcpx.audit.chain_files import MAX_SLOT_TEXT
-from mcpx.audit.entry import Entry, Kind, argument_names, begun, encoded
+from mcpx.audit.entry import Entry, Kind, argument_names, encoded, members_of
 from mcpx.audit.origin import Origin, library
 from mcpx.errors import CallError, Code
 from mcpx.text import cut
@@ -32,6 +32,7 @@ MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
 NOTHING: Final = b""
+_BEGUN: Final = b'{"time":"%b",%b,"arguments":%b'
 _DIED: Final = (
     b',"outcome":"unknown","code":"daemon_died","ms":null,"bytes_in":null,"bytes_out":null,'
     b'"approval":null,"rule":null'
@@ -123,14 +124,15 @@ class Audit:
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
-        at, origin = self._now(), origin or library()
-        text = begun(at, origin, server, kind, name, argument_names(arguments))
+        who, at = origin or library(), self._now()
+        text = _BEGUN % (at, members_of(who, server, kind, name), argument_names(arguments))
         entry = Entry(text, arguments, self._settled)
         if self._chain is None:
             self.open()
         if self._chain is not None:
             if len(text) > MAX_SLOT_TEXT:
-                text = begun(at, origin, server, kind, cut(name, MAX_SLOT_NAME_CHARS), b"null")
+                short = members_of(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS))
+                text = _BEGUN % (at, short, b"null")
             entry.slot = self._chain.begin(text)
         if self._required and not self._has_room(entry):
             error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
@@ -162,7 +164,7 @@ class Audit:
     ) -> None:
         """Note a request that was refused, with that code, before there was anything to send."""
         if self.enabled:
-            text = begun(self._now(), origin or library(), server, kind, name, b"null")
+            text = _BEGUN % (self._now(), members_of(origin or library(), server, kind, name), b"null")
             entry = Entry(text, NOTHING, self._settled)
             entry.code, entry.rule = code, rule
             self._settled(entry)

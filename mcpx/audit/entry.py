@@ -50,7 +50,7 @@ _response: Final = msgspec.json.Decoder(_Response).decode
 _result: Final = msgspec.json.Decoder(_Result).decode
 
 
-_ENDED: Final = b'%b,"outcome":"%b","code":%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,"approval":%b,"rule":%b'
+_LINE: Final = b'%b,%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
 
 
 class Entry:
@@ -100,17 +100,10 @@ class Entry:
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
         outcome, code, size = self._ending()
-        rule = self.rule
-        text = _ENDED % (
-            self.begun,
-            outcome.encode(),
-            b"null" if code is None else b'"%b"' % code.encode(),
-            (self.ended_at - self.started_at) * 1000,
-            self.size,
-            size,
-            b"null" if self.approval is None else b'"%b"' % self.approval.encode(),
-            b"null" if rule is None else encoded(rule),
-        )
+        took_ms = (self.ended_at - self.started_at) * 1000
+        by = _texts_or_null(("approval", self.approval), ("rule", self.rule))
+        how = _texts_or_null(("outcome", outcome), ("code", code))
+        text = _LINE % (self.begun, how, took_ms, self.size, size, by)
         return text if redact is None else text + values(self.arguments, redact)
 
     def _ending(self) -> tuple[str, str | None, int]:
@@ -133,36 +126,26 @@ class Entry:
         return "unknown", "internal_error", 0
 
 
-def begun(  # noqa: PLR0917 - what a line begins with, in its order
-    at: bytes, origin: Origin, server: str, kind: Kind, name: str, arguments: bytes
-) -> bytes:
-    """The members that are known at the beginning; `arguments` is a JSON array of their names."""
-    return b'{"time":"%b",%b,%b,"arguments":%b' % (
-        at,
-        _origin_members(origin),
-        _target_members(server, kind, name),
-        arguments,
+@lru_cache(maxsize=4096)
+def members_of(origin: Origin, server: str, kind: Kind, name: str) -> bytes:
+    """The members of a line that say who asks for what."""
+    return _texts_or_null(
+        ("client", origin.client),
+        ("user", origin.user),
+        ("transport", origin.transport),
+        ("profile", origin.profile),
+        ("token", origin.token),
+        ("server", cut(server, MAX_ARGUMENT_CHARS)),
+        ("kind", kind),
+        ("name", cut(name, MAX_NAME_CHARS)),
     )
 
 
 @lru_cache(maxsize=1024)
-def _origin_members(origin: Origin) -> bytes:
-    members = (
-        (b"client", origin.client),
-        (b"user", origin.user),
-        (b"transport", origin.transport),
-        (b"profile", origin.profile),
-        (b"token", origin.token),
-    )
-    return b",".join(
-        b'"%b":%b' % (key, b"null" if value is None else encoded(value)) for key, value in members
-    )
-
-
-@lru_cache(maxsize=4096)
-def _target_members(server: str, kind: Kind, name: str) -> bytes:
-    shown = encoded(cut(server, MAX_ARGUMENT_CHARS)), kind.encode(), encoded(cut(name, MAX_NAME_CHARS))
-    return b'"server":%b,"kind":"%b","name":%b' % shown
+def _texts_or_null(*members: tuple[str, str | None]) -> bytes:
+    """Members of an object, each a text or null."""
+    pairs = ((key.encode(), b"null" if text is None else encoded(text)) for key, text in members)
+    return b",".join(b'"%b":%b' % pair for pair in pairs)
 
 
 def encoded(text: str) -> bytes:
