@@ -22,7 +22,7 @@ import structlog
 
 from mcpx.audit.chain import Chain, open_chain
 from mcpx.audit.chain_files import MAX_SLOT_TEXT
-from mcpx.audit.entry import Entry, Kind, argument_names, begun, encoded
+from mcpx.audit.entry import Entry, Kind, argument_names, encoded, members_of
 from mcpx.audit.origin import Origin, library
 from mcpx.errors import CallError, Code
 from mcpx.text import cut
@@ -32,18 +32,11 @@ MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
 NOTHING: Final = b""
+_BEGUN: Final = b'{"time":"%b",%b,"arguments":%b'
 _DIED: Final = (
     b',"outcome":"unknown","code":"daemon_died","ms":null,"bytes_in":null,"bytes_out":null,'
     b'"approval":null,"rule":null'
 )
-
-
-class AuditStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An audit log that cannot be written: why, how many lines wait, and how many are lost."""
-
-    problem: str
-    waiting: int
-    lost: int
 
 
 class Audit:
@@ -52,13 +45,15 @@ class Audit:
     def __init__(self, folder: Callable[[], Path]) -> None:
         self.enabled = False
         self._folder = folder
+        self._place = ""
         self._required = False
         self._redact: Callable[[Any], Any] | None = None
         self._chain: Chain | None = None
-        self._problem: str | None = None
+        self.problem: str | None = None
+        """Why it cannot be written at the moment."""
         self._ended: list[Entry] = []
         self._waiting: list[bytes] = []
-        self._waiting_bytes = self._lost = 0
+        self._waiting_bytes = self.lost = 0
         self._waiting_slots: list[int] = []
         self._retry: asyncio.TimerHandle | None = None
         self._scheduled = False
@@ -70,7 +65,7 @@ class Audit:
 
     def open(self) -> None:
         """Take a chain, and write what the process before has left open. Never raises."""
-        if self.enabled and self._chain is None and self._problem is None:
+        if self.enabled and self._chain is None and self.problem is None:
             try:
                 self._chain = self._opened()
             except OSError as error:
@@ -82,7 +77,9 @@ class Audit:
         Raises:
             OSError: There is none to be had.
         """
-        chain = open_chain(self._folder())
+        folder = self._folder()
+        self._place = str(folder)
+        chain = open_chain(folder)
         try:
             notes = [self._note("chain", chain.problem)] if chain.problem else []
             if lines := [*notes, *(text + _DIED for text in chain.left_open)]:
@@ -92,7 +89,7 @@ class Audit:
             chain.close()
             raise
         if chain.problem:
-            log.warning("audit.tampered", folder=str(self._folder()), problem=chain.problem)
+            log.warning("audit.tampered", folder=self._place, problem=chain.problem)
         if chain.left_open:
             log.info("audit.recovered", calls=len(chain.left_open))
         return chain
@@ -107,11 +104,10 @@ class Audit:
             self._chain.close()
             self._chain = None
 
-    def status(self) -> AuditStatus | None:
-        """What is wrong with the log; None where it is written."""
-        if self._problem is None:
-            return None
-        return AuditStatus(problem=self._problem, waiting=len(self._waiting), lost=self._lost)
+    @property
+    def waiting(self) -> int:
+        """How many lines wait for the disk to take them."""
+        return len(self._waiting)
 
     # --- calls
 
@@ -128,21 +124,33 @@ class Audit:
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
-        at, origin = self._now(), origin or library()
-        text = begun(at, origin, server, kind, name, argument_names(arguments))
+        who, at = origin or library(), self._now()
+        text = _BEGUN % (at, members_of(who, server, kind, name), argument_names(arguments))
         entry = Entry(text, arguments, self._settled)
         if self._chain is None:
             self.open()
         if self._chain is not None:
             if len(text) > MAX_SLOT_TEXT:
-                text = begun(at, origin, server, kind, cut(name, MAX_SLOT_NAME_CHARS), b"null")
+                short = members_of(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS))
+                text = _BEGUN % (at, short, b"null")
             entry.slot = self._chain.begin(text)
-        if self._required and (self._problem is not None or entry.slot is None):
-            error = _not_audited(self._problem or "it is full", server, name if kind == "tool" else None)
+        if self._required and not self._has_room(entry):
+            error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
             entry.code = str(error.code)
             self._settled(entry)
             raise error
         return entry
+
+    def _has_room(self, entry: Entry) -> bool:
+        """Whether the line of a call that begins can be written, as far as can be known."""
+        if self._chain is None or self.problem is not None or entry.slot is None:
+            return False
+        try:
+            self._chain.check_room()
+        except OSError as error:
+            self._fail(error)
+            return False
+        return True
 
     def refused(
         self,
@@ -156,7 +164,7 @@ class Audit:
     ) -> None:
         """Note a request that was refused, with that code, before there was anything to send."""
         if self.enabled:
-            text = begun(self._now(), origin or library(), server, kind, name, b"null")
+            text = _BEGUN % (self._now(), members_of(origin or library(), server, kind, name), b"null")
             entry = Entry(text, NOTHING, self._settled)
             entry.code, entry.rule = code, rule
             self._settled(entry)
@@ -186,23 +194,21 @@ class Audit:
             return
         texts = [_line(entry, self._redact) for entry in entries]
         slots = [entry.slot for entry in entries if entry.slot is not None]
-        if self._chain is None or self._problem is not None:
+        if self._chain is None or self.problem is not None:
             self._keep(texts, slots)
             return
         try:
-            self._chain.append(texts)
+            self._chain.append(texts, slots)
         except OSError as error:
             self._keep(texts, slots)
             self._fail(error)
-            return
-        self._chain.end(slots)
 
     def _keep(self, texts: list[bytes], slots: list[int]) -> None:
         """Keep lines that cannot be written."""
         self._waiting_slots += slots
         for text in texts:
             if self._waiting_bytes + len(text) > MAX_WAITING_BYTES:
-                self._lost += 1
+                self.lost += 1
             else:
                 self._waiting.append(text)
                 self._waiting_bytes += len(text)
@@ -210,27 +216,28 @@ class Audit:
     def _fail(self, error: OSError, *, again: bool = True) -> None:
         """Note that the log cannot be written; `again` says that it is tried again."""
         reason = error.strerror or str(error)
-        if self._problem is None:
-            log.error("audit.unwritable", folder=str(self._folder()), reason=reason, required=self._required)
-        self._problem = reason
+        if self.problem is None:
+            log.error("audit.unwritable", folder=self._place, reason=reason, required=self._required)
+        self.problem = reason
         self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again) if again else None
 
     def _try_again(self, *, again: bool = True) -> None:
         """Write what waits."""
-        texts, lost = list(self._waiting), self._lost
+        texts, lost = list(self._waiting), self.lost
         try:
             if self._chain is None:
                 self._chain = self._opened()
+            if self._required and again:
+                self._chain.check_room()
             if lost:
                 texts.append(self._note("lost", f"{lost} lines could not be written"))
-            self._chain.append(texts)
+            self._chain.append(texts, self._waiting_slots)
         except OSError as error:
             self._fail(error, again=again)
             return
-        self._chain.end(self._waiting_slots)
         self._waiting, self._waiting_slots = [], []
-        self._waiting_bytes = self._lost = 0
-        self._problem = self._retry = None
+        self._waiting_bytes = self.lost = 0
+        self.problem = self._retry = None
         log.info("audit.written_again", lines=len(texts), lost=lost)
 
     def _note(self, name: str, what: str) -> bytes:

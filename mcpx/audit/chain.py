@@ -44,6 +44,7 @@ MAX_CHAINS: Final = 4096  # processes that write at the same time
 MAX_SEGMENT_BYTES: Final = 8 << 20
 MAX_KEPT_BYTES: Final = 128 << 20  # of all segments of all chains
 HEAD_LAG_S: Final = 0.05
+ROOM_BYTES: Final = 8192  # that must be free for a call whose line is required
 MAX_UNHEADED: Final = 512  # lines that are written before the head is
 _TAIL_BYTES: Final = 2 << 20  # of a segment, in which the lines behind the head are looked for
 _LINE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -63,9 +64,10 @@ class Chain:
         self._state = state
         self._begun = self._open_slots = self._slots = self._unheaded = 0
         self._free: list[int] = []
+        self._probe: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         head, files = read_head(state), segments(folder, number)
-        tail = _mended_tail(files[-1].path) if files else []
+        tail = next((tail for each in reversed(files[-2:]) if (tail := _mended_tail(each.path))), [])
         last = tail[-1] if tail else None
         if head is None:
             self.problem = "its head is missing" if files else None
@@ -109,11 +111,18 @@ class Chain:
         self._open_slots |= 1 << slot
         return slot
 
-    def end(self, slots: Iterable[int]) -> None:
-        """Note that calls have ended, whose lines are written or given up."""
-        for slot in slots:
-            self._open_slots &= ~(1 << slot)
-            self._free.append(slot)
+    def check_room(self) -> None:
+        """Make sure that the disk takes another line now.
+
+        Raises:
+            OSError: It does not.
+        """
+        if self._probe is None:
+            path = self._folder / f"{self._number}.room"
+            self._probe = os.open(path, _STATE_FLAGS, 0o600)
+            path.unlink()
+        _write_whole(self._probe, bytes(ROOM_BYTES), 0)
+        os.ftruncate(self._probe, 0)
 
     def _grow_if_possible(self) -> bool:
         try:
@@ -133,8 +142,8 @@ class Chain:
 
     # --- lines
 
-    def append(self, texts: Sequence[bytes]) -> None:
-        """Write lines, each given without its end; all of them or none.
+    def append(self, texts: Sequence[bytes], slots: Iterable[int] = ()) -> None:
+        """Write lines, each given without its end, all of them or none; the calls of the slots have ended.
 
         Raises:
             OSError: They could not be written.
@@ -152,6 +161,9 @@ class Chain:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._seq, self._hash = seq, last
         self._size += written
+        for slot in slots:
+            self._open_slots &= ~(1 << slot)
+            self._free.append(slot)
         self._unheaded += len(lines)
         if self._unheaded > MAX_UNHEADED:
             self._write_head()
@@ -198,8 +210,9 @@ class Chain:
             self._timer.cancel()
         with suppress(OSError):
             self._write_head()
-        os.close(self._lines)
-        os.close(self._state)
+        for each in (self._lines, self._state, self._probe):
+            if each is not None:
+                os.close(each)
 
 
 def open_chain(folder: Path) -> Chain:

@@ -21,10 +21,12 @@ from mcpx.paths import READ_FLAGS
 
 HEAD_BYTES: Final = 4096
 SLOT_BYTES: Final = 1024
-FIRST_SLOTS: Final = 256
+FIRST_SLOTS: Final = 32
 MAX_SLOTS: Final = 16384
 GENESIS: Final = b"0" * 64
 """What stands for the hash of the line before the first one."""
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for JSON that is none, or is not of the shape that is wanted."""
 _HEAD: Final = struct.Struct("<8sQQQQ32sI")
 _SLOT: Final = struct.Struct("<QH")
 _CHECKSUM: Final = struct.Struct("<I")
@@ -86,6 +88,18 @@ def segments(folder: Path, chain: int | None = None) -> list[Segment]:
     found = [Segment(folder / each[0], int(each[1]), int(each[2])) for each in named]
     found.sort(key=lambda each: (each.chain, each.first))
     return found if chain is None else [each for each in found if each.chain == chain]
+
+
+def chain_numbers(folder: Path) -> set[int]:
+    """The numbers of the chains of which anything is there.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    stems = {each.stem for each in folder.glob("*.state")}
+    return {int(stem) for stem in stems if stem.isascii() and stem.isdecimal()} | {
+        each.chain for each in segments(folder)
+    }
 
 
 def packed_head(head: Head) -> bytes:
@@ -152,5 +166,5 @@ def place_of(line: bytes) -> Place | None:
     """The place that a line gives itself; None where it is no line of the audit log."""
     try:
         return msgspec.json.decode(line, type=Place)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None

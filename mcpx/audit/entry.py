@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from mcpx.audit.chain_files import UNREADABLE
 from mcpx.audit.origin import Origin
 from mcpx.errors import CallError
 from mcpx.text import cut
@@ -49,7 +50,7 @@ _response: Final = msgspec.json.Decoder(_Response).decode
 _result: Final = msgspec.json.Decoder(_Result).decode
 
 
-_ENDED: Final = b'%b,"outcome":"%b","code":%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,"approval":%b,"rule":%b'
+_LINE: Final = b'%b,%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
 
 
 class Entry:
@@ -99,17 +100,10 @@ class Entry:
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
         outcome, code, size = self._ending()
-        rule = self.rule
-        text = _ENDED % (
-            self.begun,
-            outcome.encode(),
-            b"null" if code is None else b'"%b"' % code.encode(),
-            (self.ended_at - self.started_at) * 1000,
-            self.size,
-            size,
-            b"null" if self.approval is None else b'"%b"' % self.approval.encode(),
-            b"null" if rule is None else encoded(rule),
-        )
+        took_ms = (self.ended_at - self.started_at) * 1000
+        by = _texts_or_null(("approval", self.approval), ("rule", self.rule))
+        how = _texts_or_null(("outcome", outcome), ("code", code))
+        text = _LINE % (self.begun, how, took_ms, self.size, size, by)
         return text if redact is None else text + values(self.arguments, redact)
 
     def _ending(self) -> tuple[str, str | None, int]:
@@ -132,36 +126,26 @@ class Entry:
         return "unknown", "internal_error", 0
 
 
-def begun(  # noqa: PLR0917 - what a line begins with, in its order
-    at: bytes, origin: Origin, server: str, kind: Kind, name: str, arguments: bytes
-) -> bytes:
-    """The members that are known at the beginning; `arguments` is a JSON array of their names."""
-    return b'{"time":"%b",%b,%b,"arguments":%b' % (
-        at,
-        _origin_members(origin),
-        _target_members(server, kind, name),
-        arguments,
+@lru_cache(maxsize=4096)
+def members_of(origin: Origin, server: str, kind: Kind, name: str) -> bytes:
+    """The members of a line that say who asks for what."""
+    return _texts_or_null(
+        ("client", origin.client),
+        ("user", origin.user),
+        ("transport", origin.transport),
+        ("profile", origin.profile),
+        ("token", origin.token),
+        ("server", cut(server, MAX_ARGUMENT_CHARS)),
+        ("kind", kind),
+        ("name", cut(name, MAX_NAME_CHARS)),
     )
 
 
 @lru_cache(maxsize=1024)
-def _origin_members(origin: Origin) -> bytes:
-    members = (
-        (b"client", origin.client),
-        (b"user", origin.user),
-        (b"transport", origin.transport),
-        (b"profile", origin.profile),
-        (b"token", origin.token),
-    )
-    return b",".join(
-        b'"%b":%b' % (key, b"null" if value is None else encoded(value)) for key, value in members
-    )
-
-
-@lru_cache(maxsize=4096)
-def _target_members(server: str, kind: Kind, name: str) -> bytes:
-    shown = encoded(cut(server, MAX_ARGUMENT_CHARS)), kind.encode(), encoded(cut(name, MAX_NAME_CHARS))
-    return b'"server":%b,"kind":"%b","name":%b' % shown
+def _texts_or_null(*members: tuple[str, str | None]) -> bytes:
+    """Members of an object, each a text or null."""
+    pairs = ((key.encode(), b"null" if text is None else encoded(text)) for key, text in members)
+    return b",".join(b'"%b":%b' % pair for pair in pairs)
 
 
 def encoded(text: str) -> bytes:
@@ -180,7 +164,7 @@ def argument_names(arguments: msgspec.Raw | bytes) -> bytes:
         return b"null"
     try:
         names = list(_names(arguments))
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return _other_names(arguments)
     text = _encode(names)
     if len(text) > MAX_ARGUMENTS_TEXT:
@@ -192,7 +176,7 @@ def _other_names(arguments: msgspec.Raw | bytes) -> bytes:
     """Those of an object within a string; none of null."""
     try:
         given = msgspec.json.decode(arguments, type=str | None)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return b"null"
     if given is None:
         return b"[]"
@@ -207,18 +191,14 @@ def values(arguments: msgspec.Raw | bytes, redact: Callable[[Any], Any]) -> byte
         return b',"values":null'
     try:
         return b',"values":%b' % _encode(redact(msgspec.json.decode(arguments)))
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+    except (*UNREADABLE, UnicodeEncodeError):
         return b',"values":null'
 
 
 def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple[str, str | None]:
     """How a result that came ended, and a code: `ok`, `tool_error`, `input_required`, `task`, or `failed`."""
     if size > MAX_RESULT_BYTES:
-        view = memoryview(raw)
-        ends = bytes(view[:_END_BYTES]), bytes(view[-_END_BYTES:])
-        return "tool_error" if any(
-            b'"isError":true' in end.replace(b" ", b"") for end in ends
-        ) else "ok", None
+        return _outcome_of_large(memoryview(raw), is_response=is_response)
     try:
         if is_response:
             response = _response(raw)
@@ -227,8 +207,17 @@ def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple
             read = response.result
         else:
             read = _result(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return "ok", None
     if read.is_error:
         return "tool_error", None
     return read.kind if read.kind in {"input_required", "task"} else "ok", None
+
+
+def _outcome_of_large(raw: memoryview, *, is_response: bool) -> tuple[str, str | None]:
+    """The same, from the ends of the text alone: a very large result is read nowhere."""
+    start, end = (bytes(part).replace(b" ", b"") for part in (raw[:_END_BYTES], raw[-_END_BYTES:]))
+    if is_response and start.startswith((b'{"error":', b'{"jsonrpc":"2.0","error":')):
+        return "failed", "upstream_error"
+    failed = b'"isError":true' in start or b'"isError":true' in end
+    return "tool_error" if failed else "ok", None

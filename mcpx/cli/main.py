@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "add": "servers:add",
     "add-json": "servers:add_json",
     "approve": "approve:approve",
+    "audit": "audit:audit",
     "check": "check:check",
     "completion": "completion:completion",
     "config": "check:config",

@@ -15,6 +15,7 @@ import msgspec
 from mcp import MCPError
 
 from mcpx.audit.audit import Audit
+from mcpx.audit.chain_files import UNREADABLE
 from mcpx.audit.entry import Entry, Kind
 from mcpx.audit.origin import Origin
 from mcpx.core.messages import Exec, Forward, Message, Read, Request
@@ -81,7 +82,7 @@ class _Params(msgspec.Struct):
 def _read(params: msgspec.Raw | bytes) -> _Params:
     try:
         return msgspec.json.decode(params, type=_Params)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return _Params()
 
 

@@ -41,7 +41,7 @@ from mcpx.environment import put_in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
-from mcpx.paths import state_folder
+from mcpx.paths import AUDIT_FOLDER, state_folder
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
@@ -50,7 +50,6 @@ from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
 
 log = structlog.get_logger()
-AUDIT_FOLDER: Final = "audit"
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
