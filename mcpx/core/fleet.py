@@ -296,6 +296,7 @@ class Fleet:
 
     def _on_pins(self, name: str) -> None:
         if name in self.upstreams:
+            self.upstreams[name].policy_changed()
             self.observers.notify(name, EVERYTHING)
 
     def _wake(self) -> None:

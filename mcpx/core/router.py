@@ -79,11 +79,17 @@ class Router:
                     self._exec(message, reply)
                 case Read(server, uri, context):
                     upstream = self._registry.upstream(server)
+                    context = _narrowed(context, upstream)
                     request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
                     _session_for(upstream, context).submit(request, reply)
                 case Forward(server, request, context):
                     upstream = self._registry.upstream(server)
-                    _session_for(upstream, context).submit(replace(request, context=context), reply)
+                    context = _narrowed(context, upstream)
+                    forwarded = replace(request, context=context)
+                    if (refused := upstream.refusal_of(forwarded)) is not None:
+                        reply.reject(refused)
+                    else:
+                        _session_for(upstream, context).submit(forwarded, reply)
                 case ListResources(server):
                     reply.resolve(self._inspector.resources(server))
                 case Inspect():
@@ -110,12 +116,10 @@ class Router:
                 only later goes into `reply`.
         """
         upstream = self._registry.upstream(message.server_name)
-        catalogue = upstream.catalogue
-        tool = catalogue.tools.get(message.tool_name) if catalogue else None
-        if tool is None:
-            raise self._no_tool(upstream, message.tool_name)
+        tool = self._tool(upstream, message.tool_name)
         checked, raw = read_raw_arguments(message.arguments, tool)
-        call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
+        context = message.context if upstream.narrowing is None else _narrowed(message.context, upstream)
+        call = CallTool(tool.name, raw, safe=_is_safe(tool), context=context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
         elif upstream.serves_all:
@@ -123,7 +127,25 @@ class Router:
         else:
             _session_for(upstream, message.context).submit(call, reply)
 
+    def _tool(self, upstream: Upstream, name: str) -> ToolInfo:
+        """The tool of that name, which may run.
+
+        Raises:
+            CallError: There is none, or it may not run as it is.
+        """
+        catalogue, policy = upstream.catalogue, upstream.policy
+        tool = catalogue.tools.get(name) if catalogue else None
+        if tool is None:
+            raise self._no_tool(upstream, name)
+        if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
+            raise refused
+        return tool
+
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
+        """Why there is no such tool: it is unknown, or held until somebody approves it."""
+        policy = upstream.policy
+        if policy.admits_tool(tool_name) and (refused := policy.refusal(tool_name)) is not None:
+            return refused
         info = upstream.info()
         if info.catalogue is not None:
             return unknown_tool(info, tool_name, self._registry.list_servers())
@@ -146,6 +168,7 @@ class Router:
                 return
             try:
                 upstream = self._registry.upstream(message.server_name)
+                self._tool(upstream, message.tool_name)  # the rules may have changed meanwhile
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
                 _session_for(upstream, call.context).submit(fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
@@ -175,6 +198,11 @@ class RouterActor(Router, Actor[Routable]):
 def _refuse(message: Message, reply: Reply[Any], error: Exception) -> None:
     """Answer a message that was not sent: what was wrong with it, or with MCPX."""
     reply.reject(as_call_error(error, message, "router", Outcome.NOT_SENT))
+
+
+def _narrowed(context: RequestContext, upstream: Upstream) -> RequestContext:
+    """The context with the policy that holds for the clients of a profile, where they have one."""
+    return context if upstream.narrowing is None else replace(context, policy=upstream.narrowing)
 
 
 def _is_safe(tool: ToolInfo) -> bool:

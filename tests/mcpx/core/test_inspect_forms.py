@@ -14,6 +14,7 @@ from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
 from mcpx.rendering.tokens import estimate
+from mcpx.trust.policy import ServerPolicy
 from mcpx.validation.checker import ArgumentChecker
 from tests.mcpx.rendering.snapshots import corpus, resource, server, template, tool
 
