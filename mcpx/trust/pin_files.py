@@ -37,6 +37,8 @@ _USED: Final = b" used\n"
 """Behind a key with which an index was written: if there is none then, it was removed."""
 _INDEX: Final = "index"
 
+_ABSENT: Final = (FileNotFoundError, NotADirectoryError)
+
 T = TypeVar("T")
 
 
@@ -198,7 +200,7 @@ class PinFiles:
         """Why others may have written in the folder."""
         try:
             return distrust_folder(self.folder, self.folder.lstat())
-        except FileNotFoundError:
+        except _ABSENT:
             return None
 
     def _path(self, name: str) -> Path:
@@ -215,7 +217,7 @@ class PinFiles:
         """
         try:
             data = _read_own(self._key_file)
-        except FileNotFoundError:
+        except _ABSENT:
             return None
         try:
             value = bytes.fromhex(data[: 2 * _KEY_BYTES].decode())

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mcpx.catalog.model import present
 from mcpx.errors import MCPXError
 from mcpx.text.nearest import nearest
 from mcpx.trust.pin_changes import Change, changes_of
@@ -71,6 +72,11 @@ def edit_of(agreed: Iterable[Agreed]) -> Edit:
         about=next((each.digest for each in agreed if each.kind == "server"), None),
         always=[each.tool for each in agreed if each.kind == "always" and each.tool and each.digest],
     )
+
+
+def agreed_to(agreed: Iterable[Agreed]) -> dict[str, Any]:
+    """`{approved: [{server, kind, tool?}]}`."""
+    return {"approved": [present(server=each.server, kind=each.kind, tool=each.tool) for each in agreed]}
 
 
 def reviewed(pins: ServerPins, changes: Iterable[Change]) -> dict[str, Any]:

@@ -113,11 +113,16 @@ class ServerPins:
         self._about = about_of(catalogue, self._redact)
         self._compare(whole=whole)
 
+    def recall(self, catalogue: Catalogue) -> None:
+        """Take in what is known of the server from last time, until it has listed."""
+        if not self._listed:
+            self._listed = catalogue.tools
+
     def _compare(self, *, whole: bool) -> None:
         """Hold what is listed against what is kept. Where that cannot be believed, everything waits."""
         if not self.is_active or self._about is None:
             return
-        hold = self._holds or self.problem is not None
+        hold, is_first = self._holds or self.problem is not None, self.record.state == "unseen"
         edit = partial(noted, tools=self._listed, about=self._about, pin=self._pin, hold=hold, whole=whole)
         record = edit(self.record)
         if record != self.record:
@@ -125,6 +130,8 @@ class ServerPins:
             self._renew()
             if self.problem is None:
                 self._keep(edit)
+                if is_first:
+                    log.info("pin.first_seen", server=self.name, tools=len(record.tools or record.waiting))
         self._log_changes()
 
     def _apply(self, edit: Edit) -> None:
