@@ -58,6 +58,7 @@ class ServerPolicy:
         self._rules = Rules(config.name, config.tools, config.resources, config.prompts)
         self._annotations = AnnotationRules(config.name, config.annotations, trusted=config.trust_annotations)
         self._asks_for_writes = config.approve == "writes"
+        self._asks = self._asks_for_writes or self._rules.tools.ask
         self._changes += 1
         self._forget()
 
@@ -194,6 +195,8 @@ class ServerPolicy:
 
     def asks(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
+        if not self._asks:
+            return None
         if (rule := self._rules.tools.asked(tool.name)) is not None:
             return rule
         return WRITES if self._asks_for_writes and not is_read_only(tool) else None
