@@ -29,7 +29,7 @@ from mcpx.paths import READ_FLAGS, distrust_folder, ensure_folder, replace_file,
 from mcpx.trust.pin_record import Edit, PinRecord
 
 FORMAT: Final = 1
-MAX_FILE_BYTES: Final = 64 << 20
+MAX_FILE_BYTES: Final = 256 << 20
 LOCK_TIMEOUT_S: Final = 5.0  # for another process that writes
 _LOCK_PAUSE_S: Final = 0.02
 _KEY_BYTES: Final = 32

@@ -58,7 +58,8 @@ def review(pins: ServerPins, policy: ServerPolicy, tool: str | None = None) -> l
         )
     named = [change for change in found if change.tool == tool]
     pin = pins.record.waiting.get(tool)
-    if pin is None or not named or policy.asks(pin.to_tool(pins.name)) is not None:
+    now = None if pin is None else pin.to_tool(pins.name)
+    if not named or (now is not None and policy.asks(now) is not None):
         named.append(Change(kind="always", tool=tool, digest=digest))
     return named
 

@@ -35,6 +35,7 @@ from mcpx.trust.pin_record import (
 )
 
 log = structlog.get_logger()
+MAX_REMEMBERED: Final = 50_000  # changes that were logged, and are not logged again
 MAX_LOGGED: Final = 50  # changes of one listing that are logged one by one
 
 
@@ -58,7 +59,7 @@ class ServerPins:
         self._keep = keep
         self._listed: dict[str, ToolInfo] = {}
         self._about: About | None = None
-        self._old: dict[str, ToolInfo] = {}  # tools in their approved forms
+        self._old: dict[str, ToolInfo | None] = {}  # tools in their approved forms, where those were kept
         self._logged: set[tuple[str | None, str]] = set()
         self._changes: list[Change] | None = None
         self._config = config
@@ -140,13 +141,15 @@ class ServerPins:
         self._keep(edit)
 
     def _pin(self, tool: ToolInfo) -> Pin:
-        return pin_of(tool, self._redact)
+        pin = pin_of(tool, self._redact)
+        tool.__dict__["pin_digest"] = self._redact, pin.digest
+        return pin
 
     def _digest(self, tool: ToolInfo) -> str:
         """The digest of a tool as the server gave it; kept with the tool."""
         known = tool.__dict__.get("pin_digest")
         if known is None or known[0] is not self._redact:
-            known = tool.__dict__["pin_digest"] = (self._redact, self._pin(tool).digest)
+            return self._pin(tool).digest
         digest: str = known[1]
         return digest
 
@@ -286,6 +289,8 @@ class ServerPins:
         if len(fresh) > MAX_LOGGED:
             more = len(fresh) - MAX_LOGGED
             log.warning("pin.more", server=self._config.name, more=more, approve=self.command())
+        if len(self._logged) > MAX_REMEMBERED:
+            self._logged.clear()
         self._logged |= {(each.tool, _mark(each)) for each in fresh}
 
 
