@@ -155,10 +155,13 @@ def _tools(ctx: click.Context) -> list[JSON]:
     response = _ask(config_path, {"mcpx": "inspect", "server": server})
     if response is not None:
         return list(response["shaped"]["structuredContent"]["tools"])
+    from mcpx.trust.policy import ServerPolicy
     from mcpx.upstream.offers.catalogue_store import CatalogueStore
 
-    known = CatalogueStore().load(_read(config_path).servers[server])
-    return [] if known is None else [tool.to_dict() for tool in known.catalogue.tools.values()]
+    config = _read(config_path).servers[server]
+    known = CatalogueStore().load(config)
+    shown = ServerPolicy(config).shown(known.catalogue if known else None)
+    return [] if shown is None else [tool.to_dict() for tool in shown.tools.values()]
 
 
 def _schema(ctx: click.Context) -> JSON:

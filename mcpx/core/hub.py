@@ -19,7 +19,8 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.diff import Diff, diff
+from mcpx.catalog.model import Catalogue, ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
 from mcpx.core.config_file import ConfigFile
@@ -47,6 +48,7 @@ from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Int
 
 log = structlog.get_logger()
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
+EVERYTHING: Final = Diff(tools=True, resources=True, prompts=True, about=True)
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
 
@@ -128,6 +130,7 @@ class Hub:
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
                 upstream.rate.configure(config.servers[name])
+                upstream.policy_changed()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
         hide(redactor_of(*before, *self._with_secrets))  # servers that are replaced may still be leaving
@@ -213,6 +216,7 @@ class Hub:
 
     async def _carry_out(self, config: Config) -> ReloadPlan:
         plan = plan_reload(self.config, config, moved=moved_programs(self.config, config))
+        before = {name: upstream.catalogue for name, upstream in self.upstreams.items()}
         self._apply(effective_config(self.config, config))
         for notice in config.notices:
             log.info("config.notice", notice=notice)
@@ -220,8 +224,20 @@ class Hub:
         self._warn_of_disabled((*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
             self.fleet.observers.announce(plan.untouched or (NO_SERVER,))
+            self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
         await self.fleet.change(self.config, plan)
+        self._report_differences(plan.changed, before)
         return plan
+
+    def _report_differences(
+        self, names: Iterable[str], before: Mapping[str, Catalogue | None], *, of_profiles: bool = False
+    ) -> None:
+        """Report what there is now of the servers that there was not before, or the other way round."""
+        for name in names:
+            known = self.upstreams[name].catalogue if name in self.upstreams else None
+            if known is not None and (of_profiles or known is not before[name]):
+                changed = EVERYTHING if of_profiles else diff(before[name], known)
+                self.fleet.observers.notify(name, changed)
 
     async def restart(self, name: str) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.

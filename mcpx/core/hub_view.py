@@ -26,7 +26,8 @@ from mcpx.core.hub import Hub
 from mcpx.core.profiles import Selection, select
 from mcpx.core.readiness import await_descriptions
 from mcpx.door import FRONT_DOOR, Door
-from mcpx.trust.policy import EVERYTHING, NOTHING, NarrowedPolicy, Rules
+from mcpx.trust.catalogue_rules import EVERYTHING, NOTHING, Rules
+from mcpx.trust.policy import NarrowedPolicy
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 
@@ -134,7 +135,7 @@ class NarrowedUpstream:
 
     def __init__(self, upstream: Upstream, policy: NarrowedPolicy) -> None:
         self.upstream = upstream
-        self.policy = policy
+        self.policy = self.narrowing = policy
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.upstream, name)

@@ -20,7 +20,7 @@ from mcpx.config.document import quote
 from mcpx.config.profiles import chosen, did_you_mean, no_server
 from mcpx.door import Door
 from mcpx.errors import MCPXError
-from mcpx.trust.policy import Rules
+from mcpx.trust.catalogue_rules import Rules
 
 NOTHING: Final = Profile(servers=())
 ALL: Final = Profile()

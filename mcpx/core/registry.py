@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
+from mcpx.catalog.model import Catalogue, ResourceInfo, ServerInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
-from mcpx.catalog.uris import uri_rejection
+from mcpx.catalog.uris import UriRejection, uri_rejection
 from mcpx.core.calls import ToolCalls
 from mcpx.core.messages import Read
 from mcpx.rendering.descriptions import describe_resources, describe_tools
@@ -94,7 +94,9 @@ class Registry:
         """Whether there is such a server, and this URI may be sent to it."""
         upstream = self._upstreams.get(server_name)
         known = upstream.catalogue if upstream else None
-        return known is not None and uri_rejection(uri, known) is None
+        if upstream is None or known is None or uri_rejection(uri, known) is not None:
+            return False
+        return upstream.policy.admits_resource(uri, listed=uri in known.resources)
 
     def resolve_uri(self, upstream: Upstream, uri: str) -> str:
         """The URI to send to that server: as given, or its own where MCPX's name for it is given.
@@ -103,12 +105,12 @@ class Registry:
             CallError: `unknown_resource`; the URI must not be sent.
         """
         catalogue = upstream.catalogue
-        if catalogue is None or (rejection := uri_rejection(uri, catalogue)) is None:
+        if (rejection := _rejection(upstream, catalogue, uri)) is None:
             return uri
         named = own_uri(uri)
         if named is not None and named[0] == upstream.name:
             uri = named[1]
-            if (rejection := uri_rejection(uri, catalogue)) is None:
+            if (rejection := _rejection(upstream, catalogue, uri)) is None:
                 return uri
         raise unknown_resource(upstream.info(), uri, rejection)
 
@@ -123,6 +125,16 @@ class Registry:
             return resource_value(read_resource_result(raw, server=server_name), uri=uri, server=server_name)
 
         return await self._calls.run(Read(server_name, uri), value)
+
+
+def _rejection(upstream: Upstream, catalogue: Catalogue | None, uri: str) -> UriRejection | None:
+    """Why this URI may not be sent to the server; None where it may."""
+    if catalogue is not None:
+        if uri in catalogue.resources:
+            return None
+        if (rejection := uri_rejection(uri, catalogue)) is not None:
+            return rejection
+    return None if upstream.policy.admits_resource(uri) else UriRejection.NOT_LISTED
 
 
 DEFAULT_BUDGET: Final = 4000  # tokens

@@ -22,11 +22,12 @@ from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read
 from mcpx.core.registry import Registry
-from mcpx.core.tool_names import not_listed, not_read_only
+from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.admission import not_read_only
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
 from mcpx.validation.arguments import read_raw_arguments
@@ -80,11 +81,17 @@ class Router:
                     self._exec(message, reply)
                 case Read(server, uri, context):
                     upstream = self._registry.upstream(server)
+                    context = _narrowed(context, upstream)
                     request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
                     _session_for(upstream, context).submit(request, reply)
                 case Forward(server, request, context):
                     upstream = self._registry.upstream(server)
-                    _session_for(upstream, context).submit(replace(request, context=context), reply)
+                    context = _narrowed(context, upstream)
+                    forwarded = replace(request, context=context)
+                    if (refused := upstream.refusal_of(forwarded)) is not None:
+                        reply.reject(refused)
+                    else:
+                        _session_for(upstream, context).submit(forwarded, reply)
                 case ListResources(server):
                     reply.resolve(self._inspector.resources(server))
                 case Inspect():
@@ -111,14 +118,10 @@ class Router:
                 only later goes into `reply`.
         """
         upstream = self._registry.upstream(message.server_name)
-        catalogue = upstream.catalogue
-        tool = catalogue.tools.get(message.tool_name) if catalogue else None
-        if tool is None:
-            raise self._no_tool(upstream, message.tool_name)
-        if message.read_only and not is_read_only(tool):
-            raise not_read_only(tool)
+        tool = self._tool(upstream, message)
         checked, raw = read_raw_arguments(message.arguments, tool)
-        call = CallTool(tool.name, raw, safe=_is_safe(tool), context=message.context)
+        context = message.context if upstream.narrowing is None else _narrowed(message.context, upstream)
+        call = CallTool(tool.name, raw, safe=_is_safe(tool), read_only=message.read_only, context=context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
         elif upstream.serves_all:
@@ -126,7 +129,27 @@ class Router:
         else:
             _session_for(upstream, message.context).submit(call, reply)
 
+    def _tool(self, upstream: Upstream, message: Exec) -> ToolInfo:
+        """The tool that a call names, which may run.
+
+        Raises:
+            CallError: There is none, or it may not run as it is.
+        """
+        catalogue, policy, name = upstream.catalogue, upstream.policy, message.tool_name
+        tool = catalogue.tools.get(name) if catalogue else None
+        if tool is None:
+            raise self._no_tool(upstream, name)
+        if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
+            raise refused
+        if message.read_only and not is_read_only(tool):
+            raise not_read_only(tool)
+        return tool
+
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
+        """Why there is no such tool: it is unknown, or held until somebody approves it."""
+        policy = upstream.policy
+        if policy.admits_tool(tool_name) and (refused := policy.refusal(tool_name)) is not None:
+            return refused
         info = upstream.info()
         if info.catalogue is not None:
             return unknown_tool(info, tool_name, self._registry.list_servers())
@@ -149,6 +172,7 @@ class Router:
                 return
             try:
                 upstream = self._registry.upstream(message.server_name)
+                self._tool(upstream, message)  # the rules may have changed meanwhile
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
                 _session_for(upstream, call.context).submit(fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
@@ -178,6 +202,11 @@ class RouterActor(Router, Actor[Routable]):
 def _refuse(message: Message, reply: Reply[Any], error: Exception) -> None:
     """Answer a message that was not sent: what was wrong with it, or with MCPX."""
     reply.reject(as_call_error(error, message, "router", Outcome.NOT_SENT))
+
+
+def _narrowed(context: RequestContext, upstream: Upstream) -> RequestContext:
+    """The context with the policy that holds for the clients of a profile, where they have one."""
+    return context if upstream.narrowing is None else replace(context, policy=upstream.narrowing)
 
 
 def _is_safe(tool: ToolInfo) -> bool:

@@ -11,24 +11,21 @@ A profile narrows a policy and never widens it (`NarrowedPolicy`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from mcpx.catalog.model import Catalogue, LeftOut, ToolInfo
+from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.config import ServerConfig
-from mcpx.config.trust import AccessRules, ToolRules
 from mcpx.errors import CallError
 from mcpx.trust.annotations import AnnotationRules, is_read_only
-from mcpx.trust.rules import NameRules, URIRules
+from mcpx.trust.catalogue_rules import Rules
 
 MAX_KEPT: Final = 4  # catalogues: the sessions of a server beside its main one list for themselves
 _SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve")
 WRITES: Final = "approve: writes"
 """The rule by which a person is asked before any tool that is not read-only."""
-
-T = TypeVar("T")
 
 
 class ServerPins(Protocol):
@@ -56,51 +53,6 @@ class ServerPins(Protocol):
         """Note that a person has agreed to every call of the tool as it is."""
 
 
-class Rules:
-    """The compiled rules of one level (the configuration of a server, or a profile) for one server."""
-
-    def __init__(self, server: str, tools: ToolRules, resources: AccessRules, prompts: AccessRules) -> None:
-        self.tools = NameRules("tools", server, tools)
-        self.resources = URIRules(server, resources)
-        self.prompts = NameRules("prompts", server, prompts)
-        self.restrict = self.tools.restrict or self.resources.restrict or self.prompts.restrict
-        """Whether there may be something that they do not admit."""
-
-    def filtered(self, known: Catalogue) -> Catalogue:
-        """What they admit of a catalogue; the same object, and the same lists, where that is all."""
-        if not self.restrict:
-            return known
-        tools, resources, prompts = self.tools.against, self.resources, self.prompts.against
-        lists = {
-            "tools": _chosen(known.tools, lambda name: not tools(name)),
-            "resources": _chosen(known.resources, lambda uri: not resources.against(uri, listed=True)),
-            "templates": _kept(
-                known.templates, lambda each: not resources.against_template(each.uri_template)
-            ),
-            "prompts": _kept(known.prompts, lambda each: not prompts(each.name)),
-            "left_out": _kept(known.left_out, self._may_name),
-        }
-        changed = {name: one for name, one in lists.items() if one is not getattr(known, name)}
-        return replace(known, **changed) if changed else known
-
-    def _may_name(self, left_out: LeftOut) -> bool:
-        """Whether a remark on what is left out is on nothing that they do not admit."""
-        name = left_out.name
-        if name is None:
-            return True
-        match left_out.kind:
-            case "tool":
-                return not self.tools.against(name)
-            case "prompt":
-                return not self.prompts.against(name)
-            case "resource":
-                return not self.resources.against(name, listed=True)
-            case "resource template":
-                return not self.resources.against_template(name)
-            case _:
-                return True
-
-
 class ServerPolicy:
     """What one server may offer. Cheap to ask: `shown` gives the same object until something changes."""
 
@@ -112,6 +64,7 @@ class ServerPolicy:
         self._shown: Catalogue | None = None
         self._kept: dict[int, tuple[Catalogue, Catalogue]] = {}
         self._tools: dict[str, tuple[ToolInfo, ToolInfo | None]] = {}
+        self._refused: set[str] = set()
         self._pins_seen = -1
         self.configure(config)
 
@@ -167,6 +120,7 @@ class ServerPolicy:
         self._whole = self._shown = None
         self._kept.clear()
         self._tools.clear()
+        self._refused.clear()
 
     def _make(self, whole: Catalogue) -> Catalogue:
         shown = whole
@@ -183,6 +137,8 @@ class ServerPolicy:
             return known[1]
         pins, form = self._pins, tool
         if pins is not None:
+            if pins.refusal(tool.name) is not None:
+                self._refused.add(tool.name)
             listed = pins.form(tool)
             if listed is None:
                 self._tools[tool.name] = tool, None
@@ -191,6 +147,10 @@ class ServerPolicy:
         made = self._annotations.apply(form, trusted=pins is None or not pins.widened(form))
         self._tools[tool.name] = tool, made
         return made
+
+    def narrowed(self, known: Catalogue | None) -> Catalogue | None:
+        """What there is of a catalogue that is seen through the server's policy already."""
+        return known
 
     # --- one of them
 
@@ -227,6 +187,11 @@ class ServerPolicy:
         return self.rule_against_prompt(name) is None
 
     # --- whether it may run
+
+    @property
+    def refused(self) -> Collection[str]:
+        """The names of tools for which there is a `refusal`, of the catalogues that were `shown`."""
+        return self._refused
 
     def refusal(self, tool: str) -> CallError | None:
         """Why a tool cannot run: it has changed or is new, and waits for approval."""
@@ -269,7 +234,7 @@ class NarrowedPolicy(ServerPolicy):
         return self.narrowed(self._base.shown(whole))
 
     def narrowed(self, known: Catalogue | None) -> Catalogue | None:
-        """What there is of what the server's own policy shows; the same object while that is the same."""
+        """What there is of a catalogue that is seen through the server's policy already."""
         if known is None:
             return None
         rules, last = self._narrowing(), self._last
@@ -297,6 +262,11 @@ class NarrowedPolicy(ServerPolicy):
         """As that of the server, or of the profile."""
         return self._base.rule_against_prompt(name) or self._narrowing().prompts.against(name)
 
+    @property
+    def refused(self) -> Collection[str]:
+        """As those of the server."""
+        return self._base.refused
+
     def refusal(self, tool: str) -> CallError | None:
         """As that of the server."""
         return self._base.refusal(tool)
@@ -304,19 +274,3 @@ class NarrowedPolicy(ServerPolicy):
     def asks(self, tool: ToolInfo) -> str | None:
         """As that of the server, or of the profile."""
         return self._base.asks(tool) or self._narrowing().tools.asked(tool.name)
-
-
-EVERYTHING: Final = Rules("", ToolRules(), AccessRules(), AccessRules())
-NOTHING: Final = Rules("", ToolRules(allow=()), AccessRules(allow=()), AccessRules(allow=()))
-
-
-def _chosen(entries: dict[str, T], admits: Callable[[str], bool]) -> dict[str, T]:
-    """Those of the entries that are admitted; the same dictionary if all are."""
-    chosen = {name: entry for name, entry in entries.items() if admits(name)}
-    return chosen if len(chosen) < len(entries) else entries
-
-
-def _kept(entries: tuple[T, ...], admits: Callable[[T], bool]) -> tuple[T, ...]:
-    """Those of the entries that are admitted; the same tuple if all are."""
-    kept = tuple(entry for entry in entries if admits(entry))
-    return kept if len(kept) < len(entries) else entries

@@ -18,9 +18,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpx.catalog.diff import Diff
 from mcpx.catalog.model import Catalogue, ServerInfo
 from mcpx.config import Era, ServerConfig
+from mcpx.errors import CallError
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
-from mcpx.trust.policy import ServerPolicy
+from mcpx.trust.policy import NarrowedPolicy, ServerPolicy
+from mcpx.upstream.admission import refusal_of
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.call_rate import CallRate
 from mcpx.upstream.calls import Calls
@@ -83,6 +85,8 @@ class Upstream:
         self.name = config.name
         self.child = child or config.name
         self.policy: ServerPolicy = main.policy if main is not None else ServerPolicy(config)
+        self.narrowing: NarrowedPolicy | None = None
+        """The policy of a profile's clients, where they see the server through one."""
         self.main = main
         """The server's main session; None if this is it."""
         self.client = client
@@ -96,7 +100,9 @@ class Upstream:
         """Whether the requests of all clients take this session; else there is a choice to make."""
         self.counters: Counters = main.counters if main is not None else Counters()
         self.rate: CallRate = main.rate if main is not None else CallRate(config, self.counters)
-        self.queue = CallQueue(config, supervisor, self.counters, self.info, child=self.child)
+        self.queue = CallQueue(
+            config, supervisor, self.counters, self.info, child=self.child, refusal=self.refusal_of
+        )
         self._cache = CatalogueCache(
             config,
             self.counters,
@@ -108,7 +114,12 @@ class Upstream:
         """Whether the catalogue is from this run of MCPX; else there is none, or it is from last time."""
         patience = config.call_limits.queue_timeout
         self.subscriptions = Subscriptions(
-            config.name, self.submit, lambda: self.catalogue, self.queue.wait_awake, patience=patience
+            config.name,
+            self.submit,
+            lambda: self.catalogue,
+            self.queue.wait_awake,
+            patience=patience,
+            admits=self.admits_resource,
         )
         self.pid: int | None = None
         self.health: Health | None = None
@@ -175,6 +186,22 @@ class Upstream:
         if self.private is None and self.queue.lifecycle_phase() in _WARMED:
             self.queue.wake()
 
+    def refusal_of(self, request: Request) -> CallError | None:
+        """Why a request may not be sent, or not any more; None where it may be."""
+        return None if request.context.own else refusal_of(request, self.policy, self.info())
+
+    def admits_resource(self, uri: str) -> bool:
+        """Whether there is a resource with that URI for clients, if the server has it."""
+        known = self.catalogue
+        return self.policy.admits_resource(uri, listed=known is not None and uri in known.resources)
+
+    def policy_changed(self) -> None:
+        """Hold what waits, and what is subscribed to, against the policy in force."""
+        for each in self.sessions():
+            each.queue.recheck()
+            if isinstance(each, Upstream):
+                each.subscriptions.policy_changed()
+
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
         self._leaving = why
@@ -199,7 +226,9 @@ class Upstream:
         Its catalogue is shown until this one has listed for itself, unless this one is disabled.
         """
         self.subscriptions = old.subscriptions
-        self.subscriptions.move_to(self.submit, lambda: self.catalogue, self.queue.wait_awake)
+        self.subscriptions.move_to(
+            self.submit, lambda: self.catalogue, self.queue.wait_awake, self.admits_resource
+        )
         if self.config.disabled is None:
             self._cache.inherit_from(old._cache)
             self.has_listed = self.catalogue is not None and self.catalogue.generation > 0
@@ -303,5 +332,6 @@ class Upstream:
     def _on_change(self, changed: Diff) -> None:
         is_first, self.has_listed = not self.has_listed, True
         self.queue.wake_waiters()
+        self.queue.recheck()
         if changed and not (is_first and self.client is not None):  # what all clients see is known then
             self._on_catalogue(self.name, changed)

@@ -43,7 +43,10 @@ _DELAYED: Final = frozenset({Phase.IDLE, Phase.WAITING, Phase.PARKED})
 
 
 class CallQueue:
-    """The requests for one server, the supervisor's `child`. `info` gives its state for error messages."""
+    """The requests for one server, the supervisor's `child`. `info` gives its state for error messages.
+
+    `refusal` says why a request that has waited may not be sent any more, if so.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class CallQueue:
         info: Callable[[], ServerInfo],
         *,
         child: str,
+        refusal: Callable[[Request], CallError | None] = lambda _request: None,
     ) -> None:
         self.ref: ActorRef[Request] = ActorRef(config.name, config.call_limits.queue_size)
         self._config = config
@@ -60,6 +64,7 @@ class CallQueue:
         self._supervisor = supervisor
         self._counters = counters
         self._info = info
+        self._refusal = refusal
         self._expiry: Expiry[_Waiting] = Expiry(config.call_limits.queue_timeout, self._expire)
         self.closed = False
         """Whether it refuses all requests: MCPX is stopping, or the server was removed."""
@@ -122,7 +127,11 @@ class CallQueue:
         """Queue again, at the head, a request whose connection was lost.
 
         `error` is what it fails with if no session takes it in time; without one it counts as never sent.
+        One that may not be sent any more fails at once.
         """
+        if (refused := self._refusal(request)) is not None:
+            self._reject(reply, error or refused)
+            return
         self._expiry.add(_Waiting(self.ref.put_back(request, reply), error))
 
     def lifecycle_phase(self) -> Phase:
@@ -214,6 +223,17 @@ class CallQueue:
         for envelope in self.ref.mailbox.drain():
             self._refuse(envelope)
         self.wake_waiters()
+
+    def recheck(self) -> None:
+        """Fail the waiting requests that may not be sent any more."""
+        for envelope in list(self.ref.mailbox):
+            refused = self._refusal(envelope.message)
+            if refused is not None and envelope.reply is not None and self.ref.mailbox.discard(envelope):
+                self._reject(envelope.reply, refused)
+
+    def _reject(self, reply: RawReply, error: CallError) -> None:
+        self._counters.errors[str(error.code)] += 1
+        reply.reject(error)
 
     def close(self) -> None:
         """Refuse all requests from now on, and fail the waiting ones."""

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 from mcpx.upstream.direct.peer import Peer
 from mcpx.wire.envelope import RequestId
@@ -34,6 +35,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     on_progress: OnProgress | None = None
     meta: bytes = b""
     """What the client wrote into `_meta` for the server: the members in JSON, without the braces."""
+    policy: ServerPolicy | None = None
+    """That of the clients of its profile, where that narrows the server's: it holds for what waits, too."""
     own: bool = False
     """Whether MCPX made it for itself: its answer does not show that the server does its work."""
 
@@ -57,6 +60,8 @@ class CallTool(_Request, frozen=True, gc=False):
 
     name: str
     arguments: bytes | msgspec.Raw
+    read_only: bool = False
+    """Whether it is only to be sent if the tool is read-only."""
 
     method = "tools/call"
 

@@ -43,8 +43,8 @@ class ResourceTarget(NamedTuple):
     """The URI that the client gave."""
     rename: Callable[[str], str]
     """Gives the client's name for a URI of that server."""
-    is_shown: Callable[[], bool] = lambda: True
-    """Says whether the client sees the server: one that it is not shown any more is silent."""
+    is_shown: Callable[[str], bool] = lambda _own_uri: True
+    """Says whether the client sees a resource of the server: one that it is not shown any more is silent."""
 
 
 class _Subscriber:
@@ -85,7 +85,7 @@ class Subscribers:
             return
 
         def updated(own_uri: str) -> None:
-            if not target.is_shown():
+            if not target.is_shown(own_uri):
                 return
             subscriber.pending[target.rename(own_uri)] = None
             self._due[subscriber] = None
@@ -190,8 +190,8 @@ class ListenStream:
         """Subscribe to one resource, unless its server refuses."""
         event = ResourceUpdated(target.client_uri)  # the SDK passes on exactly what was subscribed to
 
-        def updated(_own_uri: str) -> None:
-            if target.is_shown():
+        def updated(own_uri: str) -> None:
+            if target.is_shown(own_uri):
                 self._deliver(event)
 
         subscriptions = target.upstream.subscriptions

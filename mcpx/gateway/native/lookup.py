@@ -7,6 +7,7 @@ where only one server offers it. Waits, for a bounded time, for the first listin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Final
 
 from mcp import MCPError
@@ -61,7 +62,9 @@ class Lookup:
         await self._settled()
         known = list(self.catalogues())
         found = [upstream for upstream, catalogue in known if uri in catalogue.resources] or [
-            upstream for upstream, catalogue in known if is_offered(uri, catalogue)
+            upstream
+            for upstream, catalogue in known
+            if is_offered(uri, catalogue) and upstream.policy.admits_resource(uri)
         ]
         if len(found) == 1:
             return self._target(found[0], uri, uri, str)
@@ -76,8 +79,16 @@ class Lookup:
     def _target(
         self, upstream: Upstream, own: str, client_uri: str, rename: Callable[[str], str]
     ) -> ResourceTarget:
-        server = upstream.name
-        return ResourceTarget(upstream, own, client_uri, rename, lambda: not self._hub.hides(server))
+        return ResourceTarget(upstream, own, client_uri, rename, partial(self._is_shown, upstream.name))
+
+    def _is_shown(self, server: str, own_uri: str) -> bool:
+        """Whether the clients see a resource of that server at the moment."""
+        upstream = self._hub.upstreams.get(server)
+        if upstream is None:
+            return not self._hub.hides(server)
+        known = upstream.catalogue
+        listed = known is not None and own_uri in known.resources
+        return upstream.policy.admits_resource(own_uri, listed=listed)
 
     async def prompt(self, offered: str) -> tuple[Upstream, str]:
         """The server of a prompt, and the server's own name for it.

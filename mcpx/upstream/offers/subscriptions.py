@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.errors import CallError, Code
+from mcpx.text import shown_uri
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.errors import call_error
 from mcpx.upstream.offers.topic import Listener, Submit, Topic
@@ -41,7 +42,8 @@ class Subscriptions:
     """The listeners of one server's resources.
 
     `wait_awake` wakes the server, if it is asleep, and waits until that is over. `patience` bounds the wait
-    for the server to agree then, in seconds.
+    for the server to agree then, in seconds. `admits` says whether there is a resource for clients: a topic
+    that there is not any more is silent, and the server is not asked for it.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class Subscriptions:
         wait_awake: Callable[[], Awaitable[None]],
         *,
         patience: float,
+        admits: Callable[[str], bool] = lambda _uri: True,
     ) -> None:
         self._server = server
+        self._admits = admits
         self._submit = submit
         self._catalogue = catalogue
         self._wait_awake = wait_awake
@@ -70,16 +74,40 @@ class Subscriptions:
         submit: Submit,
         catalogue: Callable[[], Catalogue | None],
         wait_awake: Callable[[], Awaitable[None]],
+        admits: Callable[[str], bool] = lambda _uri: True,
     ) -> None:
         """Continue with another upstream in place of the last one, whose configuration has changed."""
         self._submit = submit
         self._catalogue = catalogue
         self._wait_awake = wait_awake
+        self._admits = admits
+        self.policy_changed()
 
     @property
     def uris(self) -> list[str]:
-        """The URIs that have listeners, sorted."""
-        return sorted(self._topics)
+        """The URIs that have listeners who may hear of them, sorted."""
+        return sorted(uri for uri, topic in self._topics.items() if not topic.silent)
+
+    def policy_changed(self) -> None:
+        """End, at the server, the subscriptions that are admitted no more; begin those again that are."""
+        for topic in list(self._topics.values()):
+            silent = not self._admits(topic.uri)
+            if silent is topic.silent:
+                continue
+            topic.silent = silent
+            if self._is_modern():
+                self._wanted.set()
+            elif self._session is not None and topic.established:
+                self._ask_again(topic)
+
+    def _ask_again(self, topic: Topic) -> None:
+        request = Unsubscribe(topic.uri, safe=False, context=INTERNAL_CONTEXT)
+        with suppress(CallError):  # the session is ending: the next one is asked for what is wanted then
+            if topic.silent:
+                self._submit(request, RawReply())
+            else:
+                again = Subscribe(topic.uri, context=INTERNAL_CONTEXT)
+                self._submit(again, RawReply(lambda _reply: self._check(topic)))
 
     # --- for listeners
 
@@ -93,6 +121,9 @@ class Subscriptions:
         """
         await self._wait_awake()
         self._require_resources()
+        if not self._admits(uri):
+            text = f"{self._server} has no resource {shown_uri(uri)}"
+            raise CallError(Code.UNKNOWN_RESOURCE, text, server=self._server)
         topic = self._topics.get(uri)
         if topic is None:
             topic = self._topics[uri] = Topic(uri)
@@ -195,6 +226,8 @@ class Subscriptions:
 
     def updated(self, uri: str) -> None:
         """Notify the listeners: the server announced on some session that a resource changed."""
+        if not self._admits(uri):
+            return
         exact = self._topics.get(uri)
         topics = [exact] if exact else [topic for topic in self._topics.values() if topic.covers(uri)]
         for topic in topics:
@@ -221,7 +254,7 @@ class Subscriptions:
     def _renew_all(self, tasks: anyio.abc.TaskGroup) -> None:
         limiter = anyio.CapacityLimiter(MAX_CONCURRENT)
         for topic in list(self._topics.values()):
-            if topic.established:
+            if topic.established and not topic.silent:
                 tasks.start_soon(self._renew, topic, limiter)
 
     async def _renew(self, topic: Topic, limiter: anyio.CapacityLimiter) -> None:

@@ -51,6 +51,7 @@ class Topic:
         self.outdated = False  # the digest is to be read
         self.maybe_missed = False  # an update may have been missed: the digest decides
         self.reading = False
+        self.silent = False  # there is no such resource for clients
         self.digest: bytes | None = None
         self._read_at = -math.inf  # by the loop's clock
 
@@ -62,7 +63,9 @@ class Topic:
     @property
     def needs_reading(self) -> bool:
         """Whether its digest is to be read, and is not being read."""
-        return (self.outdated or self.maybe_missed) and self.established and not self.reading
+        return (
+            not self.silent and (self.outdated or self.maybe_missed) and self.established and not self.reading
+        )
 
     def covers(self, uri: str) -> bool:
         """Whether that URI is below this one: a server may name a part of what was subscribed to."""

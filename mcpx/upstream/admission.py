@@ -1,0 +1,98 @@
+"""Whether a request is admitted by the policy of its server; asked by the router, and again of what waited.
+
+The errors are those for what the server does not have: what is not admitted does not exist.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from mcp_types import INVALID_PARAMS
+from msgspec.structs import replace
+
+from mcpx.catalog.model import ServerInfo, ToolInfo
+from mcpx.catalog.uris import UriRejection
+from mcpx.errors import CallError, Code, Outcome
+from mcpx.rendering.suggest import unknown_resource, unknown_tool
+from mcpx.text import shown_name
+from mcpx.trust.annotations import is_read_only
+from mcpx.trust.policy import ServerPolicy
+from mcpx.upstream.requests import (
+    CallTool,
+    Complete,
+    GetPrompt,
+    ReadResource,
+    Request,
+    Subscribe,
+)
+
+
+class _Reference(msgspec.Struct):
+    """What a completion is for: a prompt by its name, or a resource template by its text."""
+
+    name: str | None = None
+    uri: str | None = None
+
+
+def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    """Why a request is not sent to its server; None where it may be."""
+    policy = request.context.policy or policy
+    match request:
+        case CallTool(name=name):
+            if policy.admits_tool(name):
+                return policy.refusal(name) or _refusal_of_tier(request, info)
+            return unknown_tool(_seen_through(policy, info), name, [_seen_through(policy, info)])
+        case ReadResource(uri=uri) | Subscribe(uri=uri):
+            if policy.admits_resource(uri, listed=uri in info.resources):
+                return None
+            return unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED)
+        case GetPrompt(name=name):
+            return None if policy.admits_prompt(name) else unknown_prompt(info.name, name)
+        case Complete(ref=ref):
+            return _refusal_of_completion(ref, policy, info)
+        case _:
+            return None
+
+
+def _refusal_of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
+    tool = info.tools.get(call.name)
+    return not_read_only(tool) if call.read_only and tool is not None and not is_read_only(tool) else None
+
+
+def not_read_only(tool: ToolInfo) -> CallError:
+    """`invalid_arguments`: the tool is not one that query runs."""
+    name = f"{shown_name(tool.name)} of {shown_name(tool.server_name)}"
+    text = (
+        f"{name} is not read-only, and query runs no other; nothing was sent."
+        " Call it with exec(server_name, tool_name, arguments)"
+    )
+    return CallError(Code.INVALID_ARGUMENTS, text, server=tool.server_name, tool=tool.name)
+
+
+def _refusal_of_completion(ref: bytes, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    try:
+        about = msgspec.json.decode(ref, type=_Reference)
+    except msgspec.DecodeError:
+        return None  # the server says what is wrong with it
+    if about.name is not None and not policy.admits_prompt(about.name):
+        return unknown_prompt(info.name, about.name)
+    uri = about.uri
+    if uri is not None and not (policy.admits_template(uri) and policy.admits_resource(uri, listed=True)):
+        return unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED)
+    return None
+
+
+def unknown_prompt(server: str, name: str) -> CallError:
+    """`upstream_error`: as a server says that it has no prompt of that name. Nothing was sent."""
+    said = {"code": INVALID_PARAMS, "message": f"Unknown prompt: {shown_name(name)}"}
+    return CallError(
+        Code.UPSTREAM_ERROR,
+        str(said["message"]),
+        server=server,
+        details={"upstream": said},
+        outcome=Outcome.NOT_SENT,
+    )
+
+
+def _seen_through(policy: ServerPolicy, info: ServerInfo) -> ServerInfo:
+    """The server as the clients of the policy see it; `info` is seen through the server's own."""
+    return replace(info, catalogue=policy.narrowed(info.catalogue))
