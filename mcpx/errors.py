@@ -100,6 +100,9 @@ class CallError(MCPXError):
     `outcome` is given only where the code does not determine it (`internal_error`).
     """
 
+    rule: str | None = None
+    """The rule by which it was refused: for the audit log, and never for the caller."""
+
     def __init__(
         self,
         code: Code,

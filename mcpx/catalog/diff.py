@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from mcpx.catalog.model import Catalogue, Entry
@@ -29,6 +31,9 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+EVERYTHING: Final = Diff(tools=True, resources=True, prompts=True, about=True)
+
+
 def diff(old: Catalogue | None, new: Catalogue) -> Diff:
     """What differs in `new`; without an old catalogue, everything that the server offers."""
     old = old or Catalogue(generation=0)
@@ -46,4 +51,9 @@ def _unordered(entries: tuple[Entry, ...]) -> list[bytes]:
 
 
 def _about(catalogue: Catalogue) -> tuple[str | None, ...]:
-    return catalogue.server_title, catalogue.server_version, catalogue.instructions
+    return (
+        catalogue.implementation,
+        catalogue.server_title,
+        catalogue.server_version,
+        catalogue.instructions,
+    )

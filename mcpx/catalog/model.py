@@ -198,6 +198,8 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     resources: dict[str, ResourceInfo] = {}
     templates: tuple[TemplateInfo, ...] = ()
     prompts: tuple[PromptInfo, ...] = ()
+    implementation: str | None = None
+    """The name that the server gives itself; `server_title` is that, where it has no title."""
     server_title: str | None = None
     server_version: str | None = None
     instructions: str | None = None

@@ -17,6 +17,7 @@ from mcpx.version import __version__
 COMMANDS: Final = {
     "add": "servers:add",
     "add-json": "servers:add_json",
+    "approve": "approve:approve",
     "check": "check:check",
     "completion": "completion:completion",
     "config": "check:config",

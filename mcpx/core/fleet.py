@@ -17,7 +17,7 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
-from mcpx.catalog.diff import diff
+from mcpx.catalog.diff import EVERYTHING, diff
 from mcpx.catalog.model import Catalogue
 from mcpx.config import Config, ServerConfig, redactor_of, starting_limit
 from mcpx.core.direct_sessions import DirectSessions
@@ -29,6 +29,7 @@ from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
+from mcpx.trust.pin_store import PinStore
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
@@ -79,6 +80,8 @@ class Fleet:
         self.ledger = Ledger(state)
         self.catalogues = CatalogueStore(state)
         """What servers offered last; run by the hub, beyond the end of the servers."""
+        self.pins = PinStore(state, on_change=self._on_pins)
+        """What servers offered when that was approved; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
             slow_start=SLOW_START_S,
@@ -126,6 +129,8 @@ class Fleet:
             **more,
         )
         if main is None:
+            if server.disabled is None:
+                upstream.policy.pin(self.pins.of(server))
             self._side_sessions.allow(upstream)
         return upstream
 
@@ -288,6 +293,11 @@ class Fleet:
         ):
             self._children.pop(event.child, None)
         self._wake()
+
+    def _on_pins(self, name: str) -> None:
+        if name in self.upstreams:
+            self.upstreams[name].policy_changed()
+            self.observers.notify(name, EVERYTHING)
 
     def _wake(self) -> None:
         self._news.pulse()

@@ -19,7 +19,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
-from mcpx.catalog.diff import Diff, diff
+from mcpx.catalog.diff import EVERYTHING, diff
 from mcpx.catalog.model import Catalogue, ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
@@ -48,7 +48,6 @@ from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Int
 
 log = structlog.get_logger()
 SEE_STATUS: Final = "mcpx status says why"  # the reason may name a server that is hidden
-EVERYTHING: Final = Diff(tools=True, resources=True, prompts=True, about=True)
 INFRASTRUCTURE: Final = Intensity(restarts=3, within=60.0)
 
 
@@ -118,6 +117,7 @@ class Hub:
         actor = RouterActor(self.router, self.registry, self._inspector, self._checker)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
+        self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())

@@ -12,7 +12,7 @@ A profile narrows a policy and never widens it (`NarrowedPolicy`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,36 +21,14 @@ from mcpx.config import ServerConfig
 from mcpx.errors import CallError
 from mcpx.trust.annotations import AnnotationRules, is_read_only
 from mcpx.trust.catalogue_rules import Rules
+from mcpx.trust.pins import ServerPins
 
 MAX_KEPT: Final = 4  # catalogues: the sessions of a server beside its main one list for themselves
 _SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve")
+HELD: Final = "quarantine"
+"""The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
 WRITES: Final = "approve: writes"
 """The rule by which a person is asked before any tool that is not read-only."""
-
-
-class ServerPins(Protocol):
-    """What is known of the tools of a server from when they were first seen."""
-
-    revision: int
-    """It grows whenever the answers of the methods may have changed."""
-
-    def note(self, catalogue: Catalogue) -> None:
-        """Take in a whole listing."""
-
-    def form(self, tool: ToolInfo) -> ToolInfo | None:
-        """What is listed of a tool: as it is, or as it was; None where it is held."""
-
-    def refusal(self, name: str) -> CallError | None:
-        """Why the tool of that name cannot run."""
-
-    def widened(self, tool: ToolInfo) -> bool:
-        """Whether the tool has changed, and claims to be read-only as it did not before."""
-
-    def always(self, tool_name: str) -> bool:
-        """Whether a person has agreed to every call of the tool as it is."""
-
-    def approve_always(self, tool_name: str) -> None:
-        """Note that a person has agreed to every call of the tool as it is."""
 
 
 class ServerPolicy:
@@ -70,6 +48,8 @@ class ServerPolicy:
 
     def configure(self, config: ServerConfig) -> None:
         """Put these settings in force."""
+        if self._pins is not None:
+            self._pins.configure(config)
         said = tuple(getattr(config, name) for name in _SETTINGS)
         if said == self._said:
             return
@@ -77,6 +57,7 @@ class ServerPolicy:
         self._rules = Rules(config.name, config.tools, config.resources, config.prompts)
         self._annotations = AnnotationRules(config.name, config.annotations, trusted=config.trust_annotations)
         self._asks_for_writes = config.approve == "writes"
+        self._asks = self._asks_for_writes or self._rules.tools.ask
         self._changes += 1
         self._forget()
 
@@ -128,6 +109,8 @@ class ServerPolicy:
             tools = {name: self._form(tool) for name, tool in whole.tools.items()}
             if any(form is not whole.tools[name] for name, form in tools.items()):
                 shown = replace(whole, tools={name: form for name, form in tools.items() if form is not None})
+        if self._pins is not None:
+            shown = self._pins.shown(shown)
         return self._rules.filtered(shown)
 
     def _form(self, tool: ToolInfo) -> ToolInfo | None:
@@ -160,15 +143,24 @@ class ServerPolicy:
 
     def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
         """As `rule_against_tool`, for a resource; `listed`: with just this URI, by the server."""
-        return self._rules.resources.against(uri, listed=listed)
+        return HELD if self._is_held else self._rules.resources.against(uri, listed=listed)
 
     def rule_against_template(self, template: str) -> str | None:
         """As `rule_against_tool`, for a resource template."""
-        return self._rules.resources.against_template(template)
+        return HELD if self._is_held else self._rules.resources.against_template(template)
 
     def rule_against_prompt(self, name: str) -> str | None:
         """As `rule_against_tool`, for a prompt."""
-        return self._rules.prompts.against(name)
+        return HELD if self._is_held else self._rules.prompts.against(name)
+
+    @property
+    def _is_held(self) -> bool:
+        return self._pins is not None and self._pins.holds_all
+
+    @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._is_held or self._rules.resources.restrict
 
     def admits_tool(self, name: str) -> bool:
         """Whether there is a tool of that name, if the server has it."""
@@ -195,10 +187,13 @@ class ServerPolicy:
 
     def refusal(self, tool: str) -> CallError | None:
         """Why a tool cannot run: it has changed or is new, and waits for approval."""
-        return None if self._pins is None else self._pins.refusal(tool)
+        refusal = None if self._pins is None else self._pins.refusal(tool)
+        return refusal if refusal is not None and self.admits_tool(tool) else None
 
     def asks(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
+        if not self._asks:
+            return None
         if (rule := self._rules.tools.asked(tool.name)) is not None:
             return rule
         return WRITES if self._asks_for_writes and not is_read_only(tool) else None
@@ -263,13 +258,19 @@ class NarrowedPolicy(ServerPolicy):
         return self._base.rule_against_prompt(name) or self._narrowing().prompts.against(name)
 
     @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._base.restricts_resources or self._narrowing().resources.restrict
+
+    @property
     def refused(self) -> Collection[str]:
         """As those of the server."""
         return self._base.refused
 
     def refusal(self, tool: str) -> CallError | None:
         """As that of the server."""
-        return self._base.refusal(tool)
+        refusal = self._base.refusal(tool)
+        return refusal if refusal is not None and self.admits_tool(tool) else None
 
     def asks(self, tool: ToolInfo) -> str | None:
         """As that of the server, or of the profile."""

@@ -108,6 +108,7 @@ class Upstream:
             self.counters,
             max_message_bytes=max_message_bytes,
             on_change=self._on_change,
+            on_listing=self._on_listing,
             store=catalogues,
         )
         self.has_listed = False
@@ -148,6 +149,11 @@ class Upstream:
     def catalogue(self) -> Catalogue | None:
         """What there is of the server's last listing, by an earlier MCPX for all that; None before."""
         return self.policy.shown(self._cache.current)
+
+    @property
+    def listed(self) -> Catalogue | None:
+        """The server's last listing, whatever the policy says: not for clients."""
+        return self._cache.current
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""
@@ -328,6 +334,10 @@ class Upstream:
         self.subscriptions.handle_update(uri)
         if self.main is not None and self.client is None:  # what the companion hears concerns all
             self.main.subscriptions.updated(uri)
+
+    def _on_listing(self, listed: Catalogue) -> None:
+        if self.policy.pins is not None:
+            self.policy.pins.note(listed, whole=self.main is None)
 
     def _on_change(self, changed: Diff) -> None:
         is_first, self.has_listed = not self.has_listed, True

@@ -12,6 +12,9 @@ A connection that begins with `{"mcpx"` asks one thing and gets one answer:
     {"mcpx": "resources", "server"?, "uri"?}               {"resources": {server: [...]}, "templates": ...}
                                                            without a URI
     {"mcpx": "prompts", "server"?, "prompt"?, "pairs"?}    {"prompts": {server: [...]}} without a prompt
+    {"mcpx": "approve", "server"?, "tool"?}                {"waiting": [{server, started_by, changes}]}
+    {"mcpx": "approve", "agreed": [{server, kind, tool, digest}], "of_all"?}
+                                                           approve what was shown so; {"approved": [...]}
     {"mcpx": "environment"}                                what servers are started with: PATH, its source
     {"mcpx": "attach", "expose"?, "server"?, "only"?, "profile"?}
                                                            from now on this is an MCP client at that door

@@ -1,4 +1,4 @@
-"""What the command line asks of servers: inspect, exec, resources and prompts, performed on a hub.
+"""What the command line asks of servers: inspect, exec, resources, prompts and approve, performed on a hub.
 
 The hub is the daemon's (`mcpx.gateway.frontends.control`), or one that the command has opened for this alone;
 the response is the same.
@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpx.catalog.model import JSON, PromptInfo
+from mcpx.core import pin_reviews
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward
@@ -21,12 +22,13 @@ from mcpx.errors import MCPXError
 from mcpx.rendering.result_reading import read_result
 from mcpx.rendering.results import ToolResult
 from mcpx.text.nearest import nearest
+from mcpx.trust.pin_review import Agreed
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import GetPrompt, RequestContext
 from mcpx.validation.errors import invalid_arguments
 from mcpx.validation.words import arguments_of, misspelt, top_level
 
-OPERATIONS: Final = ("inspect", "exec", "resources", "prompts")
+OPERATIONS: Final = ("inspect", "exec", "resources", "prompts", "approve")
 LISTING_TIMEOUT_S: Final = 60.0  # that a request waits for the first listing of the server that it names
 ALL_LISTINGS_TIMEOUT_S: Final = (
     5.0  # that one about all servers does: one that hangs must not hide the others
@@ -51,6 +53,8 @@ class ControlRequest(msgspec.Struct, frozen=True):
     expose: Expose | None = None
     only: tuple[str, ...] | None = None
     profile: str | None = None
+    agreed: list[Agreed] | None = None
+    of_all: bool = False
 
     @property
     def door(self) -> Door:
@@ -70,6 +74,8 @@ async def perform(hub: Hub, request: ControlRequest, report: ReportStep = lambda
     client, view = ClientId(), HubView(hub, request.door)
     try:
         await _await_listings(view, request.server)
+        if request.mcpx == "approve":
+            return await _approve(hub, request)
         return await _perform(view, request, client, report)
     finally:
         hub.client_left(client)
@@ -92,6 +98,13 @@ async def _perform(hub: HubView, request: ControlRequest, client: ClientId, repo
             return {"prompts": {name: [each.to_protocol() for each in its] for name, its in listed.items()}}
         case _:
             return _resources(hub, request.server)
+
+
+async def _approve(hub: Hub, request: ControlRequest) -> JSON:
+    """What waits for approval; or what was agreed to, once that is in force."""
+    if request.agreed is not None:
+        return await pin_reviews.approve(hub, request.agreed, of_all=request.of_all)
+    return pin_reviews.waiting(hub, request.server, request.tool if isinstance(request.tool, str) else None)
 
 
 async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report: ReportStep) -> JSON:

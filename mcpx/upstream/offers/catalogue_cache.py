@@ -36,7 +36,8 @@ MAX_RELIST_PAUSE_S: Final = 10.0  # between the listings of a server that never 
 class CatalogueCache:
     """Keeps `current`. `on_change` is called after it was replaced, with what differs; it must not raise.
 
-    `max_message_bytes` bounds each page of a list.
+    `on_listing` is called with each whole listing before it is taken in. `max_message_bytes` bounds each page
+    of a list.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class CatalogueCache:
         *,
         max_message_bytes: int,
         on_change: Callable[[Diff], None],
+        on_listing: Callable[[Catalogue], None] = lambda _listed: None,
         store: CatalogueStore | None = None,
     ) -> None:
         remembered = store.load(config) if store is not None else None
@@ -57,6 +59,7 @@ class CatalogueCache:
         self._counters = counters
         self._limit = max_message_bytes
         self._on_change = on_change
+        self._on_listing = on_listing
         self._store = store
         self._identity: str | None = None  # in the store, of what is running now
         self._omission_log = OmissionLog(config.name)
@@ -106,6 +109,7 @@ class CatalogueCache:
         catalogue = await lister.list_all(generation)
         self._counters.listings += 1
         self._omission_log.record(catalogue.left_out)
+        self._on_listing(catalogue)
         self._replace(self._describer.apply(catalogue))
         self._keep()
 

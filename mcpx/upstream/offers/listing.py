@@ -120,6 +120,7 @@ class Lister:
             resources={item.uri: item for item in resources},
             templates=tuple(templates),
             prompts=tuple(prompts),
+            implementation=_cut(about.name or None) if about else None,
             server_title=_cut(about.title or about.name or None) if about else None,
             server_version=_cut(about.version if about else None),
             instructions=self._instructions(),

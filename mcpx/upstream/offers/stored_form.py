@@ -42,6 +42,7 @@ class UnreadableCatalogue(ValueError):  # noqa: N818 - a condition
 
 
 class _About(msgspec.Struct, kw_only=True):
+    implementation: str | None = None
     server_title: str | None = None
     server_version: str | None = None
     instructions: str | None = None

@@ -1,0 +1,117 @@
+"""`mcpx approve`: see what has changed since it was approved, and agree to it.
+
+With a daemon, it shows and does that. Without one, the files of the pins say what waits: nothing is started,
+unless a tool is named that they do not know.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from mcpx.cli.asking import ask, ask_daemon, json_option
+from mcpx.cli.consent import asked
+from mcpx.cli.daemon import with_config
+from mcpx.cli.known_names import complete_server, complete_tool
+from mcpx.cli.printing import echo
+from mcpx.cli.results import print_json
+from mcpx.text import one_line, shown_name, shown_server
+
+if TYPE_CHECKING:
+    from mcpx.catalog.model import JSON
+
+SAYS = {
+    "changed": "has changed",
+    "new": "is new",
+    "server": "says something else of itself",
+    "always": "is to run without asking",
+}
+
+
+@click.command(short_help="Agree to tools that changed.")
+@click.argument("server", required=False, shell_complete=complete_server)
+@click.argument("tool", required=False, shell_complete=complete_tool)
+@click.option("--all", "of_all", is_flag=True, help="Approve what waits of all servers.")
+@click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+@with_config
+@json_option
+def approve(
+    *,
+    server: str | None,
+    tool: str | None,
+    of_all: bool,
+    yes: bool,
+    config_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show what has changed since it was approved; with a SERVER or a TOOL of it, approve that.
+
+    A TOOL that is asked about before it runs is not asked about again, until it changes.
+    """
+    if of_all and server is not None:
+        raise click.UsageError("--all is for all servers: name none")
+    request: JSON = {"mcpx": "approve", "server": server, "tool": tool}
+    waiting = _review(config_path, request)["waiting"]
+    names_something = of_all or server is not None
+    if not as_json or not names_something:
+        _show(waiting, as_json=as_json, hint=not names_something)
+    if not names_something or not (waiting or of_all):
+        if as_json and names_something:
+            print_json({"approved": []})
+        return
+    # the words of the command are the consent; at a terminal the differences come first
+    if waiting and not (yes or as_json) and sys.stdin.isatty() and not asked("Approve this?"):
+        echo("nothing was approved", err=True)
+        sys.exit(1)
+    agreed = [
+        {"server": each["server"], "kind": its["kind"], "tool": its.get("tool"), "digest": its.get("digest")}
+        for each in waiting
+        for its in each["changes"]
+    ]
+    done = _review(config_path, {**request, "agreed": agreed, "of_all": of_all})
+    if as_json:
+        print_json(done)
+    else:
+        for each in waiting:
+            echo(f"approved {shown_server(each['server'])}: {_named(each['changes'])}")
+
+
+def _review(config_path: str | None, request: JSON) -> JSON:
+    """The response of the daemon, or of the files."""
+    if (answer := ask_daemon(config_path, request)) is not None:
+        return answer
+    from mcpx.cli.approve_alone import review_files
+
+    found = review_files(config_path, request)
+    return ask(config_path, request) if found is None else found
+
+
+def _named(changes: list[JSON]) -> str:
+    names = dict.fromkeys(shown_name(its["tool"]) if its.get("tool") else its["kind"] for its in changes)
+    return ", ".join(names)
+
+
+def _show(waiting: list[JSON], *, as_json: bool, hint: bool) -> None:
+    if as_json:
+        print_json({"waiting": waiting})
+        return
+    if not waiting:
+        echo("nothing waits for approval", err=True)
+    for each in waiting:
+        echo(f"{shown_server(each['server'])}  {one_line(each['started_by'])}", bold=True)
+        for its in each["changes"]:
+            for line in _lines(its):
+                echo(f"  {line}")
+        if hint:
+            echo(f"approve that with: mcpx approve {shown_server(each['server'])} [TOOL]", err=True)
+
+
+def _lines(its: JSON) -> list[str]:
+    """One change: what it is of, and its differences."""
+    if its["kind"] == "pins":
+        return [one_line(line) for line in its["difference"]]
+    what = shown_name(its["tool"]) if its.get("tool") else "the server"
+    blocked = "; not in force until it is approved" if its["blocked"] else ""
+    return [f"{what} {SAYS[its['kind']]}{blocked}", *(f"  {one_line(line)}" for line in its["difference"])]

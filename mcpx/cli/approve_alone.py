@@ -1,0 +1,84 @@
+"""`mcpx approve` where no daemon runs: on the files of the pins, with nothing started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcpx.config import ServerConfig, load
+from mcpx.config.servers import DISABLED
+from mcpx.daemon.paths import check_state_folder
+from mcpx.errors import MCPXError
+from mcpx.text.nearest import nearest
+from mcpx.trust.pin_files import PinFiles
+from mcpx.trust.pin_record import empty_record, pin_identity
+from mcpx.trust.pin_review import Agreed, NothingToApproveError, edit_of, review, reviewed
+from mcpx.trust.pins import ServerPins
+from mcpx.trust.policy import ServerPolicy
+
+if TYPE_CHECKING:
+    from mcpx.catalog.model import JSON
+
+
+def review_files(config_path: str | None, request: JSON) -> JSON | None:
+    """The response to a control request `approve`; None where only the server itself could give it.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        MCPXError: There is no such server or tool, or the files cannot be written.
+    """
+    check_state_folder()
+    servers, files = load(config_path).servers, PinFiles()
+    if (agreed := request.get("agreed")) is not None:
+        return _approve(servers, files, msgspec.convert(agreed, list[Agreed]), of_all=request["of_all"])
+    names = [_known(request["server"], servers)] if request["server"] is not None else list(servers)
+    found = []
+    for name in names:
+        if servers[name].disabled is None:
+            pins = _pins(servers[name], files)
+            try:
+                changes = review(pins, request["tool"], asked=_is_asked(servers[name], pins, request["tool"]))
+            except NothingToApproveError:
+                if pins.problem is None and request["tool"] not in pins.names():
+                    return None
+                raise
+            if changes:
+                found.append(reviewed(pins, changes))
+        elif request["server"] is not None:
+            why = "" if servers[name].disabled == DISABLED else f": {servers[name].disabled}"
+            raise MCPXError(f"{name} is disabled{why}")
+    return {"waiting": found}
+
+
+def _pins(server: ServerConfig, files: PinFiles) -> ServerPins:
+    return ServerPins(server, *files.load(pin_identity(server)))
+
+
+def _is_asked(server: ServerConfig, pins: ServerPins, tool: str | None) -> bool:
+    pin = pins.record.waiting.get(tool or "")
+    return pin is not None and ServerPolicy(server).asks(pin.to_tool(server.name)) is not None
+
+
+def _approve(
+    servers: dict[str, ServerConfig], files: PinFiles, agreed: list[Agreed], *, of_all: bool
+) -> JSON:
+    try:
+        for name in dict.fromkeys(each.server for each in agreed):
+            server, its = servers[_known(name, servers)], [each for each in agreed if each.server == name]
+            pins = _pins(server, files)
+            anew = None if pins.problem is None else pins.record
+            files.update(pin_identity(server), edit_of(its), empty_record(server), anew=anew)
+        if of_all:
+            files.forget_losses()
+    except OSError as error:
+        raise MCPXError(f"{files.folder}: {error.strerror}; nothing was approved") from None
+    return {"approved": [msgspec.to_builtins(each) for each in agreed]}
+
+
+def _known(name: str, servers: dict[str, ServerConfig]) -> str:
+    if name in servers:
+        return name
+    near = nearest(name, list(servers))
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(servers)}"
+    raise MCPXError(f"no server {name!r}; {hint}")
