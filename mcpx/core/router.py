@@ -25,12 +25,13 @@ from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read, Request
 from mcpx.core.registry import Registry
-from mcpx.core.tool_names import not_listed, not_read_only
+from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.trust.annotations import is_read_only
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.admission import not_read_only
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
 from mcpx.validation.arguments import read_raw_arguments
@@ -146,7 +147,7 @@ class Router:
         tool = self._tool(upstream, message)
         checked, raw = read_raw_arguments(message.arguments, tool)
         context = message.context if upstream.narrowing is None else _narrowed(message.context, upstream)
-        call = CallTool(tool.name, raw, safe=_is_safe(tool), context=context)
+        call = CallTool(tool.name, raw, safe=_is_safe(tool), read_only=message.read_only, context=context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
         else:

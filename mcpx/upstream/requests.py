@@ -65,6 +65,8 @@ class CallTool(_Request, frozen=True, gc=False):
     arguments: bytes | msgspec.Raw
     approved: bytes | None = None
     """The digest of the form in which a person has agreed to the tool, if one was asked."""
+    read_only: bool = False
+    """Whether it is only to be sent if the tool is read-only."""
 
     method = "tools/call"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import anyio
 import pytest
 
 from tests.mcpx.gateway.native.test_tools import CHANGED, THREE, client_of
-from tests.mcpx.scripted import config_of, entry, open_watched
+from tests.mcpx.scripted import config_of, entry, open_watched, soon
 
 pytestmark = pytest.mark.anyio
 FOUR = ["inspect", "query", "exec", "resources"]
@@ -170,3 +171,43 @@ async def test_tiers_are_in_force_without_any_server():
         assert await line.names() == FOUR
         await watch.hub.reload(config_of({}))
         assert await line.names() == THREE
+
+
+async def test_annotations_of_the_configuration_decide(servers):
+    hints = {"read": {"readOnlyHint": False}, "s.plain": {"readOnlyHint": True, "openWorldHint": False}}
+    config = config_of(servers(s=TOOLS), tiers=True, annotations=hints)
+    async with open_watched(config) as watch, client_of(watch) as line:
+        tools = await listed(line)
+        assert "*plain(" in tools["inspect"]["description"]
+        assert "*read(" not in tools["inspect"]["description"]
+        for line.slow in (False, True):
+            assert (await line.call("query", named("read")))["isError"] is True
+            assert (await line.call("query", named("plain")))["isError"] is False
+        await watch.hub.reload(config_of(servers(s=TOOLS), tiers=True, trust_annotations=False))
+        for line.slow in (False, True):
+            assert (await line.call("query", named("read")))["isError"] is True
+            assert (await line.call("query", named("plain")))["isError"] is True
+        assert "*" not in (await listed(line))["inspect"]["description"].partition("\n## ")[2]
+
+
+async def test_a_call_that_waits_is_not_sent_once_its_tool_is_not_read_only(servers, ears):
+    def config(**settings):
+        made = servers(s=TOOLS | {"hang": None, "release": None})["s"]["args"][-1]
+        script = json.loads(made)
+        return config_of({"s": entry(ears, **script)}, tiers=True, max_concurrency=1, **settings)
+
+    async with open_watched(config()) as watch, client_of(watch) as line, anyio.create_task_group() as tasks:
+        tasks.start_soon(watch.outcome, "hang")
+        await ears.hear("call", tool="hang")
+        answers = []
+
+        async def query():
+            answers.append(await line.call("query", named("read")))
+
+        tasks.start_soon(query)
+        await soon(lambda: watch.hub.upstreams["s"].queue.waiting)
+        await watch.hub.reload(config(annotations={"read": {"readOnlyHint": False}}))
+        await soon(lambda: answers)
+        assert answers[0]["structuredContent"]["outcome"] == "not_sent"
+        assert not ears.of("call", tool="read")
+        tasks.cancel_scope.cancel()
