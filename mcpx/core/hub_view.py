@@ -7,8 +7,9 @@ suggest. The view is made of the configuration in force at each look, so a reloa
 door that shows all the faces are the hub's own, and looking through the view costs nothing.
 
 The requests of a view's clients go through the hub's one router actor, but are routed, refused and explained
-among the servers of the view. A server that the profile narrows stands in the view as a
-`NarrowedUpstream`.
+among the servers of the view. A server that is seen through a profile stands in the
+view as a `NarrowedUpstream`, whether the profile narrows it or not: it may do so by the time that a call that
+waits is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from mcpx.core.hub import Hub
 from mcpx.core.profiles import Selection, select
 from mcpx.core.readiness import await_descriptions
 from mcpx.door import FRONT_DOOR, Door
-from mcpx.trust.catalogue_rules import EVERYTHING, NOTHING, Rules
+from mcpx.trust.catalogue_rules import NO_RULES, Rules
 from mcpx.trust.policy import NarrowedPolicy
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
@@ -110,13 +111,13 @@ class ShownUpstreams(Mapping[str, Upstream]):
         return sum(1 for _ in self)
 
     def rules(self, name: str) -> Rules | None:
-        """What narrows the rules of a server at the moment; None where nothing does."""
+        """The rules beside a server's own at the moment; None where no profile is looked through."""
         selection = self._selection()
         if selection is not self._made_of:
             self._made_of = selection
             self._rules = {}
         if name not in self._rules:
-            self._rules[name] = selection.rules(name) if name in selection.config.servers else NOTHING
+            self._rules[name] = selection.rules(name)
         return self._rules[name]
 
     def _narrow(self, upstream: Upstream) -> Upstream:
@@ -128,7 +129,7 @@ class ShownUpstreams(Mapping[str, Upstream]):
         return cast("Upstream", known)  # it has all that an upstream has
 
     def _rules_in_force(self, name: str) -> Rules:
-        return self.rules(name) or EVERYTHING
+        return self.rules(name) or NO_RULES
 
 
 class NarrowedUpstream:
@@ -136,6 +137,7 @@ class NarrowedUpstream:
 
     def __init__(self, upstream: Upstream, policy: NarrowedPolicy) -> None:
         self.upstream = upstream
+        self.name = upstream.name
         self.policy = self.narrowing = policy
 
     def __getattr__(self, name: str) -> Any:

@@ -21,7 +21,7 @@ from mcpx.config.document import quote
 from mcpx.config.profiles import chosen, did_you_mean, no_server
 from mcpx.door import Door
 from mcpx.errors import MCPXError
-from mcpx.trust.catalogue_rules import Rules
+from mcpx.trust.catalogue_rules import DENY_ALL, Rules
 
 NOTHING: Final = Profile(servers=())
 ALL: Final = Profile()
@@ -42,12 +42,13 @@ class Selection(msgspec.Struct, frozen=True):
     profile: Profile | None = None
 
     def rules(self, server: str) -> Rules | None:
-        """What narrows a server's own rules; None where nothing does."""
+        """The rules beside a server's own; None where there is no profile, and never can be."""
         profile = self.profile
         if profile is None:
             return None
-        rules = Rules(server, profile.tool_rules(server), profile.resources, profile.prompts)
-        return rules if rules.restrict or rules.tools.ask else None
+        if server not in self.config.servers:
+            return DENY_ALL
+        return Rules(server, profile.tool_rules(server), profile.resources, profile.prompts)
 
 
 def select(door: Door, config: Config) -> Selection:

@@ -112,7 +112,9 @@ class Registry:
             uri = named[1]
             if (rejection := _rejection(upstream, catalogue, uri)) is None:
                 return uri
-        raise unknown_resource(upstream.info(), uri, rejection)
+        error = unknown_resource(upstream.info(), uri, rejection)
+        error.rule = upstream.policy.rule_against_resource(uri)
+        raise error
 
     async def read_resource(self, server_name: str, uri: str) -> Any:
         """A resource's content: text as a string, binary as `{uri, mime_type, blob}`, several as a list.

@@ -182,9 +182,12 @@ class Router:
         if policy.admits_tool(tool_name) and (refused := policy.refusal(tool_name)) is not None:
             return refused
         info = upstream.info()
-        if info.catalogue is not None:
-            return unknown_tool(info, tool_name, self._registry.list_servers())
-        return not_listed(info, tool_name)
+        if info.catalogue is None:
+            error = not_listed(info, tool_name)
+        else:
+            error = unknown_tool(info, tool_name, self._registry.list_servers())
+        error.rule = policy.rule_against_tool(tool_name)
+        return error
 
     def _submit_when_checked(
         self, message: Exec, tool: ToolInfo, checked: JSON | None, call: CallTool, reply: RawReply

@@ -11,6 +11,7 @@ from mcpx.catalog.model import Catalogue, LeftOut
 from mcpx.config.trust import AccessRules, ToolRules
 from mcpx.trust.rules import NameRules, URIRules
 
+CUT: Final = "..."  # the end of a long name in a remark
 T = TypeVar("T")
 
 
@@ -42,25 +43,23 @@ class Rules:
         return replace(known, **changed) if changed else known
 
     def _may_name(self, left_out: LeftOut) -> bool:
-        """Whether a remark on what is left out is on nothing that they do not admit."""
-        name = left_out.name
-        if name is None:
-            return True
-        match left_out.kind:
-            case "tool":
-                return not self.tools.against(name)
-            case "prompt":
-                return not self.prompts.against(name)
-            case "resource":
-                return not self.resources.against(name, listed=True)
-            case "resource template":
-                return not self.resources.against_template(name)
-            case _:
-                return True
+        """Whether a remark on what is left out is on nothing that they do not admit.
+
+        Of a name that was cut nobody knows what it would fit.
+        """
+        name, resources = left_out.name, self.resources
+        rules: dict[str, tuple[bool, Callable[[str], str | None]]] = {
+            "tool": (self.tools.restrict, self.tools.against),
+            "prompt": (self.prompts.restrict, self.prompts.against),
+            "resource": (resources.restrict, resources.against),
+            "resource template": (resources.restrict, resources.against_template),
+        }
+        restrict, against = rules.get(left_out.kind, (False, str))
+        return name is None or not restrict or not (name.endswith(CUT) or against(name))
 
 
-EVERYTHING: Final = Rules("", ToolRules(), AccessRules(), AccessRules())
-NOTHING: Final = Rules("", ToolRules(allow=()), AccessRules(allow=()), AccessRules(allow=()))
+NO_RULES: Final = Rules("", ToolRules(), AccessRules(), AccessRules())
+DENY_ALL: Final = Rules("", ToolRules(allow=()), AccessRules(allow=()), AccessRules(allow=()))
 
 
 def _chosen(entries: dict[str, T], admits: Callable[[str], bool]) -> dict[str, T]:

@@ -60,6 +60,7 @@ class ServerPolicy:
         self._rules = Rules(config.name, config.tools, config.resources, config.prompts)
         self._annotations = AnnotationRules(config.name, config.annotations, trusted=config.trust_annotations)
         self._asks_for_writes = config.approve == "writes"
+        self._asks = self._asks_for_writes or self._rules.tools.ask
         self._changes += 1
         self._forget()
 
@@ -175,6 +176,11 @@ class ServerPolicy:
     def _is_held(self) -> bool:
         return self._pins is not None and self._pins.holds_all
 
+    @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._is_held or self._rules.resources.restrict
+
     def admits_tool(self, name: str) -> bool:
         """Whether there is a tool of that name, if the server has it."""
         return self.rule_against_tool(name) is None
@@ -210,6 +216,8 @@ class ServerPolicy:
 
     def asks(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
+        if not self._asks:
+            return None
         if (rule := self._rules.tools.asked(tool.name)) is not None:
             return rule
         return WRITES if self._asks_for_writes and not is_read_only(tool) else None
@@ -287,6 +295,11 @@ class NarrowedPolicy(ServerPolicy):
     def rule_against_prompt(self, name: str) -> str | None:
         """As that of the server, or of the profile."""
         return self._base.rule_against_prompt(name) or self._narrowing().prompts.against(name)
+
+    @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._base.restricts_resources or self._narrowing().resources.restrict
 
     @property
     def refused(self) -> Collection[str]:

@@ -148,6 +148,11 @@ class Upstream:
         """What there is of the server's last listing, by an earlier MCPX for all that; None before."""
         return self.policy.shown(self._cache.current)
 
+    @property
+    def listed(self) -> Catalogue | None:
+        """The server's last listing, whatever the policy says: not for clients."""
+        return self._cache.current
+
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""
         return server_info(self.config, self.queue, self.catalogue, self._leaving)

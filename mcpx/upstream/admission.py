@@ -37,32 +37,51 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
     policy = request.context.policy or policy
     match request:
         case CallTool(name=name):
-            if policy.admits_tool(name):
+            if (rule := policy.rule_against_tool(name)) is None:
                 return policy.refusal(name)
-            return unknown_tool(_seen_through(policy, info), name, [_seen_through(policy, info)])
+            seen = _seen_through(policy, info)
+            return _by(rule, unknown_tool(seen, name, [seen]))
         case ReadResource(uri=uri) | Subscribe(uri=uri):
-            if policy.admits_resource(uri, listed=uri in info.resources):
-                return None
-            return unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED)
+            return _of_resource(uri, policy, info)
         case GetPrompt(name=name):
-            return None if policy.admits_prompt(name) else unknown_prompt(info.name, name)
+            return _of_prompt(name, policy, info)
         case Complete(ref=ref):
-            return _refusal_of_completion(ref, policy, info)
+            return _of_completion(ref, policy, info)
         case _:
             return None
 
 
-def _refusal_of_completion(ref: bytes, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+def _of_resource(uri: str, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    rule = policy.rule_against_resource(uri, listed=uri in info.resources)
+    if rule is None:
+        return None
+    return _by(rule, unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED))
+
+
+def _of_prompt(name: str, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    rule = policy.rule_against_prompt(name)
+    return None if rule is None else _by(rule, unknown_prompt(info.name, name))
+
+
+def _of_completion(ref: bytes, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
     try:
         about = msgspec.json.decode(ref, type=_Reference)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None  # the server says what is wrong with it
-    if about.name is not None and not policy.admits_prompt(about.name):
-        return unknown_prompt(info.name, about.name)
-    uri = about.uri
-    if uri is not None and not (policy.admits_template(uri) and policy.admits_resource(uri, listed=True)):
-        return unknown_resource(_seen_through(policy, info), uri, UriRejection.NOT_LISTED)
-    return None
+    if about.name is not None:
+        return _of_prompt(about.name, policy, info)
+    if about.uri is None:
+        return None
+    if "{" not in about.uri:
+        return _of_resource(about.uri, policy, info)
+    if (rule := policy.rule_against_template(about.uri)) is None:
+        return None
+    return _by(rule, unknown_resource(_seen_through(policy, info), about.uri, UriRejection.NOT_LISTED))
+
+
+def _by(rule: str, error: CallError) -> CallError:
+    error.rule = rule
+    return error
 
 
 def unknown_prompt(server: str, name: str) -> CallError:

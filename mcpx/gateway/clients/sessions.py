@@ -22,6 +22,7 @@ from mcpx.catalog.diff import Diff
 from mcpx.core.exposure import unused_pins, unused_tools
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
+from mcpx.core.unused_rules import unused_rules
 from mcpx.door import Door
 from mcpx.gateway.clients.bearer import bind_bearer
 from mcpx.gateway.clients.handles import ConnectionHandle
@@ -138,7 +139,8 @@ class ClientSessions:
         config, upstreams = self._hub.config, self._hub.upstreams
         unused = unused_pins(config, upstreams)
         notices = [f"pinned: no server has a tool that fits {pattern!r}" for pattern in unused]
-        for notice in (*notices, *unused_tools(config, upstreams)):
+        listed = {name: upstream.listed for name, upstream in upstreams.items()}
+        for notice in (*notices, *unused_tools(config, upstreams), *unused_rules(config, listed)):
             if notice not in self._noticed:
                 self._noticed.add(notice)
                 log.info("config.notice", notice=notice)

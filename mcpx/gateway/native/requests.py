@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, suppress
-from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -42,6 +41,7 @@ from mcpx.gateway.request_meta import meta_for_server
 from mcpx.rendering.result_members import enveloped
 from mcpx.rendering.result_reading import TASK, UnknownResultType, read_members, read_resource_result
 from mcpx.rendering.results import resource_value
+from mcpx.trust.completions import admitted_completion
 from mcpx.upstream.requests import Complete, GetPrompt
 from mcpx.wire.enclosed import enclose
 
@@ -219,6 +219,7 @@ class ResourcesAndPrompts:
 
     async def _complete(self, ctx: Context, params: mcp_types.CompleteRequestParams) -> JSON:
         ref: JSON = params.ref.model_dump(by_alias=True, mode="json", exclude_none=True)
+        template: str | None = None
         if isinstance(params.ref, mcp_types.PromptReference):
             with self._noting_refusals(ctx, "completion", params.ref.name):
                 upstream, ref["name"] = await self._lookup.prompt(params.ref.name)
@@ -226,15 +227,21 @@ class ResourcesAndPrompts:
             with self._noting_refusals(ctx, "completion", params.ref.uri):
                 target = await self._lookup.resource(params.ref.uri, version=ctx.protocol_version)
             upstream, ref["uri"] = target.upstream, target.own_uri
+            template = target.own_uri
         catalogue = upstream.catalogue
         if catalogue is not None and not _completes(catalogue):
             return self._enclosed(ctx, dict(_NO_COMPLETION))
         context = b"" if params.context is None else _encoded(params.context)
         request = Complete(msgspec.json.encode(ref), _encoded(params.argument), context)
 
-        return await self._ask(
-            ctx, Forward(upstream.name, request), partial(read_members, server=upstream.name)
-        )
+        def convert(raw: msgspec.Raw) -> JSON:
+            read = read_members(raw, server=upstream.name)
+            if template is None:
+                return read
+            resolved = (params.context and params.context.arguments) or {}
+            return admitted_completion(read, upstream.policy, template, params.argument.name, resolved)
+
+        return await self._ask(ctx, Forward(upstream.name, request), convert)
 
     async def _ask(self, ctx: Context, message: Forward, convert: Callable[[msgspec.Raw], JSON]) -> JSON:
         """The result of a request about a prompt.

@@ -63,7 +63,7 @@ def test_a_profile_says_how_its_servers_are_shown_and_the_others_are_as_configur
     plain = select(Door(profile="plain"), config)
     assert plain.config.servers == config.servers
     assert plain.rules("git").tools.against("y") == "tools.allow"
-    assert plain.rules("linear") is None
+    assert not plain.rules("linear").restrict
     assert select(FRONT_DOOR, config).config is config
 
 
@@ -133,7 +133,7 @@ def test_servers_are_those_of_the_moment():
     configs = [config_of(work=Profile(servers=("git", "linear"), tools={"git": ("a",)}))]
     upstreams = ShownUpstreams(everything, lambda: select(Door(profile="work"), configs[0]))
     assert list(upstreams) == ["git", "linear"]
-    assert upstreams["linear"] is everything["linear"]
+    assert upstreams["linear"].upstream is everything["linear"]
     assert upstreams["git"] is upstreams["git"]
     assert "db-one" not in upstreams
     assert upstreams.get("db-one") is None
