@@ -13,7 +13,7 @@ from mcpx.errors import MCPXError
 from mcpx.text.nearest import nearest
 from mcpx.trust.pin_files import PinFiles
 from mcpx.trust.pin_record import empty_record, pin_identity
-from mcpx.trust.pin_review import Agreed, NothingToApproveError, edit_of, review, reviewed
+from mcpx.trust.pin_review import Agreed, NothingToApproveError, agreed_to, edit_of, review, reviewed
 from mcpx.trust.pins import ServerPins
 from mcpx.trust.policy import ServerPolicy
 
@@ -68,7 +68,7 @@ def _approve(
             files.forget_losses()
     except OSError as error:
         raise MCPXError(f"{files.folder}: {error.strerror}; nothing was approved") from None
-    return {"approved": [msgspec.to_builtins(each) for each in agreed]}
+    return agreed_to(agreed)
 
 
 def _known(name: str, servers: dict[str, ServerConfig]) -> str:

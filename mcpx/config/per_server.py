@@ -183,6 +183,7 @@ class PerServer(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "warn"
     quarantine: Annotated[
-        bool, doc("Whether the tools of a server that was never seen before are held until mcpx approve.")
+        bool,
+        doc("Whether a server that was never seen before is held, with all it offers, until mcpx approve."),
     ] = False
     quota: Annotated[Quota, doc("What a server may use.")] = msgspec.field(default=Quota(), name="limits")

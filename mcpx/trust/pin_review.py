@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mcpx.catalog.model import present
 from mcpx.errors import MCPXError
 from mcpx.text.nearest import nearest
 from mcpx.trust.pin_changes import Change, changes_of
@@ -57,7 +58,8 @@ def review(pins: ServerPins, policy: ServerPolicy, tool: str | None = None) -> l
         )
     named = [change for change in found if change.tool == tool]
     pin = pins.record.waiting.get(tool)
-    if pin is None or not named or policy.asks(pin.to_tool(pins.name)) is not None:
+    now = None if pin is None else pin.to_tool(pins.name)
+    if not named or (now is not None and policy.asks(now) is not None):
         named.append(Change(kind="always", tool=tool, digest=digest))
     return named
 
@@ -71,6 +73,11 @@ def edit_of(agreed: Iterable[Agreed]) -> Edit:
         about=next((each.digest for each in agreed if each.kind == "server"), None),
         always=[each.tool for each in agreed if each.kind == "always" and each.tool and each.digest],
     )
+
+
+def agreed_to(agreed: Iterable[Agreed]) -> dict[str, Any]:
+    """`{approved: [{server, kind, tool?}]}`."""
+    return {"approved": [present(server=each.server, kind=each.kind, tool=each.tool) for each in agreed]}
 
 
 def reviewed(pins: ServerPins, changes: Iterable[Change]) -> dict[str, Any]:

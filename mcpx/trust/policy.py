@@ -108,6 +108,8 @@ class ServerPolicy:
 
     def _make(self, whole: Catalogue) -> Catalogue:
         shown = whole
+        if self._pins is not None:
+            self._pins.recall(whole)
         if self._pins is not None or self._annotations.change:
             tools = {name: self._form(tool) for name, tool in whole.tools.items()}
             if any(form is not whole.tools[name] for name, form in tools.items()):

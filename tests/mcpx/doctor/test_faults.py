@@ -53,6 +53,10 @@ FAULTS = {
     "a working folder that is gone": Fault(
         planting.bad_entry(command="ls", cwd="gone"), ("bad", "no such folder"), "mkdir"
     ),
+    "a tool that has changed": Fault(
+        planting.changed_tool, ("s", "waits for approval", "echo has changed (description)"), "mcpx approve s"
+    ),
+    "a lost record of approvals": Fault(planting.lost_record, ("s", "pins", "was removed"), "mcpx approve s"),
     "a server that ends at once": Fault(
         planting.script(exit=3, stderr="no licence\n"),
         ("bad", "exited with code 3", "no licence"),
