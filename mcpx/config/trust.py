@@ -64,12 +64,9 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     open_world_hint: Annotated[bool | None, _doc("Whether it reaches beyond the server's own data.")] = None
 
 
-class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one server may use. None: as much as it wants."""
+class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What each process of one server may use. None: as much as it wants."""
 
-    calls_per_minute: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None, _doc("Requests to the server within a minute.")
-    ] = None
     nice: Annotated[
         Annotated[int, Meta(ge=0, le=19)] | None,
         _doc("Niceness of its processes: 19 is the lowest priority."),
@@ -82,3 +79,17 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Annotated[int, Meta(ge=16, le=1_000_000)] | None,
         _doc("Files that each of its processes may have open (RLIMIT_NOFILE)."),
     ] = None
+
+
+class Quota(ProcessLimits, frozen=True, kw_only=True):
+    """What one server may use. None: as much as it wants."""
+
+    calls_per_minute: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        _doc("Requests of clients to the server in a minute. One more is refused as overloaded, unsent."),
+    ] = None
+
+    @property
+    def of_processes(self) -> ProcessLimits:
+        """The limits of its processes alone."""
+        return ProcessLimits(**{field: getattr(self, field) for field in ProcessLimits.__struct_fields__})

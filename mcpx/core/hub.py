@@ -28,7 +28,7 @@ from mcpx.core.config_file import ConfigFile
 from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
-from mcpx.core.observers import Observer
+from mcpx.core.observers import NO_SERVER, Observer
 from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
@@ -139,6 +139,7 @@ class Hub:
         for name, upstream in self.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
+                upstream.rate.configure(config.servers[name])
                 upstream.policy_changed()
         self.approvals.reconsider()
         put_in_force(config.environment)
@@ -243,7 +244,7 @@ class Hub:
         self._log_environment()
         self._warn_of_disabled((*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
-            self.fleet.observers.announce(plan.untouched)
+            self.fleet.observers.announce(plan.untouched or (NO_SERVER,))
             self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
         await self.fleet.change(self.config, plan)
         self._report_differences(plan.changed, before)

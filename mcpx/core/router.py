@@ -28,8 +28,10 @@ from mcpx.core.registry import Registry
 from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
+from mcpx.trust.annotations import is_read_only
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.admission import not_read_only
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
 from mcpx.validation.arguments import read_raw_arguments
@@ -141,10 +143,10 @@ class Router:
                 only later goes into `reply`.
         """
         upstream = self._registry.upstream(message.server_name)
-        tool = self._tool(upstream, message.tool_name)
+        tool = self._tool(upstream, message)
         checked, raw = read_raw_arguments(message.arguments, tool)
         context = message.context if upstream.narrowing is None else _narrowed(message.context, upstream)
-        call = CallTool(tool.name, raw, safe=_is_safe(tool), context=context)
+        call = CallTool(tool.name, raw, safe=_is_safe(tool), read_only=message.read_only, context=context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
         else:
@@ -162,18 +164,20 @@ class Router:
         session = upstream if upstream.serves_all else _session_for(upstream, call.context)
         session.submit(call, reply)
 
-    def _tool(self, upstream: Upstream, name: str) -> ToolInfo:
-        """The tool of that name, which may run.
+    def _tool(self, upstream: Upstream, message: Exec) -> ToolInfo:
+        """The tool that a call names, which may run.
 
         Raises:
             CallError: There is none, or it may not run as it is.
         """
-        catalogue, policy = upstream.catalogue, upstream.policy
+        catalogue, policy, name = upstream.catalogue, upstream.policy, message.tool_name
         tool = catalogue.tools.get(name) if catalogue else None
         if tool is None:
             raise self._no_tool(upstream, name)
         if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
             raise refused
+        if message.read_only and not is_read_only(tool):
+            raise not_read_only(tool)
         return tool
 
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
@@ -206,7 +210,7 @@ class Router:
                 return
             try:
                 upstream = self._registry.upstream(message.server_name)
-                self._tool(upstream, message.tool_name)  # the rules may have changed meanwhile
+                self._tool(upstream, message)  # the rules may have changed meanwhile
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
                 self._submit(upstream, tool, fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share

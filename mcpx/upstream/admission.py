@@ -9,11 +9,12 @@ import msgspec
 from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.model import ServerInfo, ToolInfo
 from mcpx.catalog.uris import UriRejection
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.suggest import unknown_resource, unknown_tool
 from mcpx.text import shown_name
+from mcpx.trust.annotations import is_read_only
 from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.requests import (
     CallTool,
@@ -38,7 +39,7 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
     match request:
         case CallTool(name=name):
             if (rule := policy.rule_against_tool(name)) is None:
-                return policy.refusal(name)
+                return policy.refusal(name) or _refusal_of_tier(request, info)
             seen = _seen_through(policy, info)
             return _by(rule, unknown_tool(seen, name, [seen]))
         case ReadResource(uri=uri) | Subscribe(uri=uri):
@@ -49,6 +50,21 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
             return _of_completion(ref, policy, info)
         case _:
             return None
+
+
+def _refusal_of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
+    tool = info.tools.get(call.name)
+    return not_read_only(tool) if call.read_only and tool is not None and not is_read_only(tool) else None
+
+
+def not_read_only(tool: ToolInfo) -> CallError:
+    """`invalid_arguments`: the tool is not one that query runs."""
+    name = f"{shown_name(tool.name)} of {shown_name(tool.server_name)}"
+    text = (
+        f"{name} is not read-only, and query runs no other; nothing was sent."
+        " Call it with exec(server_name, tool_name, arguments)"
+    )
+    return CallError(Code.INVALID_ARGUMENTS, text, server=tool.server_name, tool=tool.name)
 
 
 def _of_resource(uri: str, policy: ServerPolicy, info: ServerInfo) -> CallError | None:

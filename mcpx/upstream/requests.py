@@ -63,6 +63,8 @@ class CallTool(_Request, frozen=True, gc=False):
 
     name: str
     arguments: bytes | msgspec.Raw
+    read_only: bool = False
+    """Whether it is only to be sent if the tool is read-only."""
 
     method = "tools/call"
 

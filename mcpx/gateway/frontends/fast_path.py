@@ -95,7 +95,8 @@ class FastPath:
             return False
         request = self._request(wire, params)
         if request is None:
-            return params.name == tools.EXEC and self._refuses(wire, request_id, params)
+            runs_a_tool = params.name == tools.EXEC or self._is_query(params.name)
+            return runs_a_tool and self._refuses(wire, request_id, params)
         self._run(wire, request_id, request, params.meta)
         return True
 
@@ -179,7 +180,11 @@ class FastPath:
             tool = native[call.name]
             return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
         named = decode_named(raw)
-        return named if named.name == tools.EXEC else None
+        return named if named.name == tools.EXEC or self._is_query(named.name) else None
+
+    def _is_query(self, name: str) -> bool:
+        """Whether it is the name of the query tool, and there is one."""
+        return name == tools.QUERY and self._exposure.shown.query
 
     def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: Params) -> bool:
         """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
@@ -222,12 +227,18 @@ class FastPath:
         upstream = self._upstreams.get(given.server_name)
         if upstream is None or not upstream.has_listed or (known := upstream.catalogue) is None:
             return None
-        if params.name == tools.EXEC:
+        if params.name == tools.EXEC or self._is_query(params.name):
             if given.tool_name not in known.tools or given.uri or given.select:
                 return None
             context = self._context(wire, params)
             return Exec(
-                given.server_name, given.tool_name, given.arguments, context, given.select, given.max_tokens
+                given.server_name,
+                given.tool_name,
+                given.arguments,
+                context,
+                given.select,
+                given.max_tokens,
+                read_only=params.name == tools.QUERY,
             )
         if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
             return Read(given.server_name, given.uri, self._context(wire, params))

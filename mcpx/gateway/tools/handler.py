@@ -57,8 +57,8 @@ class ToolCall:
         self._context = RequestContext(client=self._client, origin=origin_of(ctx.session, hub))
         self._metered = MeteredCall(hub, ctx)
 
-    async def of_three(self, name: str, arguments: JSON) -> JSON:
-        """The result of one of the three tools.
+    async def of_own(self, name: str, arguments: JSON) -> JSON:
+        """The result of one of MCPX's own tools.
 
         Raises:
             MCPError: What the client sent is not of the protocol.
@@ -103,7 +103,10 @@ class ToolCall:
             return self._encoder.shaped(await calls.inspect(server, tool_names, query=query))
         if name == tools.RESOURCES:
             return await self._resources(text(arguments, "server_name"), text(arguments, "uri"))
-        return await self._exec(await self._exec_request(parameters.read_exec(arguments)))
+        read_only = name == tools.QUERY
+        return await self._exec(
+            await self._exec_request(parameters.read_exec(arguments), read_only=read_only)
+        )
 
     async def _resources(self, server: str, uri: str) -> list[Bytes] | JSON:
         """The list of a server's resources, a resource, or a page of a kept result."""
@@ -139,14 +142,15 @@ class ToolCall:
         """What `render` makes of the server's result."""
         return await sdk_path.run(self._hub, self._ctx, request, self._metered.rendering(request, render))
 
-    async def _exec_request(self, given: ExecParameters) -> Exec:
+    async def _exec_request(self, given: ExecParameters, *, read_only: bool) -> Exec:
         """The request for `ToolCalls`, with the names and arguments that are meant."""
         with self._noting_refusals(given.server_name, given.tool_name):
             server, tool_name = await self._hub.calls.resolve(given.server_name, given.tool_name)
             tool = self._hub.registry.get_tool(server, tool_name)
             arguments = given.arguments if tool is None else collect_arguments(given, tool)
             encoded = encode_arguments(arguments, server=server, tool=tool_name)
-        return Exec(server, tool_name, encoded, self._context, given.select, given.max_tokens)
+        select, max_tokens = given.select, given.max_tokens
+        return Exec(server, tool_name, encoded, self._context, select, max_tokens, read_only=read_only)
 
     def _noting_refusals(self, server: str, tool: str) -> AbstractContextManager[None]:
         return noting_refusals(self._hub.audit, "tool", server, tool, self._context.origin)
@@ -171,11 +175,12 @@ async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
 
 
 def _unknown(name: str, shown: Shown) -> str:
-    near = nearest(name, [*(tools.NAMES if shown.three else ()), *shown.native])
+    near = nearest(name, [*(tools.names(shown) if shown.three else ()), *shown.native])
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     text = f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} "
     if not shown.three:
         return f"{text}tools/list has the names of all"
     own = "other tools" if shown.native else "a server's own tools"
     run = "are run with exec(server_name, tool_name, arguments)"
-    return f"{text}MCPX has inspect, exec and resources; {own} {run}"
+    three = "inspect, query, exec" if shown.query else "inspect, exec"
+    return f"{text}MCPX has {three} and resources; {own} {run}"
