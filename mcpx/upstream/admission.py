@@ -40,7 +40,8 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
     match request:
         case CallTool(name=name):
             if (rule := policy.rule_against_tool(name)) is None:
-                return policy.refusal(name) or _of_tier(request, info) or _unapproved(request, policy, info)
+                refused = policy.refusal(name) or _refusal_of_tier(request, info)
+                return refused or _unapproved(request, policy, info)
             seen = _seen_through(policy, info)
             return _by(rule, unknown_tool(seen, name, [seen]))
         case ReadResource(uri=uri) | Subscribe(uri=uri):
@@ -68,7 +69,7 @@ def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallE
     return _by(rule, error)
 
 
-def _of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
+def _refusal_of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
     tool = info.tools.get(call.name)
     return not_read_only(tool) if call.read_only and tool is not None and not is_read_only(tool) else None
 

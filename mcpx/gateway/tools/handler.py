@@ -149,15 +149,8 @@ class ToolCall:
             tool = self._hub.registry.get_tool(server, tool_name)
             arguments = given.arguments if tool is None else collect_arguments(given, tool)
             encoded = encode_arguments(arguments, server=server, tool=tool_name)
-        return Exec(
-            server,
-            tool_name,
-            encoded,
-            self._context,
-            given.select,
-            given.max_tokens,
-            read_only=read_only,
-        )
+        select, max_tokens = given.select, given.max_tokens
+        return Exec(server, tool_name, encoded, self._context, select, max_tokens, read_only=read_only)
 
     def _noting_refusals(self, server: str, tool: str) -> AbstractContextManager[None]:
         return noting_refusals(self._hub.audit, "tool", server, tool, self._context.origin)
