@@ -19,8 +19,8 @@ from mcpx.errors import MCPXError
 if TYPE_CHECKING:
     from mcpx.trust.tokens import NamedToken
 
-_LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([mhdw])")
-_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def _lifetime(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
+from mcpx.cli.known_names import complete_token
 from mcpx.cli.main import cli
 from mcpx.trust.tokens import NamedTokens, digest_of, issue, load_named
 from tests.mcpx.serving import write_config
@@ -43,7 +44,7 @@ def test_a_token_with_a_profile_and_an_end():
     assert "profile work" in run("list").stdout
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("90m", 5400), ("12h", 43200), ("4w", 2419200)])
+@pytest.mark.parametrize(("given", "seconds"), [("30s", 30), ("90m", 5400), ("12h", 43200), ("4w", 2419200)])
 def test_times_are_of_several_units(given, seconds):
     assert run("new", "ci", "--expires", given).exit_code == 0
     (token,) = load_named()
@@ -70,6 +71,12 @@ def test_an_expired_one_is_listed_as_such_and_can_be_made_again():
     assert json.loads(run("list", "--json").stdout)["tokens"][0]["expired"] is True
     assert run("new", "ci").exit_code == 0
     assert run("new", "ci").stderr.startswith("mcpx: there is a token ci already; revoke it first")
+
+
+def test_names_are_completed():
+    for name in ("ci", "cat", "other"):
+        run("new", name)
+    assert [item.value for item in complete_token(None, None, "c")] == ["ci", "cat"]
 
 
 def test_one_is_revoked():

@@ -459,11 +459,14 @@ async def test_streams_of_events_end_with_the_token(end):
             ):
                 assert (events.status_code, listened.status_code) == (200, 200)
                 assert len(site.hub.clients.handles) == 1
+                (manager,) = [each for each in site.http._managers if len(each)]
+                assert manager._kept.bytes
                 end("one")
                 with anyio.fail_after(PATIENCE_S):
                     await events.aread()
                     await listened.aread()
             await soon(lambda: not site.hub.clients.handles)
+            assert not manager._kept.bytes
             assert (
                 await site.status(DEFAULT, **{k: v for k, v in door._headers.items() if k != "Authorization"})
                 == 404
