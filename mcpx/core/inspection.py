@@ -16,11 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
+from mcpx.core.inspection_lookup import MAX_TOOLS, Found, find_tools
 from mcpx.core.messages import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
 from mcpx.core.search_indexing import SearchIndexing
-from mcpx.core.tool_names import resolve_tool
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.rendering.descriptions import describe_resources
 from mcpx.rendering.inspection.about import about
@@ -30,14 +30,13 @@ from mcpx.rendering.inspection.plain import clean_plain, plain_listing
 from mcpx.rendering.inspection.servers import servers_listing
 from mcpx.rendering.results import ToolResult
 from mcpx.rendering.search_answer import search_answer
-from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
 from mcpx.text import one_line, shown_name
+from mcpx.trust.pin_words import note_on, said_of
 from mcpx.validation.checker import ArgumentChecker
 from mcpx.validation.example import example_arguments
 
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
-MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
 MAX_PROBLEM_LEN: Final = 400  # characters of what is wrong with the configuration
 _MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
 _MAX_RESOURCES: Final = 1_000  # of one server, for programs
@@ -46,8 +45,6 @@ CONFIG_NOTE: Final = (
     "note: the configuration file of MCPX was changed and cannot be used, so what was read before is in"
     " force: {}. Tell the user."
 )
-
-Found = tuple[ServerInfo, ToolInfo]
 
 
 class Inspector:
@@ -82,7 +79,7 @@ class Inspector:
         Raises:
             CallError: As from `inspect`.
         """
-        waiting = [tool for _, tool in self._find(request)[0]]
+        waiting = [tool for _, tool in find_tools(self._registry, request)[0]]
         if not waiting:
             if request.query:
                 self.indexing.when_read(done)
@@ -120,7 +117,7 @@ class Inspector:
             CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
                 tool is named without its server, and not one server alone has it.
         """
-        found, problems = self._find(request)
+        found, problems = find_tools(self._registry, request)
         self._warm({info.name for info, _ in found})
         if len(found) == 1 and not problems:
             return self._one(*found[0])
@@ -130,8 +127,7 @@ class Inspector:
             return self._search(request)
         if request.server_name:
             return self._server(self._registry.upstream(request.server_name).info())
-        text, plain = servers_listing(self._registry.list_servers(), room=LISTING_TOKENS)
-        return _result(text, plain)
+        return self._all()
 
     def resources(self, server_name: str) -> ToolResult:
         """The resources of one server, or of all ("").
@@ -147,49 +143,22 @@ class Inspector:
         shown = {info.name: _resources(info) for info in servers if info.catalogue}
         return _result(text, {"servers": {name: each for name, each in shown.items() if each or named}})
 
-    # --- which tools are meant
-
-    def _find(self, request: Inspect) -> tuple[list[Found], list[CallError]]:
-        """The tools that are asked for, and an error for each one that there is not.
-
-        Raises:
-            CallError: There is none of them.
-        """
-        server, names = request.server_name, request.tool_names
-        servers = self._registry.list_servers()
-        if server and not names and all(info.name != server for info in servers):
-            names = ("",)  # it may be the name of a tool
-        found: dict[tuple[str, str], Found] = {}
-        problems: list[CallError] = []
-        for name in names[:MAX_TOOLS]:
-            for part in [name] if self._has(servers, server, name) else name.split(","):
-                try:
-                    info, tool = self._tool(servers, server, part.strip())
-                except CallError as error:
-                    problems.append(error)
-                else:
-                    found[info.name, tool.name] = info, tool
-        if problems and not found:
-            raise problems[0]
-        return list(found.values())[:MAX_TOOLS], problems
-
-    def _has(self, servers: Sequence[ServerInfo], server: str, name: str) -> bool:
-        """Whether a name with a comma is the name of a tool."""
-        return "," not in name or any(name in info.tools for info in servers if server in ("", info.name))
-
-    def _tool(self, servers: Sequence[ServerInfo], server_name: str, tool_name: str) -> Found:
-        try:
-            server, tool = resolve_tool(servers, server_name, tool_name)
-        except CallError:
-            if not server_name:
-                raise
-            server, tool = server_name, tool_name
-        info = self._registry.upstream(server).info()
-        if tool not in info.tools:
-            raise unknown_tool(info, tool, servers)
-        return info, info.tools[tool]
-
     # --- the answers
+
+    def _all(self) -> ToolResult:
+        """All servers, and which of them have changed."""
+        servers = self._registry.list_servers()
+        text, plain = servers_listing(servers, room=LISTING_TOKENS)
+        for info, shown in zip(servers, plain["servers"], strict=True):
+            policy = self._registry.upstream(info.name).policy
+            if changes := policy.changes():
+                shown["changes"] = len(changes)
+                text += f"\nnote: {note_on(policy)}"
+        return _result(text, plain)
+
+    def _changed(self, server: str, tool: str | None = None) -> tuple[JSON, JSON]:
+        """What waits for approval of the server, or of one tool: for the model, and for programs."""
+        return said_of(self._registry.upstream(server).policy, tool)
 
     def _search(self, request: Inspect) -> ToolResult:
         only = self._registry.upstream(request.server_name).name if request.server_name else None
@@ -204,18 +173,19 @@ class Inspector:
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
+        changed, changes = self._changed(info.name, tool.name)
         plain = clean_plain(tool)
         whole = self.forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
-        shown = {**head, **whole, **unchecked}
+        shown = {**head, **whole, **unchecked, **changed}
         arguments = example_arguments(tool.input_schema)
         if arguments is None:
-            return _result(self._results.text(shown), {**head, **plain, **unchecked})
+            return _result(self._results.text(shown), {**head, **plain, **unchecked, **changes})
         call = {"server_name": info.name, "tool_name": tool.name, "arguments": arguments}
         if self._results.settings.toon_compression_enabled:
             text = f"{self._results.text(shown)}\nexample: exec {msgspec.json.encode(call).decode()}"
         else:
             text = self._results.text({**shown, "example": call})
-        return _result(text, {**head, **plain, **unchecked})
+        return _result(text, {**head, **plain, **unchecked, **changes})
 
     def _several(
         self, found: Sequence[Found], problems: Sequence[CallError], *, not_shown: int
@@ -231,14 +201,15 @@ class Inspector:
 
         for info, tool in found:
             head, tail = {"server": info.name, **_state(info)}, self._unchecked(tool)
+            changed, changes = self._changed(info.name, tool.name)
             programs = clean_plain(tool)
             entry = forms.full(tool, programs) if light(tool) else {}
             if not entry or not fits(self._results.text(entry), room):
                 entry = forms.signature(tool)
                 brief.append(shown_name(tool.name))
             room -= estimate(self._results.text(entry))
-            shown.append({**head, **entry, **tail})
-            plain.append({**head, **programs, **tail})
+            shown.append({**head, **entry, **tail, **changed})
+            plain.append({**head, **programs, **tail, **changes})
         notes: JSON = {}
         if brief:
             notes["shortened"] = f"To see these whole, ask for fewer at once: {', '.join(brief)}"
@@ -250,7 +221,8 @@ class Inspector:
 
     def _server(self, info: ServerInfo) -> ToolResult:
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
-        head = {**about(info), **_named(list(known))}
+        changed, changes = self._changed(info.name)
+        head = {**about(info), **_named(list(known)), **changed}
         room = LISTING_TOKENS - estimate(self._results.text(head))
         forms = self.forms()
         kept = info.catalogue.__dict__ if info.catalogue else {}
@@ -259,7 +231,7 @@ class Inspector:
             listed = tools_listing(tools, forms, room=room, render=self._results.text)
             kept["inspected"] = (id(forms), room, listed, plain_listing(tools))
         _, _, listed, plain = kept["inspected"]
-        programs = {**about(info, cut=False), **plain, **_marked(plain, known)}
+        programs = {**about(info, cut=False), **plain, **_marked(plain, known), **changes}
         return _result(self._results.text({**head, **listed}), programs)
 
     def _forms_in_force(self) -> ToolForms:

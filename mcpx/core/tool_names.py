@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.model import ServerInfo, ToolInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, quoted, shown_name
@@ -61,6 +61,16 @@ def not_listed(info: ServerInfo, tool_name: str) -> CallError:
     return CallError(
         Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool_name or None, details=info.why()
     )
+
+
+def not_read_only(tool: ToolInfo) -> CallError:
+    """`invalid_arguments`: the tool is not one that query runs."""
+    name = f"{_shown(tool.name)} of {_shown(tool.server_name)}"
+    text = (
+        f"{name} is not read-only, and query runs no other; nothing was sent."
+        " Call it with exec(server_name, tool_name, arguments)"
+    )
+    return CallError(Code.INVALID_ARGUMENTS, text, server=tool.server_name, tool=tool.name)
 
 
 def _own_tool(info: ServerInfo, name: str) -> str | None:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.environment import in_force
-from mcpx.errors import CallError, Code
+from mcpx.errors import CallError, Code, leaves
 from mcpx.observe.contained import contain
 from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
@@ -31,7 +31,7 @@ from mcpx.upstream.transport.exchange import (
     Refused,
 )
 from mcpx.upstream.transport.loss import ConnectionLost
-from mcpx.upstream.transport.unreachable import leaves, shown_url, unreachable
+from mcpx.upstream.transport.unreachable import shown_url, unreachable
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Cause
 
