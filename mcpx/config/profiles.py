@@ -70,7 +70,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         common = ToolRules(**said)
         own = self.servers_with_rules.get(server)
         if own is None:
-            return common
+            return joined(common, common)
         rules = own if isinstance(own, ToolRules) else ToolRules(allow=own)
         rules = rules_of_server(server, rules)
         return joined(rules if rules.allow is not None else replace(rules, allow=common.allow), common)

@@ -50,10 +50,22 @@ class ToolRules(AccessRules, frozen=True, kw_only=True):
 
 
 def joined(own: R, common: R) -> R:
-    """The rules of one server with those for all: what is denied or asked by either, the own `allow`."""
+    """The rules of one server with those for all: what is denied or asked by either, the own `allow`.
+
+    What is asked counts as allowed, beside an `allow` of the same place: to ask about all tools of all
+    servers adds none to what one server allows. `own` is `common` with what differs.
+    """
     lists = [field for field in own.__struct_fields__ if field != "allow"]
-    both = {field: (*getattr(common, field), *getattr(own, field)) for field in lists}
+    both: dict[str, Patterns] = {field: (*getattr(common, field), *getattr(own, field)) for field in lists}
+    if own.allow is not None:
+        own_ask = () if _ask(own) is _ask(common) else _ask(own)
+        counted = (*_ask(common), *own_ask) if own.allow is common.allow else own_ask
+        both["allow"] = (*own.allow, *counted)
     return replace(own, **{field: tuple(dict.fromkeys(patterns)) for field, patterns in both.items()})
+
+
+def _ask(rules: AccessRules) -> Patterns:
+    return rules.ask if isinstance(rules, ToolRules) else ()
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -42,8 +42,9 @@ def _rules(server: ServerConfig) -> Iterator[tuple[_Rule, bool]]:
     """The rules of a server; and whether one is there beside another that was written (`own_patterns`)."""
     for kind in _THINGS:
         rules: AccessRules = getattr(server, kind)
+        asked = rules.ask if isinstance(rules, ToolRules) else ()
         for field in rules.__struct_fields__:
-            patterns: Iterable[str] = getattr(rules, field) or ()
+            patterns = [each for each in getattr(rules, field) or () if field != "allow" or each not in asked]
             doubles = {f"{escape(server.name)}.{each}" for each in patterns}
             yield from (((kind, field, each), each in doubles) for each in patterns)
 

@@ -26,7 +26,10 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+(?=:)")
 
 
 class NameRules:
-    """Which tools or prompts of a server there are. `key` is what the rules stand under in the file."""
+    """Which tools or prompts of a server there are. `key` is what the rules stand under in the file.
+
+    What is asked is in their `allow`, too, if it is to be there (`joined`).
+    """
 
     def __init__(self, key: str, server: str, rules: AccessRules) -> None:
         self._key = key
@@ -37,8 +40,7 @@ class NameRules:
         self._asked: dict[str, str | None] = {}  # what was found, for the next calls
         self._allow: list[Fits] | None = None
         if rules.allow is not None:
-            patterns = (*rules.allow, *ask)
-            self._allow = [fits for pattern in patterns for fits in _of_server(pattern, server)]
+            self._allow = [fits for pattern in rules.allow for fits in _of_server(pattern, server)]
 
     @property
     def restrict(self) -> bool:

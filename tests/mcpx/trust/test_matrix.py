@@ -390,3 +390,36 @@ async def test_in_the_terminal_without_a_daemon_it_is_the_same(tmp_path):
     assert "no tool named" in refused.stderr + refused.stdout
     assert not DENIED.search(listed.stdout)
     assert not DENIED.search(sent(tmp_path))
+
+
+ATTEMPTS = [
+    (call("exec", server_name="vault", tool_name="wipe"), "wipe", "tools.deny: wipe*"),
+    (call("vault__wipe"), "vault__wipe", None),
+    (call("resources", server_name="vault", uri="note:///secret/a"), "note:///secret/a", "resources.deny: "),
+    (("resources/read", {"uri": "mcpx://vault/note:///secret/b"}), "note:///secret/b", "resources.deny: "),
+    (("resources/read", {"uri": "note:///secret/b"}), "note:///secret/b", None),
+    (("prompts/get", {"name": "vault.betray"}), "vault.betray", None),
+    (completion(type="ref/prompt", name="vault.betray"), "vault.betray", None),
+    (
+        completion(type="ref/resource", uri="mcpx://vault/note:///secret/{name}"),
+        "note:///secret/{name}",
+        "resources.deny: ",
+    ),
+]
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["fast", "slow"])
+async def test_each_attempt_is_in_the_audit_log_and_the_rule_where_it_is_known(tmp_path, slow):
+    config = config_of({"vault": entry(tmp_path, "vault", OFFER)}, **DENY)
+    async with open_watched(config, state=tmp_path / "state") as watch:
+        world = World(watch, FRONT_DOOR)
+        async with world.line(modern=False, slow=slow) as line:
+            for (method, params), _, _ in ATTEMPTS:
+                await line.ask(method, params)
+    files = (tmp_path / "state" / "audit").glob("*.jsonl")
+    lines = [json.loads(each) for file in files for each in file.read_text().splitlines()]
+    found = [each for each in lines if DENIED.search(each.get("name", ""))]
+    assert [each["name"] for each in found] == [name for _, name, _ in ATTEMPTS]
+    assert {each["outcome"] for each in found} == {"not_sent"}
+    for line, (_, _, rule) in zip(found, ATTEMPTS, strict=True):
+        assert (line["rule"] or "").startswith(rule or ""), line
