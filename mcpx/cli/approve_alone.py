@@ -12,7 +12,7 @@ from mcpx.daemon.paths import check_state_folder
 from mcpx.errors import MCPXError
 from mcpx.text.nearest import nearest
 from mcpx.trust.pin_files import PinFiles
-from mcpx.trust.pin_record import empty_record, pin_identity
+from mcpx.trust.pin_record import entry_key, pin_identity
 from mcpx.trust.pin_review import Agreed, NothingToApproveError, agreed_to, edit_of, review, reviewed
 from mcpx.trust.pins import ServerPins
 from mcpx.trust.policy import ServerPolicy
@@ -63,7 +63,8 @@ def _approve(
             server, its = servers[_known(name, servers)], [each for each in agreed if each.server == name]
             pins = _pins(server, files)
             anew = None if pins.problem is None else pins.record
-            files.update(pin_identity(server), edit_of(its), empty_record(server), anew=anew)
+            base, entry = files.base(server), entry_key(server)
+            files.update(pin_identity(server), edit_of(its), base, entry=entry, anew=anew)
         if of_all:
             files.forget_losses()
     except OSError as error:

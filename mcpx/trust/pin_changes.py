@@ -61,13 +61,19 @@ def changes_of(
         found.append(Change(kind="pins", difference=(problem,), blocked=blocked))
         if record.state == "held" and not whole:
             return found  # nothing is known of what there was
-    if (now := record.waiting_about) is not None:
+    now = record.waiting_about
+    lines: tuple[str, ...] = ()
+    if record.formerly and (now is not None or record.waiting):
+        lines = differences({"started by": record.formerly}, {"started by": record.started_by}, **room)
+    if now is not None:
         new = now.to_dict()
         if record.state == "pinned":
-            lines = differences(record.about.to_dict(), new, **room)
+            lines += differences(record.about.to_dict(), new, **room)
         else:
-            lines = contents(new, **room)
-        found.append(Change(kind="server", difference=lines, blocked=blocked, digest=now.digest))
+            lines += contents(new, **room)
+    if lines:
+        digest = None if now is None else now.digest
+        found.append(Change(kind="server", difference=lines, blocked=blocked, digest=digest))
     for name, pin in record.waiting.items():
         old = record.tools.get(name)
         left -= len(bytes(pin.definition)) + (len(bytes(old.definition)) if old else 0)

@@ -25,8 +25,9 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from mcpx.config import ServerConfig
 from mcpx.paths import READ_FLAGS, distrust_folder, ensure_folder, replace_file, state_folder
-from mcpx.trust.pin_record import Edit, PinRecord
+from mcpx.trust.pin_record import Edit, PinRecord, empty_record, entry_key, successor
 
 FORMAT: Final = 1
 MAX_FILE_BYTES: Final = 256 << 20
@@ -66,6 +67,8 @@ class _Index(msgspec.Struct):
     """`written` has, by identity, how often its file was written. Not `whole`: others may be missing here."""
 
     written: dict[str, int] = {}
+    started: dict[str, str] = {}
+    """By entry, the identity of the server that it has started last."""
     whole: bool = True
 
 
@@ -86,6 +89,24 @@ class PinFiles:
         """What is kept of the server of that identity. Never raises."""
         return self._load(identity)[0]
 
+    def base(self, server: ServerConfig) -> PinRecord:
+        """What the record of a server that was never seen begins with.
+
+        That of the server which its entry has started before, so that a change behind another command line is
+        named like any other; but a server that is to be held is held as a new one.
+        """
+        empty = empty_record(server)
+        entry = entry_key(server)
+        if server.quarantine or not entry:
+            return empty
+        with suppress(UntrustedFile, OSError):
+            index = None if (key := self._key()) is None else self._read_index(key)[0]
+            before = None if index is None else index.started.get(entry)
+            former = Loaded() if before is None else self.load(before)
+            if former.record is not None and former.problem is None and former.record.state == "pinned":
+                return successor(former.record, empty)
+        return empty
+
     def signature(self) -> object:
         """Something that is another when the files were changed, by whomever."""
         return [_stamp(path) for path in (self._key_file, self.folder, self._path(_INDEX))]
@@ -94,10 +115,19 @@ class PinFiles:
         """The same for the file of one server alone, which may be changed in place."""
         return _stamp(self._path(identity))
 
-    def update(self, identity: str, edit: Edit, empty: PinRecord, *, anew: PinRecord | None = None) -> Loaded:
-        """Have the record made by `edit` out of the one that is there, or out of `empty`.
+    def update(
+        self,
+        identity: str,
+        edit: Edit,
+        base: PinRecord,
+        *,
+        entry: str = "",
+        anew: PinRecord | None = None,
+    ) -> Loaded:
+        """Have the record made by `edit` out of the one that is there, or out of `base`.
 
-        Nothing is written while there is a problem, unless it is given out of what to make the record `anew`.
+        `entry` is the one by which the server is started (`entry_key`). Nothing is written while there is a
+        problem, unless it is given out of what to make the record `anew`.
 
         Raises:
             OSError: It cannot be written; what was there is there.
@@ -108,14 +138,17 @@ class PinFiles:
             found, index, sequence = self._load(identity)
             if found.problem is not None and anew is None:
                 return found
-            before = (found.record if found.problem is None else anew) or empty
+            before = (found.record if found.problem is None else anew) or base
             record = edit(before)
-            if record == before and found.problem is None:
+            known = not entry or index.started.get(entry) == identity
+            if record == before and found.problem is None and known:
                 return found
             key = self._own_key()
             sequence = 1 + max(sequence, index.written.get(identity, 0))
             self._write(identity, key.value, sequence, record)
             index.written[identity] = sequence
+            if entry:
+                index.started[entry] = identity
             self._write(_INDEX, key.value, 1, index)
             if not key.used:
                 self._write_key(key.value, used=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Literal
 
@@ -17,9 +18,11 @@ from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, Catalogue, ToolInfo, present
 from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
+from mcpx.paths import configuration_key
 
-State = Literal["unseen", "held", "pinned"]
-"""`held`: seen for the first time while new servers were held, and not approved since."""
+State = Literal["unseen", "held", "succeeding", "pinned"]
+"""`held`: seen for the first time while new servers were held, and not approved since. `succeeding`: not seen
+yet, and begun with the record of the server that its entry started before."""
 MAX_DEFINITION_BYTES: Final = 256 << 10  # that are kept of one form; of a larger one the digest alone
 _CLAIMS: Final = ("readOnlyHint", "destructiveHint")
 
@@ -77,6 +80,8 @@ class PinRecord(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     started_by: str
     """The command line or the URL, without secrets."""
+    formerly: str = ""
+    """The same of the server whose record this one began with."""
     state: State = "unseen"
     about: About = About()
     tools: dict[str, Pin] = {}
@@ -109,6 +114,18 @@ def pin_identity(server: ServerConfig) -> str:
 def empty_record(server: ServerConfig) -> PinRecord:
     """The record of a server that was never seen."""
     return PinRecord(server=server.name, started_by=" ".join(started_by(server)))
+
+
+def successor(former: PinRecord, empty: PinRecord) -> PinRecord:
+    """The record of a server that the same entry starts now; what was agreed to for good ends."""
+    return replace(
+        empty, state="succeeding", formerly=former.started_by, about=former.about, tools=former.tools
+    )
+
+
+def entry_key(server: ServerConfig) -> str:
+    """The server's entry: its name, in its configuration file; empty where that is no file."""
+    return f"{configuration_key(server.source)} {server.name}" if os.path.isfile(server.source) else ""  # noqa: PTH113
 
 
 def pin_of(tool: ToolInfo, redact: Redactor) -> Pin:
@@ -188,6 +205,8 @@ def noted(
         if hold:
             return replace(record, state="held", waiting=seen, waiting_about=about)
         return replace(record, state="pinned", tools=seen, about=about, waiting={}, waiting_about=None)
+    if record.state == "succeeding":
+        record = replace(record, state="pinned")
     waiting = {} if whole else dict(record.waiting)
     for name, tool in tools.items():
         now, approved = pin(tool), record.tools.get(name)

@@ -19,7 +19,7 @@ import structlog
 from mcpx.config import ServerConfig
 from mcpx.observe.contained import contain
 from mcpx.trust.pin_files import Loaded, PinFiles
-from mcpx.trust.pin_record import Edit, PinRecord, empty_record, pin_identity
+from mcpx.trust.pin_record import Edit, PinRecord, empty_record, entry_key, pin_identity
 from mcpx.trust.pins import ServerPins
 from supervisors import Incarnation, Signal
 
@@ -36,7 +36,7 @@ class PinStore:
     def __init__(self, state: Path | None = None, *, on_change: Callable[[str], None]) -> None:
         self.files = PinFiles(state)
         self._on_change = on_change
-        self._pins: dict[str, tuple[ServerPins, PinRecord]] = {}  # by identity, with an empty record
+        self._pins: dict[str, tuple[ServerPins, PinRecord, str]] = {}  # by identity, with base and entry
         self._edits: dict[str, list[Edit]] = {}
         self._seen: dict[str, object] = {}  # the stamps of the files as they were read last
         self._news = Signal()
@@ -51,8 +51,9 @@ class PinStore:
             return known[0]
         self._seen[identity] = self.files.stamp(identity)
         found = self._load(identity)
-        pins = ServerPins(server, *found, keep=partial(self._keep, identity))
-        self._pins[identity] = pins, empty_record(server)
+        base = self.files.base(server) if found == Loaded() else empty_record(server)
+        pins = ServerPins(server, found.record or base, found.problem, keep=partial(self._keep, identity))
+        self._pins[identity] = pins, base, entry_key(server)
         return pins
 
     @property
@@ -70,7 +71,8 @@ class PinStore:
         async with self._turn:
             await self._write()
             anew = pins.record if pins.problem is not None else None
-            update = partial(self.files.update, identity, edit, self._pins[identity][1], anew=anew)
+            _, base, entry = self._pins[identity]
+            update = partial(self.files.update, identity, edit, base, entry=entry, anew=anew)
             self._take(identity, await anyio.to_thread.run_sync(update))
 
     async def run(self, incarnation: Incarnation) -> None:
@@ -103,7 +105,7 @@ class PinStore:
                     log.warning("pins.unwritable", path=str(self.files.folder), reason=reason)
                 self._broken = reason
             except Exception as error:  # noqa: BLE001 - the boundary: a tool may hold anything, and costs itself
-                contain(error, "pins", server=self._pins[identity][1].server)
+                contain(error, "pins", server=self._pins[identity][0].name)
             else:
                 self._broken = None
                 if identity not in self._edits:
@@ -115,7 +117,8 @@ class PinStore:
                 record = edit(record)
             return record
 
-        return self.files.update(identity, all_of_them, self._pins[identity][1])
+        _, base, entry = self._pins[identity]
+        return self.files.update(identity, all_of_them, base, entry=entry)
 
     # --- what others have written
 
@@ -144,4 +147,4 @@ class PinStore:
     def _take(self, identity: str, found: Loaded) -> None:
         pins = self._pins[identity][0]
         if pins.take(found.record, found.problem):
-            self._on_change(self._pins[identity][1].server)
+            self._on_change(pins.name)

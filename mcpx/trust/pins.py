@@ -36,6 +36,7 @@ from mcpx.trust.pin_record import (
 
 log = structlog.get_logger()
 MAX_REMEMBERED: Final = 50_000  # changes that were logged, and are not logged again
+_NOT_SEEN: Final = ("unseen", "succeeding")
 MAX_LOGGED: Final = 50  # changes of one listing that are logged one by one
 
 
@@ -86,6 +87,8 @@ class ServerPins:
 
     def take(self, record: PinRecord | None, problem: str | None) -> bool:
         """Take in what is on the disk now; whether that is something else."""
+        if record is None and problem is None and self.record.state in _NOT_SEEN:
+            return False
         record = record or empty_record(self._config)
         if record == self.record and problem == self.problem:
             return False
@@ -123,7 +126,7 @@ class ServerPins:
         """Hold what is listed against what is kept. Where that cannot be believed, everything waits."""
         if not self.is_active or self._about is None:
             return
-        hold, is_first = self._holds or self.problem is not None, self.record.state == "unseen"
+        hold, is_first = self._holds or self.problem is not None, self.record.state in _NOT_SEEN
         edit = partial(noted, tools=self._listed, about=self._about, pin=self._pin, hold=hold, whole=whole)
         record = edit(self.record)
         if record != self.record:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from mcpx.core.status import snapshot
@@ -40,6 +41,7 @@ class Server:
         self._tools, self._about = folder / "tools.json", folder / "about.json"
         self.tools = [dict(tool) for tool in TOOLS]
         self.about = {"title": "Scripted"}
+        self.more = ""
 
     def write(self):
         self._tools.write_text(json.dumps(self.tools))
@@ -47,9 +49,12 @@ class Server:
 
     def config(self, **settings):
         self.write()
-        script = {"tools": str(self._tools), "about": str(self._about)}
+        script = {"more": self.more} if self.more else {}
+        script |= {"tools": str(self._tools), "about": str(self._about)}
         settings = {"start": "eager", **settings}
-        return config_of({"s": entry(self._ears, settings=settings, **script)})
+        config = config_of({"s": entry(self._ears, settings=settings, **script)})
+        file = str(self._tools)  # any file will do for that of the configuration
+        return replace(config, servers={"s": replace(config.servers["s"], source=file)})
 
     @asynccontextmanager
     async def life(self, **settings):
@@ -256,6 +261,34 @@ async def test_pins_are_those_of_the_server_whatever_else_is_set(server):
     new_description(server)
     async with server.life(pin="block", call_timeout=7, env={"A": "b"}) as watch:
         assert (await watch.failure("commit")).code is Code.NOT_APPROVED
+
+
+async def test_a_change_behind_another_command_line_is_named_and_blocked(server):
+    async with server.life(pin="block"):
+        pass
+    server.more = "version 2"
+    async with server.life(pin="block") as watch:
+        assert not status(watch)
+        assert await watch.text("commit") == "nothing"
+    server.more = "version 3"
+    new_description(server)
+    async with server.life(pin="block") as watch:
+        kinds = [(each.kind, each.tool or None) for each in status(watch)]
+        assert kinds == [("server", None), ("changed", "commit")]
+        assert "version 3" in status(watch)[0].difference[0]
+        assert (await watch.failure("commit")).code is Code.NOT_APPROVED
+        assert await watch.text("log") == "nothing"
+        await approve(watch)
+        assert not status(watch)
+        assert await watch.text("commit") == "nothing"
+
+
+async def test_in_quarantine_another_command_line_is_a_new_server(server):
+    async with server.life():
+        pass
+    server.more = "version 2"
+    async with server.life(quarantine=True) as watch:
+        assert (await watch.failure("log")).code is Code.NOT_APPROVED
 
 
 async def test_a_call_that_starts_the_server_is_held_against_what_it_lists_then(server):
