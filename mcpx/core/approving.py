@@ -15,7 +15,7 @@ from mcpx.audit.entry import Approval, Entry
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.trust.approval_form import KEY
 from mcpx.trust.approvals import Approvals
-from mcpx.trust.questions import ApprovalRequired, AskedCall, NotApproved, form_of
+from mcpx.trust.questions import ApprovalRequest, ApprovalRequired, NotApproved, form_of
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
@@ -41,7 +41,7 @@ def admitted(
     context = call.context
     caller = context.caller
     client = context.client or (caller and caller.client)
-    asked = AskedCall(
+    asked = ApprovalRequest(
         client=client,
         session=None if context.client is not None and context.client.sessionless else client,
         can_be_asked=caller is not None and caller.capabilities.refusal(ELICITATION, {}) is None,

@@ -28,8 +28,8 @@ from mcpx.trust.questions import (
     CANNOT_ASK,
     PREFIX,
     Answers,
+    ApprovalRequest,
     ApprovalRequired,
-    AskedCall,
     Question,
     form_of,
     new_state,
@@ -58,7 +58,7 @@ class Approvals:
         self.redact: Callable[[str], str] = str
         """Takes secrets out of what a person is shown; set by the hub."""
 
-    def admit(self, call: AskedCall) -> Admitted:
+    def admit(self, call: ApprovalRequest) -> Admitted:
         """Let a call pass, or refuse it.
 
         Raises:
@@ -84,7 +84,7 @@ class Approvals:
             return passed
         raise self._ask(call, arguments)
 
-    def _passed(self, call: AskedCall) -> Admitted | None:
+    def _passed(self, call: ApprovalRequest) -> Admitted | None:
         """The call as it may be sent unasked; None where it may not."""
         if call.rule is None:
             return Admitted(call.answers)
@@ -95,7 +95,7 @@ class Approvals:
 
     # --- questions
 
-    def _ask(self, call: AskedCall, arguments: Arguments) -> CallError:
+    def _ask(self, call: ApprovalRequest, arguments: Arguments) -> CallError:
         """The error by which the question goes to the client; or the one that says why it cannot."""
         if not call.can_be_asked:
             return call.not_approved(CANNOT_ASK)
@@ -131,7 +131,7 @@ class Approvals:
         kept = self._kept.values()
         return [each for each in kept if each.stage == "open" and client in (None, each.client)]
 
-    def _answered(self, question: Question, call: AskedCall) -> Admitted:
+    def _answered(self, question: Question, call: ApprovalRequest) -> Admitted:
         """Take in the answer to a question.
 
         Raises:
@@ -150,7 +150,7 @@ class Approvals:
         question.stage, question.by = "running", self._remember(call, answer)
         return Admitted(call.answers, question.by)
 
-    def _remember(self, call: AskedCall, answer: Answer) -> Decision:
+    def _remember(self, call: ApprovalRequest, answer: Answer) -> Decision:
         """Keep what was agreed to beyond this call, as far as it can be; how far that is."""
         pins = call.policy.pins
         if answer.decision == "always" and pins is not None:

@@ -34,7 +34,7 @@ class Answers(Protocol):
     def responses(self) -> bytes | msgspec.Raw: ...
 
 
-class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A call that may need a person's approval. `rule` says why it does, None that it does not.
 
     `client` is the identity of the client, and `session` the same where it has a session to agree for.
@@ -82,7 +82,7 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
 class NotApproved(CallError):  # noqa: N818 - a condition
     """No person has agreed to a call; `is_refusal` where one has refused."""
 
-    def __init__(self, call: AskedCall, why: str, *, is_refusal: bool) -> None:
+    def __init__(self, call: ApprovalRequest, why: str, *, is_refusal: bool) -> None:
         server, tool = call.tool.server_name, call.tool.name
         named = f"{shown_name(tool)} of {shown_server(server)}"
         text = f"{named} runs only when a person agrees ({call.rule}): {why}. Nothing was sent."
@@ -94,7 +94,7 @@ class NotApproved(CallError):  # noqa: N818 - a condition
         self.is_refusal = is_refusal
 
 
-def _command(call: AskedCall) -> str:
+def _command(call: ApprovalRequest) -> str:
     """The command by which a person allows the tool; without its name where that cannot be typed."""
     name, pins = call.tool.name, call.policy.pins
     typed = [name] if name.isprintable() and not name.startswith("-") else []
@@ -126,7 +126,7 @@ class Question(msgspec.Struct, eq=False, kw_only=True):
     withdraw: Callable[[], None] | None = None
     """Ends the wait for the answer, where there is one: another answer has decided. Must not raise."""
 
-    def is_of(self, call: AskedCall, arguments: bytes) -> bool:
+    def is_of(self, call: ApprovalRequest, arguments: bytes) -> bool:
         """Whether a repeated request is for this very call."""
         return (
             self.client is call.client
@@ -143,7 +143,7 @@ class ApprovalRequired(InputRequired):
     `params` are those of the elicitation; the person may take `within_s` seconds.
     """
 
-    def __init__(self, call: AskedCall, question: Question, params: JSON, within_s: float) -> None:
+    def __init__(self, call: ApprovalRequest, question: Question, params: JSON, within_s: float) -> None:
         refusal = call.not_approved(CANNOT_ASK)
         names = call.tool
         CallError.__init__(  # not the text and the code of a server that wants input
