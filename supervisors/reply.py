@@ -27,7 +27,7 @@ class Reply(Generic[R]):
 
     `on_settled` is called with the slot when it is settled, if the asker does not `wait`. `on_abandon` is set
     by the current holder and called, once, when the asker goes away; it returns whether the request may have
-    been begun. `observer` is called with the slot in any case, before `on_settled`. None of them may raise.
+    been begun. `observer` is called with the slot in any case, last. None of them may raise.
     """
 
     __slots__ = ("_event", "error", "observer", "on_abandon", "on_settled", "settled", "value")
@@ -60,13 +60,13 @@ class Reply(Generic[R]):
     def _settle(self) -> None:
         self.settled = True
         self.on_abandon = None
-        if self.observer is not None:
-            observer, self.observer = self.observer, None  # which may keep the slot: no cycle
-            observer(self)
+        observer, self.observer = self.observer, None  # it may keep the slot: no cycle
         if self._event is not None:
             self._event.set()
         if self.on_settled is not None:
             self.on_settled(self)
+        if observer is not None:
+            observer(self)
 
     def abandon(self) -> None:
         """Withdraw the request because the asker is gone; `on_settled` is not called."""

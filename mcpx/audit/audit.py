@@ -57,6 +57,7 @@ class Audit:
         self._waiting_slots: list[int] = []
         self._retry: asyncio.TimerHandle | None = None
         self._scheduled = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._second, self._second_text, self._last_us = -1, b"", 0
 
     def configure(self, *, enabled: bool, required: bool, redact: Callable[[Any], Any] | None) -> None:
@@ -173,7 +174,8 @@ class Audit:
         self._ended.append(entry)
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop = self._loop or asyncio.get_running_loop()
+            self._loop.call_soon(self._flush)
 
     def _now(self) -> bytes:
         """The time in UTC, by microseconds, never the same twice."""

@@ -101,9 +101,8 @@ class Entry:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
         outcome, code, size = self._ending()
         took_ms = (self.ended_at - self.started_at) * 1000
-        by = _texts_or_null(("approval", self.approval), ("rule", self.rule))
-        how = _texts_or_null(("outcome", outcome), ("code", code))
-        text = _LINE % (self.begun, how, took_ms, self.size, size, by)
+        by = _by(self.approval, self.rule)
+        text = _LINE % (self.begun, _how(outcome, code), took_ms, self.size, size, by)
         return text if redact is None else text + values(self.arguments, redact)
 
     def _ending(self) -> tuple[str, str | None, int]:
@@ -141,7 +140,16 @@ def members_of(origin: Origin, server: str, kind: Kind, name: str) -> bytes:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
+def _how(outcome: str, code: str | None) -> bytes:
+    return _texts_or_null(("outcome", outcome), ("code", code))
+
+
+@lru_cache(maxsize=256)
+def _by(approval: str | None, rule: str | None) -> bytes:
+    return _texts_or_null(("approval", approval), ("rule", rule))
+
+
 def _texts_or_null(*members: tuple[str, str | None]) -> bytes:
     """Members of an object, each a text or null."""
     pairs = ((key.encode(), b"null" if text is None else encoded(text)) for key, text in members)

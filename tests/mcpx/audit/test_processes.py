@@ -122,3 +122,60 @@ def test_a_changed_line_is_found_in_the_terminal(tmp_path):
     assert done.returncode == 1
     [problem] = json.loads(done.stdout)["problems"]
     assert problem == {"file": file.name, "line": 1, "problem": "line 1 was changed"}
+
+
+async def test_each_attempt_is_written_once_whichever_way_it_takes(tmp_path):
+    script = {"resources": [{"uri": "mem://a", "name": "a", "text": "a"}]}
+    config = write_config(tmp_path, {"s": entry(**script)}, login_shell=False)
+    exec_of = {"server_name": "s", "tool_name": "echo"}
+    attempts = [
+        ("tools/call", {"name": "exec", "arguments": {**exec_of, "arguments": {"text": "x"}}}, "ok", None),
+        (
+            "tools/call",
+            {"name": "exec", "arguments": {**exec_of, "arguments": {"n": 1}}},
+            "not_sent",
+            "invalid_arguments",
+        ),
+        (
+            "tools/call",
+            {"name": "exec", "arguments": {**exec_of, "tool_name": "no"}},
+            "not_sent",
+            "unknown_tool",
+        ),
+        (
+            "tools/call",
+            {"name": "exec", "arguments": {**exec_of, "server_name": "t"}},
+            "not_sent",
+            "unknown_server",
+        ),
+        ("tools/call", {"name": "exec", "arguments": {"tool_name": "no"}}, "not_sent", "invalid_arguments"),
+        ("tools/call", {"name": "s__echo", "arguments": {}}, "not_sent", "unknown_tool"),
+        (
+            "tools/call",
+            {"name": "resources", "arguments": {"server_name": "s", "uri": "mem://a"}},
+            "ok",
+            None,
+        ),
+        (
+            "tools/call",
+            {"name": "resources", "arguments": {"server_name": "s", "uri": "mem://b"}},
+            "not_sent",
+            "unknown_resource",
+        ),
+        ("resources/read", {"uri": "mem://a"}, "ok", None),
+        ("resources/read", {"uri": "mem://b"}, "not_sent", "unknown_resource"),
+        ("resources/subscribe", {"uri": "mem://b"}, "not_sent", "unknown_resource"),
+        ("prompts/get", {"name": "s.no"}, "not_sent", "unknown_prompt"),
+    ]
+    async with serving(tmp_path, "serve", config) as client:
+        await client.initialize()
+        await client.request("tools/list")
+        for method, params, outcome, code in attempts:
+            before = len(lines(tmp_path))
+            await client.answer(await client.ask(method, params))
+            await client.request("ping")
+            written = [(line["outcome"], line["code"]) for line in lines(tmp_path)[before:]]
+            assert written == [(outcome, code)], (method, params)
+        await client.close_input()
+        await client.exit_code()
+    assert {(line["client"], line["transport"]) for line in lines(tmp_path)} == {("test/1", "stdio")}
