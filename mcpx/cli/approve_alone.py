@@ -13,7 +13,7 @@ from mcpx.errors import MCPXError
 from mcpx.text.nearest import nearest
 from mcpx.trust.pin_files import PinFiles
 from mcpx.trust.pin_record import empty_record, pin_identity
-from mcpx.trust.pin_review import Agreed, NothingToApproveError, edit_of, review, reviewed
+from mcpx.trust.pin_review import Agreed, NothingToApproveError, agreed_to, edit_of, review, reviewed
 from mcpx.trust.pins import ServerPins
 from mcpx.trust.policy import ServerPolicy
 
@@ -38,7 +38,7 @@ def review_files(config_path: str | None, request: JSON) -> JSON | None:
         if servers[name].disabled is None:
             pins = _pins(servers[name], files)
             try:
-                changes = review(pins, request["tool"], asked=_is_asked(servers[name], pins, request["tool"]))
+                changes = review(pins, ServerPolicy(servers[name]), request["tool"])
             except NothingToApproveError:
                 if pins.problem is None and request["tool"] not in pins.names():
                     return None
@@ -55,11 +55,6 @@ def _pins(server: ServerConfig, files: PinFiles) -> ServerPins:
     return ServerPins(server, *files.load(pin_identity(server)))
 
 
-def _is_asked(server: ServerConfig, pins: ServerPins, tool: str | None) -> bool:
-    pin = pins.record.waiting.get(tool or "")
-    return pin is not None and ServerPolicy(server).asks(pin.to_tool(server.name)) is not None
-
-
 def _approve(
     servers: dict[str, ServerConfig], files: PinFiles, agreed: list[Agreed], *, of_all: bool
 ) -> JSON:
@@ -73,7 +68,7 @@ def _approve(
             files.forget_losses()
     except OSError as error:
         raise MCPXError(f"{files.folder}: {error.strerror}; nothing was approved") from None
-    return {"approved": [msgspec.to_builtins(each) for each in agreed]}
+    return agreed_to(agreed)
 
 
 def _known(name: str, servers: dict[str, ServerConfig]) -> str:

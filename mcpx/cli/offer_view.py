@@ -18,7 +18,7 @@ from rich.text import Text
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.cli.printing import console
 from mcpx.rendering.signatures import described_parameters, first_sentence, signature
-from mcpx.text import one_line, paragraphs, shown_name
+from mcpx.text import one_line, paragraphs, shown_name, shown_server
 
 INDENT = 4
 _MAX_SUMMARY = 400  # characters of the line about a tool
@@ -96,9 +96,24 @@ def _server(plain: JSON) -> Iterator[RenderableType]:
     hidden = plain.get("not_shown", 0)
     if hidden:
         yield Text(f"and {hidden} more")
+    yield from _changes(plain)
     for each in plain.get("left_out", ()):
         what = " ".join(one_line(str(each[key])) for key in ("kind", "name", "reason") if each.get(key))
         yield Text(f"left out: {what}", style="yellow")
+
+
+def _changes(plain: JSON) -> Iterator[RenderableType]:
+    """What waits for approval."""
+    for each in plain.get("changes", ()):
+        what = shown_name(each["tool"]) if each.get("tool") else "the server"
+        said = {"new": "is new", "pins": "was pinned, but that is lost"}.get(each["kind"], "has changed")
+        blocked = ", and waits for approval" if each["blocked"] else ""
+        yield Text(f"{what} {said}{blocked}:", style="yellow")
+        yield from (
+            Padding.indent(Text(one_line(line), style="yellow"), INDENT) for line in each["difference"]
+        )
+    if plain.get("changes"):
+        yield Text(f"approve that with: mcpx approve {shown_server(plain['server'])}", style="dim")
 
 
 class ToolLine:
@@ -143,6 +158,7 @@ def _whole(plain: JSON) -> Iterator[RenderableType]:
             yield Padding.indent(Text(text, style="dim"), INDENT + 2)
     if why := plain.get("unchecked"):
         yield Text(f"its arguments are sent unchecked: {one_line(str(why))}", style="yellow")
+    yield from _changes(plain)
     yield Text()
     yield Text(_command(tool, plain.get("server", "")), style="dim")
 

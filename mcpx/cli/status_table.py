@@ -17,9 +17,17 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpx.cli.printing import console
-from mcpx.core.status import DaemonStatus, EnvironmentStatus, HttpStatus, ServerStatus, Status
+from mcpx.core.status import (
+    AuditStatus,
+    ChangeStatus,
+    DaemonStatus,
+    EnvironmentStatus,
+    HttpStatus,
+    ServerStatus,
+    Status,
+)
 from mcpx.errors import MCPXError
-from mcpx.text import one_line
+from mcpx.text import one_line, shown_server
 
 STYLES: Final = {
     "ready": "green",
@@ -34,6 +42,7 @@ MIN_NAME_CELLS: Final = 8  # of a name that is wrapped
 MAX_LEAD_CELLS: Final = 28  # that causes stand behind; a longer name pushes its own to the right
 SILENT_FROM_S: Final = 10.0  # without a sign of life, before that is worth a line
 LEGEND: Final = "re: restarts  res: resources  busy: running+waiting  fail: failed  p50: median"
+MAX_NAMED_CHANGES: Final = 5  # of a server, in its line
 MINUTE_S: Final = 60
 HOUR_S: Final = 60 * MINUTE_S
 DAY_S: Final = 24 * HOUR_S
@@ -68,9 +77,11 @@ def render_json(status: dict[str, Any]) -> RenderableType:
 
 def render(status: Status) -> RenderableType:
     """The daemon in one line, a row a server, a line for each server with an error, and what is not new."""
-    parts: list[RenderableType] = [_daemon(status), *_config_error(status.daemon)]
+    parts: list[RenderableType] = [_daemon(status), *_problems(status.daemon)]
     if isinstance(status.daemon.http, HttpStatus):
         parts.append(_http(status.daemon.http))
+    if isinstance(status.daemon.audit, AuditStatus):
+        parts.append(_audit(status.daemon.audit))
     if isinstance(environment := status.daemon.environment, EnvironmentStatus):
         parts.append(_environment(environment))
     parts += [Text(), _table(status.servers)]
@@ -94,9 +105,16 @@ def _daemon(status: Status) -> Text:
 
 def _http(http: HttpStatus) -> Text:
     if http.error is None:
-        return Text(f"http {http.url or 'is starting'}")
+        tokens = f", {http.named_tokens} named tokens" if http.named_tokens else ""
+        return Text(f"http {http.url or 'is starting'}{tokens}")
     wait = "" if http.next_attempt_in_s is None else f" (next attempt in {duration(http.next_attempt_in_s)})"
     return Text(one_line(f"http is not served{wait}: {http.error}"), style="red")
+
+
+def _audit(audit: AuditStatus) -> Text:
+    counts = f"{audit.waiting} lines wait" + (f", {audit.lost} are lost" if audit.lost else "")
+    refuses = "; calls are refused (audit_required)" if audit.required else ""
+    return Text(one_line(f"audit: cannot be written: {audit.problem} ({counts}){refuses}"), style="red")
 
 
 def _environment(environment: EnvironmentStatus) -> Text:
@@ -104,11 +122,13 @@ def _environment(environment: EnvironmentStatus) -> Text:
     return Text(one_line(f"PATH and variables from {environment.source}"), style=style)
 
 
-def _config_error(daemon: DaemonStatus) -> list[Text]:
-    """A line if the file was changed to something that cannot be used."""
-    if not daemon.config_error:
-        return []
-    return [Text("configuration not reloaded: ", style="red").append(one_line(daemon.config_error))]
+def _problems(daemon: DaemonStatus) -> list[Text]:
+    """A line if the file was changed to something that cannot be used, and one if nothing can be pinned."""
+    said = (
+        ("configuration not reloaded: ", daemon.config_error),
+        ("what servers offer cannot be pinned: ", daemon.pins_error),
+    )
+    return [Text(what, style="red").append(one_line(problem)) for what, problem in said if problem]
 
 
 def _table(servers: list[ServerStatus]) -> Table:
@@ -152,11 +172,20 @@ def _remarks(server: ServerStatus) -> list[tuple[str, str]]:
     silent_s = server.silent_s
     if isinstance(silent_s, float) and silent_s >= SILENT_FROM_S:
         found.append((f"busy, no sign of life for {duration(silent_s)}", "yellow"))
+    if server.changes:
+        found.append((_changed(server.name, server.changes), "yellow"))
     if server.last_error:
         is_past = server.state in {"ready", "asleep"}
         cause = ("earlier: " if is_past else "") + one_line(server.last_error)
         found.append((cause, "dim" if is_past else STYLES.get(server.state, "")))
     return found
+
+
+def _changed(name: str, changes: list[ChangeStatus]) -> str:
+    """`commit has changed (description), push is new: mcpx approve git`."""
+    named = ", ".join(each.summary for each in changes[:MAX_NAMED_CHANGES])
+    more = f" and {len(changes) - MAX_NAMED_CHANGES} more" if len(changes) > MAX_NAMED_CHANGES else ""
+    return one_line(f"mcpx approve {shown_server(name)}: {named}{more}")
 
 
 def _lines(remarks: list[tuple[str, str, str]]) -> list[Text]:

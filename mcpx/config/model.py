@@ -15,9 +15,9 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from mcpx.config.per_server import Count, NonEmpty, PerServer, Seconds, SecondsOrNever, doc
+from mcpx.config.per_server import Count, PerServer, Seconds, SecondsOrNever
 from mcpx.config.profiles import Profile
-from mcpx.config.trust import Audit, ProcessLimits
+from mcpx.config.trust import Audit, NonEmpty, ProcessLimits, doc
 from mcpx.environment import Environment
 
 GIB: Final = 1 << 30

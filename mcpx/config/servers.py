@@ -57,7 +57,7 @@ def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> 
     A form that is not what it should be is a mistake, and so is that there is none.
     """
     found: dict[str, Entry] = {}
-    for entry in _all_entries(document, at, notices):
+    for entry in all_entries(document, at, notices):
         if earlier := found.get(entry.name):
             problem = f"the server name {quote(entry.name)} is already used at {earlier.at.path}"
             found[entry.name] = replace(entry, problem=problem)
@@ -170,7 +170,8 @@ def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:
     return False
 
 
-def _all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+def all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+    """As `find_entries`, but of a name that is given twice every entry."""
     for form in FORMS:
         if form in document and form != "mcp":
             yield from _entries(document[form], at.key(form), notices)

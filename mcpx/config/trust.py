@@ -20,7 +20,8 @@ Pin = Literal["off", "warn", "block"]
 Audit = Literal["off", "on", "full"]
 
 
-def _doc(meaning: str) -> Meta:
+def doc(meaning: str) -> Meta:
+    """What a setting means, for the JSON Schema and the documentation."""
     return Meta(description=meaning)
 
 
@@ -28,9 +29,9 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Which of the resources or prompts of a server there are. `deny` wins; `allow` None: all."""
 
     allow: Annotated[
-        Patterns | None, _doc("Patterns of what there is; without it, everything that is not denied.")
+        Patterns | None, doc("Patterns of what there is; without it, everything that is not denied.")
     ] = None
-    deny: Annotated[Patterns, _doc("Patterns of what there is not, whatever is allowed.")] = ()
+    deny: Annotated[Patterns, doc("Patterns of what there is not, whatever is allowed.")] = ()
 
     def patterns(self) -> Patterns:
         """All of its patterns."""
@@ -44,7 +45,7 @@ class ToolRules(AccessRules, frozen=True, kw_only=True):
     """Which tools of a server there are, and which of them a person is asked about first."""
 
     ask: Annotated[
-        Patterns, _doc("Patterns of the tools that run only once you have agreed; they count as allowed.")
+        Patterns, doc("Patterns of the tools that run only once you have agreed; they count as allowed.")
     ] = ()
 
 
@@ -58,10 +59,10 @@ def joined(own: R, common: R) -> R:
 class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Annotations of a tool that you know better than its server. None: as the server says."""
 
-    read_only_hint: Annotated[bool | None, _doc("Whether the tool changes nothing.")] = None
-    destructive_hint: Annotated[bool | None, _doc("Whether it may delete or overwrite.")] = None
-    idempotent_hint: Annotated[bool | None, _doc("Whether calling it twice does what one call does.")] = None
-    open_world_hint: Annotated[bool | None, _doc("Whether it reaches beyond the server's own data.")] = None
+    read_only_hint: Annotated[bool | None, doc("Whether the tool changes nothing.")] = None
+    destructive_hint: Annotated[bool | None, doc("Whether it may delete or overwrite.")] = None
+    idempotent_hint: Annotated[bool | None, doc("Whether calling it twice does what one call does.")] = None
+    open_world_hint: Annotated[bool | None, doc("Whether it reaches beyond the server's own data.")] = None
 
 
 class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,15 +70,15 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     nice: Annotated[
         Annotated[int, Meta(ge=0, le=19)] | None,
-        _doc("Niceness of its processes: 19 is the lowest priority."),
+        doc("Niceness of its processes: 19 is the lowest priority."),
     ] = None
     address_space: Annotated[
         Annotated[int, Meta(ge=1 << 20, le=1 << 50)] | None,
-        _doc("Bytes of address space of each of its processes (RLIMIT_AS)."),
+        doc("Bytes of address space of each of its processes (RLIMIT_AS)."),
     ] = None
     open_files: Annotated[
         Annotated[int, Meta(ge=16, le=1_000_000)] | None,
-        _doc("Files that each of its processes may have open (RLIMIT_NOFILE)."),
+        doc("Files that each of its processes may have open (RLIMIT_NOFILE)."),
     ] = None
 
 
@@ -86,7 +87,7 @@ class Quota(ProcessLimits, frozen=True, kw_only=True):
 
     calls_per_minute: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        _doc("Requests of clients to the server in a minute. One more is refused as overloaded, unsent."),
+        doc("Requests of clients to the server in a minute. One more is refused as overloaded, unsent."),
     ] = None
 
     @property

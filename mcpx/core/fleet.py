@@ -98,6 +98,7 @@ class Fleet:
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
+        self.observers.add(self.direct.announce_rules)
         enabled = [each for each in self.upstreams.values() if starts and each.config.disabled is None]
         starting = {each.name for each in enabled if not self._may_sleep(each)}
         self.readiness = Readiness(starting)

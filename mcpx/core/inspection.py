@@ -32,6 +32,7 @@ from mcpx.rendering.results import ToolResult
 from mcpx.rendering.search_answer import search_answer
 from mcpx.rendering.tokens import estimate
 from mcpx.text import one_line, shown_name
+from mcpx.trust.pin_words import note_on, said_of
 from mcpx.validation.checker import ArgumentChecker
 from mcpx.validation.example import example_arguments
 
@@ -126,8 +127,7 @@ class Inspector:
             return self._search(request)
         if request.server_name:
             return self._server(self._registry.upstream(request.server_name).info())
-        text, plain = servers_listing(self._registry.list_servers(), room=LISTING_TOKENS)
-        return _result(text, plain)
+        return self._all()
 
     def resources(self, server_name: str) -> ToolResult:
         """The resources of one server, or of all ("").
@@ -145,6 +145,21 @@ class Inspector:
 
     # --- the answers
 
+    def _all(self) -> ToolResult:
+        """All servers, and which of them have changed."""
+        servers = self._registry.list_servers()
+        text, plain = servers_listing(servers, room=LISTING_TOKENS)
+        for info, shown in zip(servers, plain["servers"], strict=True):
+            policy = self._registry.upstream(info.name).policy
+            if changes := policy.changes():
+                shown["changes"] = len(changes)
+                text += f"\nnote: {note_on(policy)}"
+        return _result(text, plain)
+
+    def _changed(self, server: str, tool: str | None = None) -> tuple[JSON, JSON]:
+        """What waits for approval of the server, or of one tool: for the model, and for programs."""
+        return said_of(self._registry.upstream(server).policy, tool)
+
     def _search(self, request: Inspect) -> ToolResult:
         only = self._registry.upstream(request.server_name).name if request.server_name else None
         text, plain = search_answer(self._registry.list_servers(), request.query, only=only)
@@ -158,18 +173,19 @@ class Inspector:
 
     def _one(self, info: ServerInfo, tool: ToolInfo) -> ToolResult:
         head, unchecked = {"server": info.name, **_state(info)}, self._unchecked(tool)
+        changed, changes = self._changed(info.name, tool.name)
         plain = clean_plain(tool)
         whole = self.forms().whole(tool, plain, room=WHOLE_TOKENS, render=self._results.text)
-        shown = {**head, **whole, **unchecked}
+        shown = {**head, **whole, **unchecked, **changed}
         arguments = example_arguments(tool.input_schema)
         if arguments is None:
-            return _result(self._results.text(shown), {**head, **plain, **unchecked})
+            return _result(self._results.text(shown), {**head, **plain, **unchecked, **changes})
         call = {"server_name": info.name, "tool_name": tool.name, "arguments": arguments}
         if self._results.settings.toon_compression_enabled:
             text = f"{self._results.text(shown)}\nexample: exec {msgspec.json.encode(call).decode()}"
         else:
             text = self._results.text({**shown, "example": call})
-        return _result(text, {**head, **plain, **unchecked})
+        return _result(text, {**head, **plain, **unchecked, **changes})
 
     def _several(
         self, found: Sequence[Found], problems: Sequence[CallError], *, not_shown: int
@@ -185,14 +201,15 @@ class Inspector:
 
         for info, tool in found:
             head, tail = {"server": info.name, **_state(info)}, self._unchecked(tool)
+            changed, changes = self._changed(info.name, tool.name)
             programs = clean_plain(tool)
             entry = forms.full(tool, programs) if light(tool) else {}
             if not entry or not fits(self._results.text(entry), room):
                 entry = forms.signature(tool)
                 brief.append(shown_name(tool.name))
             room -= estimate(self._results.text(entry))
-            shown.append({**head, **entry, **tail})
-            plain.append({**head, **programs, **tail})
+            shown.append({**head, **entry, **tail, **changed})
+            plain.append({**head, **programs, **tail, **changes})
         notes: JSON = {}
         if brief:
             notes["shortened"] = f"To see these whole, ask for fewer at once: {', '.join(brief)}"
@@ -204,7 +221,8 @@ class Inspector:
 
     def _server(self, info: ServerInfo) -> ToolResult:
         known = {tool.name: why for tool in info.tools.values() if (why := self._checker.unchecked(tool))}
-        head = {**about(info), **_named(list(known))}
+        changed, changes = self._changed(info.name)
+        head = {**about(info), **_named(list(known)), **changed}
         room = LISTING_TOKENS - estimate(self._results.text(head))
         forms = self.forms()
         kept = info.catalogue.__dict__ if info.catalogue else {}
@@ -213,7 +231,7 @@ class Inspector:
             listed = tools_listing(tools, forms, room=room, render=self._results.text)
             kept["inspected"] = (id(forms), room, listed, plain_listing(tools))
         _, _, listed, plain = kept["inspected"]
-        programs = {**about(info, cut=False), **plain, **_marked(plain, known)}
+        programs = {**about(info, cut=False), **plain, **_marked(plain, known), **changes}
         return _result(self._results.text({**head, **listed}), programs)
 
     def _forms_in_force(self) -> ToolForms:

@@ -54,7 +54,8 @@ def _find_tool(registry: Registry, servers: Sequence[ServerInfo], server_name: s
         if not server_name:
             raise
         server, tool = server_name, tool_name
-    info = registry.upstream(server).info()
+    upstream = registry.upstream(server)
+    info = upstream.info()
     if tool not in info.tools:
-        raise unknown_tool(info, tool, servers)
+        raise upstream.policy.refusal(tool) or unknown_tool(info, tool, servers)
     return info, info.tools[tool]

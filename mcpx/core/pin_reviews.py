@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import anyio.to_thread
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
 from mcpx.errors import MCPXError
-from mcpx.trust.pin_review import Agreed, edit_of, review, reviewed
+from mcpx.trust.pin_review import Agreed, agreed_to, edit_of, review, reviewed
 
 
 def waiting(hub: Hub, server: str | None, tool: str | None) -> JSON:
@@ -22,18 +22,13 @@ def waiting(hub: Hub, server: str | None, tool: str | None) -> JSON:
     names = list(hub.upstreams) if server is None else [hub.registry.upstream(server).name]
     found = []
     for name in names:
-        upstream = hub.upstreams[name]
-        pins = upstream.policy.pins
-        if pins is not None:
-            shown = upstream.catalogue
-            its = shown.tools.get(tool) if shown and tool else None
-            asked = its is not None and upstream.policy.asks(its) is not None
-            if changes := review(pins, tool, asked=asked):
-                found.append(reviewed(pins, changes))
+        policy = hub.upstreams[name].policy
+        if policy.pins is not None and (changes := review(policy.pins, policy, tool)):
+            found.append(reviewed(policy.pins, changes))
     return {"waiting": found}
 
 
-async def approve(hub: Hub, agreed: Iterable[Agreed], *, of_all: bool) -> JSON:
+async def approve(hub: Hub, agreed: Sequence[Agreed], *, of_all: bool) -> JSON:
     """Put in force what was agreed to: `{approved: [{server, kind, tool?}]}`.
 
     Raises:
@@ -51,5 +46,4 @@ async def approve(hub: Hub, agreed: Iterable[Agreed], *, of_all: bool) -> JSON:
             await anyio.to_thread.run_sync(store.files.forget_losses)
     except OSError as error:
         raise MCPXError(f"{store.files.folder}: {error.strerror}; nothing was approved") from None
-    done = [{"server": each.server, "kind": each.kind, "tool": each.tool} for each in agreed]
-    return {"approved": [{key: value for key, value in each.items() if value} for each in done]}
+    return agreed_to(agreed)

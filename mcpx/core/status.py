@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mcpx.upstream.actor import Upstream
     from mcpx.upstream.direct.session import DirectSession
     from supervisors import ChildState
+
+
+MAX_CHANGES: Final = 100  # of one server
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,11 +46,27 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The HTTP side of a daemon: where clients connect, or why they cannot, and when that is tried again."""
+    """The HTTP side of a daemon: where clients connect, or why they cannot, and when that is tried again.
+
+    `named_tokens` counts the tokens with names that let in (`mcpx token`); it is absent if there are none.
+    """
 
     url: str | None = None
+    named_tokens: int | msgspec.UnsetType = msgspec.UNSET
     error: str | None = None
     next_attempt_in_s: float | None = None
+
+
+class AuditStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An audit log that cannot be written: why, how many lines wait, and how many are lost.
+
+    `required` says that calls are refused until it can be.
+    """
+
+    problem: str
+    waiting: int
+    lost: int
+    required: bool
 
 
 class EnvironmentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +90,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
     and what MCPX answered by itself. `folder` is where it keeps what is for its configuration alone, with its
     servers' logs; `log` is the file of its own, absent where that goes elsewhere. A daemon of an older
-    version says nothing of these four.
+    version says nothing of these four. `pins_error` says why what servers offer cannot be pinned, if so;
+    `audit` is present while the audit log cannot be written.
     """
 
     pid: int
@@ -85,6 +105,18 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET
     folder: str | msgspec.UnsetType = msgspec.UNSET
     log: str | msgspec.UnsetType = msgspec.UNSET
+    pins_error: str | msgspec.UnsetType = msgspec.UNSET
+    audit: AuditStatus | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChangeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of a server that waits for approval; as `mcpx.trust.pin_changes.Change`."""
+
+    kind: str
+    tool: str | msgspec.UnsetType = msgspec.UNSET
+    summary: str
+    difference: list[str]
+    blocked: bool
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +139,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     shared session, and the other numbers are totals. `left_out` counts what the server offers and MCPX leaves
     out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
     is present, the counts are of what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
+    `changes` are those since it was approved, at most 100; absent without any.
     """
 
     name: str
@@ -134,6 +167,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int | msgspec.UnsetType = msgspec.UNSET
     from_last_time: bool | msgspec.UnsetType = msgspec.UNSET
     listed_at: str | msgspec.UnsetType = msgspec.UNSET
+    changes: list[ChangeStatus] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +191,8 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         http=msgspec.UNSET if hub.http is None else hub.http(),
         environment=environment_status(hub.config.environment),
         tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
+        pins_error=hub.fleet.pins.problem or msgspec.UNSET,
+        audit=_audit(hub),
     )
     servers = [
         _server(
@@ -165,6 +201,14 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         for name, upstream in hub.upstreams.items()
     ]
     return Status(daemon=daemon, servers=servers)
+
+
+def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
+    log = hub.audit
+    if log.problem is None or not log.enabled:
+        return msgspec.UNSET
+    required = hub.config.audit_required
+    return AuditStatus(problem=log.problem, waiting=log.waiting, lost=log.lost, required=required)
 
 
 def environment_status(environment: Environment | None) -> EnvironmentStatus | msgspec.UnsetType:
@@ -222,9 +266,23 @@ def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
         silent_s=_silent(counters.silent_since),
         tokens=tokens,
         left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
+        changes=_changes(upstream) or msgspec.UNSET,
         sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
         **info.from_last_time(),
     )
+
+
+def _changes(upstream: Upstream) -> list[ChangeStatus]:
+    return [
+        ChangeStatus(
+            kind=each.kind,
+            tool=each.tool or msgspec.UNSET,
+            summary=each.summary(),
+            difference=list(each.difference),
+            blocked=each.blocked,
+        )
+        for each in upstream.policy.changes()[:MAX_CHANGES]
+    ]
 
 
 def _restarts(session: Upstream | DirectSession) -> int:

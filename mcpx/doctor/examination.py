@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from mcpx.doctor.approvals import check_approvals
 from mcpx.doctor.clients import check_clients
 from mcpx.doctor.configuration import check_configuration
 from mcpx.doctor.daemon import check_daemon
@@ -39,6 +40,7 @@ CHECKS: Sequence[Check] = (
     Check("versions", check_versions),
     Check("configuration", check_configuration),
     Check("servers", check_servers),
+    Check("approvals", check_approvals),
     Check("daemon", check_daemon),  # before the clients, for which one may be started
     Check("service", check_service),
     Check("clients", check_clients),

@@ -21,6 +21,7 @@ MAX_VALUE_CHARS: Final = 200  # of a value on one side of the arrow
 MAX_DEPTH: Final = 64  # levels that are compared member by member; what is below is shown as a value
 _CONTEXT_CHARS: Final = 24  # on both sides of what differs in a long text
 _MAX_NAME_CHARS: Final = 80
+_MAX_COMPARISONS: Final = 10_000  # of the items of two lists with one another
 
 
 def differences(
@@ -50,11 +51,15 @@ def _compared(old: Any, new: Any, path: str, chars: int, depth: int) -> Iterator
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and depth < MAX_DEPTH:
         for index, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _compared(before, after, f"{path}[{index}]", chars, depth + 1)
-    elif isinstance(old, list) and isinstance(new, list) and (lines := _items(old, new, path, chars)):
+    elif _are_short_lists(old, new) and (lines := _items(old, new, path, chars)):
         yield from lines
     elif not _same(old, new):
         before, after = _texts(old, new, chars) if isinstance(old, str) and isinstance(new, str) else ("", "")
         yield f"{path}: {before or _value(old, chars)} -> {after or _value(new, chars)}"
+
+
+def _are_short_lists(old: Any, new: Any) -> bool:
+    return isinstance(old, list) and isinstance(new, list) and len(old) * len(new) <= _MAX_COMPARISONS
 
 
 def _items(old: list[Any], new: list[Any], path: str, chars: int) -> list[str]:

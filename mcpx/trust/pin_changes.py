@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from mcpx.catalog.model import JSON, present
+from mcpx.text import cut, one_line, shown_name
 from mcpx.trust.differences import contents, differences
-from mcpx.trust.pin_record import PinRecord
+from mcpx.trust.pin_record import Pin, PinRecord
 
+MAX_COMPARED_BYTES: Final = 4 << 20  # of all definitions whose differences are found out at a time
+_NOT_SHOWN: Final = "definition: too large for the difference to be shown"
+MAX_MEMBERS_CHARS: Final = 120  # of the members that differ, in a summary
 Kind = Literal["changed", "new", "server", "pins", "always"]
 
 
@@ -35,46 +39,49 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> str:
         """A few words: `commit has changed (description)`."""
-        if self.kind == "new":
-            return f"{self.tool} is new"
-        if self.kind == "pins":
-            return self.difference[0]
-        paths = ", ".join(dict.fromkeys(line.partition(": ")[0] for line in self.difference))
-        return f"{self.tool or 'what it says of itself'} has changed ({paths})"
+        match self.kind:
+            case "pins":
+                return one_line(self.difference[0])
+            case "new":
+                return f"{shown_name(self.tool or '')} is new"
+            case _:
+                members = dict.fromkeys(line.partition(": ")[0] for line in self.difference)
+                what = shown_name(self.tool) if self.tool else "what the server says of itself"
+                return f"{what} has changed ({cut(', '.join(members), MAX_MEMBERS_CHARS)})"
 
 
 def changes_of(
     record: PinRecord, problem: str | None, *, blocks: bool, holds_all: bool, whole: bool = False
 ) -> list[Change]:
     """What waits in a record; with `whole` values for one who is to approve them."""
-    room = {"most": 1_000, "chars": 8_000} if whole else {}
+    room, left = ({"most": 1_000, "chars": 8_000} if whole else {}), MAX_COMPARED_BYTES
     found: list[Change] = []
+    blocked = blocks or holds_all
     if problem is not None:
-        found.append(Change(kind="pins", difference=(problem,), blocked=blocks or holds_all))
+        found.append(Change(kind="pins", difference=(problem,), blocked=blocked))
         if record.state == "held" and not whole:
             return found  # nothing is known of what there was
     if (now := record.waiting_about) is not None:
-        is_new = record.state != "pinned"
-        said = (
-            contents(now.to_dict(), **room)
-            if is_new
-            else differences(record.about.to_dict(), now.to_dict(), **room)
-        )
-        blocked = blocks or holds_all
-        found.append(Change(kind="server", difference=said, blocked=blocked, digest=now.digest))
-    for name, pin in record.waiting.items():
-        old, new = record.tools.get(name), pin.to_dict()
-        if old is not None:
-            lines = differences(old.to_dict(), new, **room)
+        new = now.to_dict()
+        if record.state == "pinned":
+            lines = differences(record.about.to_dict(), new, **room)
         else:
-            lines = contents({key: value for key, value in new.items() if key != "name"}, **room)
-        found.append(
-            Change(
-                kind="new" if old is None else "changed",
-                tool=name,
-                difference=lines,
-                blocked=blocks or holds_all,
-                digest=pin.digest,
-            )
-        )
+            lines = contents(new, **room)
+        found.append(Change(kind="server", difference=lines, blocked=blocked, digest=now.digest))
+    for name, pin in record.waiting.items():
+        old = record.tools.get(name)
+        left -= len(bytes(pin.definition)) + (len(bytes(old.definition)) if old else 0)
+        lines = _difference(old, pin, room) if left >= 0 else (_NOT_SHOWN,)
+        kind: Kind = "new" if old is None else "changed"
+        found.append(Change(kind=kind, tool=name, difference=lines, blocked=blocked, digest=pin.digest))
     return found
+
+
+def _difference(old: Pin | None, now: Pin, room: dict[str, int]) -> tuple[str, ...]:
+    new = now.to_dict()
+    before = None if old is None else old.to_dict()
+    if "inputSchema" not in new or (before is not None and "inputSchema" not in before):
+        return (_NOT_SHOWN,)  # the larger one was not kept
+    if before is not None:
+        return differences(before, new, **room)
+    return contents({name: value for name, value in new.items() if name != "name"}, **room)

@@ -29,13 +29,15 @@ from mcpx.paths import READ_FLAGS, distrust_folder, ensure_folder, replace_file,
 from mcpx.trust.pin_record import Edit, PinRecord
 
 FORMAT: Final = 1
-MAX_FILE_BYTES: Final = 64 << 20
+MAX_FILE_BYTES: Final = 256 << 20
 LOCK_TIMEOUT_S: Final = 5.0  # for another process that writes
 _LOCK_PAUSE_S: Final = 0.02
 _KEY_BYTES: Final = 32
 _USED: Final = b" used\n"
 """Behind a key with which an index was written: if there is none then, it was removed."""
 _INDEX: Final = "index"
+
+_ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 
 T = TypeVar("T")
 
@@ -198,7 +200,7 @@ class PinFiles:
         """Why others may have written in the folder."""
         try:
             return distrust_folder(self.folder, self.folder.lstat())
-        except FileNotFoundError:
+        except _ABSENT:
             return None
 
     def _path(self, name: str) -> Path:
@@ -215,7 +217,7 @@ class PinFiles:
         """
         try:
             data = _read_own(self._key_file)
-        except FileNotFoundError:
+        except _ABSENT:
             return None
         try:
             value = bytes.fromhex(data[: 2 * _KEY_BYTES].decode())

@@ -20,11 +20,15 @@ from mcpx.config import Redactor, ServerConfig, Stdio, redactor_of
 
 State = Literal["unseen", "held", "pinned"]
 """`held`: seen for the first time while new servers were held, and not approved since."""
+MAX_DEFINITION_BYTES: Final = 256 << 10  # that are kept of one form; of a larger one the digest alone
 _CLAIMS: Final = ("readOnlyHint", "destructiveHint")
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """One form of a tool. `digest` is the SHA-256 of `definition`, its members as deterministic JSON."""
+    """One form of a tool. `digest` is the SHA-256 of its members as deterministic JSON: of `definition`.
+
+    Of a form that is too large to be kept, the definition is the name alone.
+    """
 
     digest: str
     definition: msgspec.Raw
@@ -34,9 +38,11 @@ class Pin(msgspec.Struct, frozen=True):
         members: JSON = msgspec.json.decode(self.definition)
         return members
 
-    def to_tool(self, server: str) -> ToolInfo:
-        """The tool as it was then."""
+    def to_tool(self, server: str) -> ToolInfo | None:
+        """The tool as it was then; None where that was not kept."""
         its = self.to_dict()
+        if "inputSchema" not in its:
+            return None
         return ToolInfo(
             server_name=server,
             name=its["name"],
@@ -116,7 +122,8 @@ def pin_of(tool: ToolInfo, redact: Redactor) -> Pin:
         annotations=tool.annotations,
     )
     written = _canonical(members, redact)
-    return Pin(hashlib.sha256(written).hexdigest(), msgspec.Raw(written))
+    kept = written if len(written) <= MAX_DEFINITION_BYTES else _canonical({"name": tool.name}, redact)
+    return Pin(hashlib.sha256(written).hexdigest(), msgspec.Raw(kept))
 
 
 def about_of(catalogue: Catalogue, redact: Redactor) -> About:

@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
+from mcpx.catalog.model import present
 from mcpx.errors import MCPXError
 from mcpx.text.nearest import nearest
 from mcpx.trust.pin_changes import Change, changes_of
 from mcpx.trust.pin_record import Edit, approved
 from mcpx.trust.pins import ServerPins
+from mcpx.trust.policy import ServerPolicy
 
 
 class Agreed(msgspec.Struct, frozen=True):
@@ -31,17 +33,18 @@ class NothingToApproveError(MCPXError):
     """There is no such tool, or it cannot be approved alone."""
 
 
-def review(pins: ServerPins, tool: str | None = None, *, asked: bool = False) -> list[Change]:
+def review(pins: ServerPins, policy: ServerPolicy, tool: str | None = None) -> list[Change]:
     """What waits of a server, or of one tool, with whole values.
 
-    A tool that is named and as it was approved is to run without asking from now on; so is one that waits,
-    if it is `asked` about.
+    A tool that is named and as it was approved is to run without asking from now on; so is one that waits, if
+    the policy asks about it.
 
     Raises:
         NothingToApproveError: The tool is not known, or the server has to be approved as a whole.
     """
     blocks = pins.is_active and pins.blocks
     found = changes_of(pins.record, pins.problem, blocks=blocks, holds_all=pins.holds_all, whole=True)
+    found = [each for each in found if each.tool is None or policy.admits_tool(each.tool)]
     if not pins.is_active:
         found = []
     if tool is None:
@@ -49,10 +52,14 @@ def review(pins: ServerPins, tool: str | None = None, *, asked: bool = False) ->
     if pins.problem is not None and pins.is_active:
         raise NothingToApproveError(f"{pins.problem}; approve the server as a whole: {pins.command()}")
     digest = pins.current_digest(tool)
-    if digest is None:
-        raise NothingToApproveError(f"{pins.name} has no tool {tool!r}{_nearest(tool, pins.names())}")
+    if digest is None or not policy.admits_tool(tool):
+        raise NothingToApproveError(
+            f"{pins.name} has no tool {tool!r}{_nearest(tool, filter(policy.admits_tool, pins.names()))}"
+        )
     named = [change for change in found if change.tool == tool]
-    if asked or not named:
+    pin = pins.record.waiting.get(tool)
+    now = None if pin is None else pin.to_tool(pins.name)
+    if not named or (now is not None and policy.asks(now) is not None):
         named.append(Change(kind="always", tool=tool, digest=digest))
     return named
 
@@ -66,6 +73,11 @@ def edit_of(agreed: Iterable[Agreed]) -> Edit:
         about=next((each.digest for each in agreed if each.kind == "server"), None),
         always=[each.tool for each in agreed if each.kind == "always" and each.tool and each.digest],
     )
+
+
+def agreed_to(agreed: Iterable[Agreed]) -> dict[str, Any]:
+    """`{approved: [{server, kind, tool?}]}`."""
+    return {"approved": [present(server=each.server, kind=each.kind, tool=each.tool) for each in agreed]}
 
 
 def reviewed(pins: ServerPins, changes: Iterable[Change]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class PinStore:
         self._edits: dict[str, list[Edit]] = {}
         self._seen: dict[str, object] = {}  # the stamps of the files as they were read last
         self._news = Signal()
+        self._turn = anyio.Lock()  # so that what is read last is taken in last
         self._broken: str | None = None
 
     def of(self, server: ServerConfig) -> ServerPins:
@@ -66,11 +67,11 @@ class PinStore:
             OSError: It cannot be written; nothing has changed.
         """
         identity, pins = pin_identity(server), self.of(server)
-        await self._write()
-        anew = pins.record if pins.problem is not None else None
-        empty = self._pins[identity][1]
-        found = await anyio.to_thread.run_sync(partial(self.files.update, identity, edit, empty, anew=anew))
-        self._take(identity, found)
+        async with self._turn:
+            await self._write()
+            anew = pins.record if pins.problem is not None else None
+            update = partial(self.files.update, identity, edit, self._pins[identity][1], anew=anew)
+            self._take(identity, await anyio.to_thread.run_sync(update))
 
     async def run(self, incarnation: Incarnation) -> None:
         """Write what is to be kept, until the supervisor asks this child to stop, and at last then."""
@@ -79,8 +80,9 @@ class PinStore:
             with anyio.move_on_after(LOOK_INTERVAL_S):
                 await incarnation.while_wanted(self._news.wait)
             self._news.clear()
-            await self._write()
-            await self._look()
+            async with self._turn:
+                await self._write()
+                await self._look()
         await self._write()
 
     # --- writing

@@ -35,6 +35,7 @@ from mcpx.trust.pin_record import (
 )
 
 log = structlog.get_logger()
+MAX_REMEMBERED: Final = 50_000  # changes that were logged, and are not logged again
 MAX_LOGGED: Final = 50  # changes of one listing that are logged one by one
 
 
@@ -58,7 +59,7 @@ class ServerPins:
         self._keep = keep
         self._listed: dict[str, ToolInfo] = {}
         self._about: About | None = None
-        self._old: dict[str, ToolInfo] = {}  # tools in their approved forms
+        self._old: dict[str, ToolInfo | None] = {}  # tools in their approved forms, where those were kept
         self._logged: set[tuple[str | None, str]] = set()
         self._changes: list[Change] | None = None
         self._config = config
@@ -113,11 +114,16 @@ class ServerPins:
         self._about = about_of(catalogue, self._redact)
         self._compare(whole=whole)
 
+    def recall(self, catalogue: Catalogue) -> None:
+        """Take in what is known of the server from last time, until it has listed."""
+        if not self._listed:
+            self._listed = catalogue.tools
+
     def _compare(self, *, whole: bool) -> None:
         """Hold what is listed against what is kept. Where that cannot be believed, everything waits."""
         if not self.is_active or self._about is None:
             return
-        hold = self._holds or self.problem is not None
+        hold, is_first = self._holds or self.problem is not None, self.record.state == "unseen"
         edit = partial(noted, tools=self._listed, about=self._about, pin=self._pin, hold=hold, whole=whole)
         record = edit(self.record)
         if record != self.record:
@@ -125,6 +131,8 @@ class ServerPins:
             self._renew()
             if self.problem is None:
                 self._keep(edit)
+                if is_first:
+                    log.info("pin.first_seen", server=self.name, tools=len(record.tools or record.waiting))
         self._log_changes()
 
     def _apply(self, edit: Edit) -> None:
@@ -133,13 +141,15 @@ class ServerPins:
         self._keep(edit)
 
     def _pin(self, tool: ToolInfo) -> Pin:
-        return pin_of(tool, self._redact)
+        pin = pin_of(tool, self._redact)
+        tool.__dict__["pin_digest"] = self._redact, pin.digest
+        return pin
 
     def _digest(self, tool: ToolInfo) -> str:
         """The digest of a tool as the server gave it; kept with the tool."""
         known = tool.__dict__.get("pin_digest")
         if known is None or known[0] is not self._redact:
-            known = tool.__dict__["pin_digest"] = (self._redact, self._pin(tool).digest)
+            return self._pin(tool).digest
         digest: str = known[1]
         return digest
 
@@ -279,6 +289,8 @@ class ServerPins:
         if len(fresh) > MAX_LOGGED:
             more = len(fresh) - MAX_LOGGED
             log.warning("pin.more", server=self._config.name, more=more, approve=self.command())
+        if len(self._logged) > MAX_REMEMBERED:
+            self._logged.clear()
         self._logged |= {(each.tool, _mark(each)) for each in fresh}
 
 

@@ -12,7 +12,7 @@ A profile narrows a policy and never widens it (`NarrowedPolicy`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from mcpx.config import ServerConfig
 from mcpx.errors import CallError
 from mcpx.trust.annotations import AnnotationRules, is_read_only
 from mcpx.trust.catalogue_rules import Rules
+from mcpx.trust.pin_changes import Change
 from mcpx.trust.pins import ServerPins
 
 MAX_KEPT: Final = 4  # catalogues: the sessions of a server beside its main one list for themselves
@@ -29,6 +30,8 @@ HELD: Final = "quarantine"
 """The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
 WRITES: Final = "approve: writes"
 """The rule by which a person is asked before any tool that is not read-only."""
+
+Kind = Literal["tools", "resources", "prompts"]
 
 
 class ServerPolicy:
@@ -105,6 +108,8 @@ class ServerPolicy:
 
     def _make(self, whole: Catalogue) -> Catalogue:
         shown = whole
+        if self._pins is not None:
+            self._pins.recall(whole)
         if self._pins is not None or self._annotations.change:
             tools = {name: self._form(tool) for name, tool in whole.tools.items()}
             if any(form is not whole.tools[name] for name, form in tools.items()):
@@ -134,6 +139,22 @@ class ServerPolicy:
     def narrowed(self, known: Catalogue | None) -> Catalogue | None:
         """What there is of a catalogue that is seen through the server's policy already."""
         return known
+
+    def shown_page(self, page: Catalogue) -> Catalogue:
+        """What there is of a part of a listing, which is not kept."""
+        return self._make(page)
+
+    def restricts(self, kind: Kind) -> bool:
+        """Whether something of that kind may be hidden, or a tool not run at once."""
+        if kind != "tools":
+            return bool(getattr(self._rules, kind).restrict)
+        rules = self._rules.tools
+        return rules.restrict or rules.ask or self._asks_for_writes
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether the form of a tool may matter: it is pinned, or shown with other annotations."""
+        return self._pins is not None or self._annotations.change
 
     # --- one of them
 
@@ -190,6 +211,11 @@ class ServerPolicy:
         refusal = None if self._pins is None else self._pins.refusal(tool)
         return refusal if refusal is not None and self.admits_tool(tool) else None
 
+    def changes(self) -> list[Change]:
+        """What waits for approval of what there is."""
+        known = [] if self.pins is None else self.pins.changes()
+        return [each for each in known if each.tool is None or self.admits_tool(each.tool)]
+
     def asks(self, tool: ToolInfo) -> str | None:
         """The rule by which a person is asked before the tool, in the form shown, runs; None: nobody is."""
         if not self._asks:
@@ -238,6 +264,21 @@ class NarrowedPolicy(ServerPolicy):
                 self._own_changes += 1
             last = self._last = known, rules, rules.filtered(known)
         return last[2]
+
+    def shown_page(self, page: Catalogue) -> Catalogue:
+        """What there is of a part of a listing, which is not kept."""
+        return self._narrowing().filtered(self._base.shown_page(page))
+
+    def restricts(self, kind: Kind) -> bool:
+        """Whether something of that kind may be hidden, or a tool not run at once."""
+        rules = self._narrowing()
+        own: bool = getattr(rules, kind).restrict or (kind == "tools" and rules.tools.ask)
+        return own or self._base.restricts(kind)
+
+    @property
+    def reads_tools(self) -> bool:
+        """As that of the server."""
+        return self._base.reads_tools
 
     def rule_against_tool(self, name: str) -> str | None:
         """As that of the server, or of the profile."""

@@ -109,6 +109,7 @@ class Upstream:
             max_message_bytes=max_message_bytes,
             on_change=self._on_change,
             on_listing=self._on_listing,
+            admits=lambda uri: self.policy.admits_resource(uri, listed=True),
             store=catalogues,
         )
         self.has_listed = False

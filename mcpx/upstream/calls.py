@@ -172,6 +172,10 @@ class Calls:
                 lambda result, error: self._answered(call, result, error),
                 lambda step: self._progressed(call, step),
             )
+        except CallError as refusal:
+            self._release(call)
+            self._reject(call, refusal)
+            return
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
             self._not_sent(call, error)
             return
@@ -252,10 +256,11 @@ class Calls:
         if len(self._in_flight) == self._max_in_flight - 1:
             self._resume()
 
-    def _abandon(self, call: InFlight) -> None:
+    def _abandon(self, call: InFlight) -> bool:
         if self._release(call) and call.sent is not None:
             self._counters.errors[str(Code.CANCELLED)] += 1
             call.sent.cancel("the caller cancelled")
+        return True
 
     def _expire(self, call: InFlight) -> None:
         if call.endings:

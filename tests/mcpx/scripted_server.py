@@ -11,6 +11,7 @@ Run as `python -S -E scripted_server.py SCRIPT`, where SCRIPT is a JSON object w
 * `noise`: print lines that are no messages before every answer.
 * `stubborn`: ignore SIGTERM and the end of standard input. `grandchild`: leave a stubborn child behind.
 * `tools`: a file with the list of tools (read at every listing), in place of the built-in ones.
+* `about`: a file with what it says of itself: a JSON object with `name`, `title`, `instructions`.
 * `endless`: `same` or `new`, the kind of cursor that every page of tools ends with. `pages`: so many pages.
 * `resources`: a list of resources with their `text` or `blob`, which is left out of the listing.
 * `folder`: where `die_once` remembers that it has died.
@@ -173,12 +174,16 @@ class ScriptedServer:
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
         if "resources" in self.script:
             capabilities["resources"] = {}
+        about = {"name": "scripted", "instructions": "Does what its script says."}
+        if path := self.script.get("about"):
+            about |= json.loads(Path(path).read_text())
+        instructions = about.pop("instructions")
         self.result(
             request_id,
             protocolVersion=params["protocolVersion"],
             capabilities=capabilities,
-            serverInfo={"name": "scripted", "version": "1"},
-            instructions="Does what its script says.",
+            serverInfo={"version": "1", **about},
+            instructions=instructions,
         )
 
     def on_ping(self, request_id: Any, _params: dict[str, Any]) -> None:

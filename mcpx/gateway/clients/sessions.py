@@ -24,6 +24,7 @@ from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.core.unused_rules import unused_rules
 from mcpx.door import Door
+from mcpx.gateway.clients.bearer import bind_bearer
 from mcpx.gateway.clients.handles import ConnectionHandle
 from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.outbox import NotificationOutbox
@@ -76,6 +77,7 @@ class ClientSessions:
 
         async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
             connection = connection_of(ctx.session)
+            bind_bearer(connection, ctx.request)
             if (
                 connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
                 and connection not in self._sessions

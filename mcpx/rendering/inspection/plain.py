@@ -28,7 +28,9 @@ _MIN_BRIEF_BYTES: Final = 30
 _MAX_CLEANED_DEPTH: Final = 64  # levels of a schema in which descriptions are cleaned
 _SCHEMAS: Final = ("input_schema", "output_schema", "annotations")
 _ESSENTIAL: Final = frozenset({"name", "title", "description", *_SCHEMAS})
-_OWN_NAMES: Final = frozenset({"server", "state", "retry_in_s", "unchecked", "shortened"})
+_OWN_NAMES: Final = frozenset(
+    {"server", "state", "retry_in_s", "unchecked", "shortened", "changed", "changes"}
+)
 """What inspect says of a tool under names of its own: a server cannot."""
 
 Form = Callable[[ToolInfo], JSON]

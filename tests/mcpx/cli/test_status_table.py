@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from mcpx.cli.status_table import LEGEND, duration, render, show
-from mcpx.core.status import DaemonStatus, Latency, ServerStatus, Status
+from mcpx.core.status import ChangeStatus, DaemonStatus, Latency, ServerStatus, Status
 from mcpx.errors import MCPXError
 
 LONG = "the server process exited with code 1; its last words: " + "x" * 300
@@ -51,6 +51,24 @@ def printed(*servers, width=80, terminal=False, clients=2):
 def quiet(name, state, **fields):
     nothing = {"pid": None, "uptime_s": None, "calls": 0, "in_flight": 0, "restarts": 0}
     return server(name, state, **{**nothing, "latency_ms": Latency(p50=None, p99=None), **fields})
+
+
+def test_what_waits_for_approval_is_named_with_the_command():
+    def change(tool, kind="changed", summary="has changed (description)"):
+        summary = f"{tool} {summary}"
+        return ChangeStatus(kind=kind, tool=tool, summary=summary, difference=["x"], blocked=True)
+
+    text = printed(server(changes=[change("commit"), change("push", "new", "is new")]), width=120)
+    assert "mcpx approve files: commit has changed (description), push is new" in text
+    text = printed(server(changes=[change(f"t{number}") for number in range(9)]), width=400)
+    assert "and 4 more" in text
+
+
+def test_that_nothing_can_be_pinned_is_said():
+    daemon = DaemonStatus(pid=1, version="1", uptime_s=1, clients=0, pins_error="No space left on device")
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render(Status(daemon=daemon, servers=[])))
+    assert "cannot be pinned: No space left" in console.file.getvalue()
 
 
 def test_it_reads_like_this():

@@ -7,13 +7,14 @@ import json
 import pytest
 
 from mcpx.catalog.model import State, ToolInfo
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig, Stdio
 from mcpx.core.inspection import LISTING_TOKENS, WHOLE_TOKENS, Inspector
 from mcpx.core.messages import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
 from mcpx.errors import CallError, Code
 from mcpx.rendering.tokens import estimate
+from mcpx.trust.policy import ServerPolicy
 from mcpx.validation.checker import ArgumentChecker
 from tests.mcpx.rendering.snapshots import corpus, resource, server, template, tool
 
@@ -47,6 +48,7 @@ class Known:
 
     def __init__(self, info):
         self.name, self.catalogue = info.name, info.catalogue
+        self.policy = ServerPolicy(ServerConfig(name=info.name, transport=Stdio(command="x")))
         self.info = lambda: info
         self.warmed = 0
 

@@ -12,10 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.changes import Edit, State, carry_out
+from mcpx.config import ServerConfig, load
 from mcpx.daemon.service import install
 from mcpx.paths import ensure_folder
+from mcpx.trust.pin_files import PinFiles
+from mcpx.trust.pin_record import PinRecord, empty_record, pin_identity
+from mcpx.trust.pins import ServerPins
 from tests.mcpx.doctor.homes import Home
 from tests.mcpx.scripted import entry
 
@@ -33,6 +39,32 @@ def bad_entry(**given: Any) -> Callable[[Home], None]:
 def script(**script: Any) -> Callable[[Home], None]:
     settings = {"connect_timeout": 1.0}
     return lambda home: home.write({"s": entry(), "bad": entry(settings=settings, **script)})
+
+
+def changed_tool(home: Home) -> None:
+    """A tool that is not as it was, of which MCPX knows, and which cannot run."""
+    home.write({"s": entry()}, pin="block")
+    (config,) = load(home.config).servers.values()
+    pins = ServerPins(config)
+    tool = ToolInfo(server_name="s", name="echo", input_schema={}, description="Says the text.")
+    for description in ("Says the text.", "Mails the text."):
+        tool = replace(tool, description=description)
+        pins.note(Catalogue(generation=1, tools={"echo": tool}))
+    _keep(config, pins.record)
+
+
+def lost_record(home: Home) -> None:
+    """A file of pins that is gone."""
+    home.write({"s": entry()})
+    (config,) = load(home.config).servers.values()
+    _keep(config, replace(empty_record(config), state="pinned"))
+    for path in PinFiles().folder.glob("*.json"):
+        if path.stem != "index":
+            path.unlink()
+
+
+def _keep(config: ServerConfig, record: PinRecord) -> None:
+    PinFiles().update(pin_identity(config), lambda _before: record, empty_record(config))
 
 
 def client(text: str) -> Callable[[Home], None]:
@@ -128,6 +160,13 @@ def readable_token(home: Home) -> None:
     token = ensure_folder(home.folder / "state") / "token"
     token.write_text("0123456789abcdef")
     token.chmod(0o644)
+
+
+def named_tokens(home: Home, text: str, mode: int = 0o600) -> None:
+    home.write({"s": entry()}, http={"port": 0})
+    file = ensure_folder(home.folder / "state") / "tokens.json"
+    file.write_text(text)
+    file.chmod(mode)
 
 
 def installed_unit(home: Home) -> Path:

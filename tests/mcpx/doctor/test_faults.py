@@ -53,6 +53,10 @@ FAULTS = {
     "a working folder that is gone": Fault(
         planting.bad_entry(command="ls", cwd="gone"), ("bad", "no such folder"), "mkdir"
     ),
+    "a tool that has changed": Fault(
+        planting.changed_tool, ("s", "waits for approval", "echo has changed (description)"), "mcpx approve s"
+    ),
+    "a lost record of approvals": Fault(planting.lost_record, ("s", "pins", "was removed"), "mcpx approve s"),
     "a server that ends at once": Fault(
         planting.script(exit=3, stderr="no licence\n"),
         ("bad", "exited with code 3", "no licence"),
@@ -126,6 +130,14 @@ FAULTS = {
     "a file where the state folder is to be": Fault(planting.state_is_a_file, ("state",), "MCPX_STATE_DIR"),
     "a port that is taken": Fault(planting.port_taken, ("HTTP", "127.0.0.1", "in use"), "port"),
     "a token that others may read": Fault(planting.readable_token, ("HTTP", "state/token"), "chmod 600"),
+    "tokens that others may read": Fault(
+        lambda home: planting.named_tokens(home, '{"tokens": []}', 0o644),
+        ("HTTP", "state/tokens.json"),
+        "chmod 600",
+    ),
+    "tokens that cannot be read": Fault(
+        lambda home: planting.named_tokens(home, "{"), ("HTTP", "not a list of tokens"), "mcpx token"
+    ),
     "a unit that runs what is gone": Fault(
         planting.stale_unit, ("mcpx.service", "/old/python"), "daemon install"
     ),

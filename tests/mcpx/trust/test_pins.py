@@ -272,6 +272,30 @@ def test_half_a_character_and_great_numbers_are_pinned():
     assert pins.record.tools["commit"].to_tool("git").name == "commit"
 
 
+def test_a_tool_that_is_too_large_to_be_kept_is_held_when_it_changes():
+    def large(word):
+        return tool("commit", input_schema={"enum": [word * 1_000] * 1_000})
+
+    pins, _ = again(seen("block", large("a")), large("a"))
+    assert not pins.changes()
+    pins.note(listing(large("b")))
+    assert pins.form(large("b")) is None
+    assert pins.refusal("commit").code is Code.NOT_APPROVED
+    assert pins.changes()[0].difference == ("definition: too large for the difference to be shown",)
+
+
+def test_very_much_that_changes_at_once_takes_no_long():
+    def many(word):
+        return [
+            tool(str(number), word, input_schema={"enum": [*range(2_000), word]}) for number in range(2_000)
+        ]
+
+    pins, logs = again(seen("warn", *many("a")), *many("b"))
+    assert len(pins.changes()) == 2_000
+    assert pins.changes()[-1].difference == ("definition: too large for the difference to be shown",)
+    assert len(logs) == 51
+
+
 def test_a_server_is_another_by_its_name_and_by_what_it_starts_and_by_nothing_else():
     one = config()
     for same in (
