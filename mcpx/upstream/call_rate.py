@@ -15,6 +15,7 @@ from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters
 
 PERIOD_S: Final = 60.0
+RULE: Final = "limits.calls_per_minute"
 _ROUNDING: Final = 1e-6  # of a request
 
 
@@ -64,9 +65,11 @@ class CallRate:
     def _refusal(self, per_minute: int, wait_s: float, tool: str | None) -> CallError:
         retry_in_s = math.ceil(wait_s * 10) / 10
         text = (
-            f"{self._server} takes {per_minute:,} calls a minute (its limits.calls_per_minute), and these are"
+            f"{self._server} takes {per_minute:,} calls a minute (its {RULE}), and these are"
             f" used up; nothing was sent, try again in {retry_in_s:g} s"
         )
         self._counters.errors[str(Code.OVERLOADED)] += 1
         details = {"retry_in_s": retry_in_s}
-        return CallError(Code.OVERLOADED, text, server=self._server, tool=tool, details=details)
+        refusal = CallError(Code.OVERLOADED, text, server=self._server, tool=tool, details=details)
+        refusal.rule = RULE
+        return refusal

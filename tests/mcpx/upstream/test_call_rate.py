@@ -71,6 +71,7 @@ def test_an_error_says_when_to_try_again(clock):
     assert admitted(rate, 5) == 5
     error = refusal(rate)
     assert error.details == {"retry_in_s": 12.0}
+    assert error.rule == "limits.calls_per_minute"
     assert "5 calls a minute" in str(error)
     assert "nothing was sent, try again in 12 s" in str(error)
 

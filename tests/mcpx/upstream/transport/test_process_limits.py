@@ -96,6 +96,18 @@ async def test_a_server_of_a_configuration_keeps_its_limits_through_restarts_and
         assert resource.prlimit(watch.hub.upstreams["s"].pid, FILES) == (98, 98)
 
 
+@linux
+@pytest.mark.anyio
+async def test_a_server_that_ends_for_want_of_memory_is_reported_with_its_limit():
+    limits = {"address_space": 1 << 20}
+    config = config_of({"s": entry(settings={"limits": limits})})
+    async with open_watched(config, settled=False) as watch:
+        await watch.until(lambda: watch.hub.upstreams["s"].info().cause is not None)
+        cause = watch.hub.upstreams["s"].info().cause
+        assert "its limits.address_space is 1,048,576 bytes" in cause
+        assert "not found" not in cause
+
+
 def test_a_missing_command_is_the_same_error_as_without():
     errors = []
     for limits in (ProcessLimits(), LIMITS):
