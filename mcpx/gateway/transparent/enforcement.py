@@ -22,6 +22,13 @@ from mcpx.gateway.native.errors import no_such_resource
 from mcpx.gateway.transparent.errors import NotAdmitted
 from mcpx.gateway.transparent.pages import METHODS as LISTS
 from mcpx.gateway.transparent.pages import shown_page
+from mcpx.gateway.transparent.pinned_pages import (
+    GREETINGS,
+    TOOLS_LIST,
+    PinnedPages,
+    as_approved,
+    said_in,
+)
 from mcpx.gateway.transparent.subjects import METHODS, NAMELESS, Subject, subject_of
 from mcpx.text import cut, shown_name
 from mcpx.trust.policy import Kind, ServerPolicy
@@ -42,9 +49,13 @@ class Enforcement:
     `upstream` gives the server as the door shows it; None where there is none.
     """
 
-    def __init__(self, server: str, upstream: Callable[[], Upstream | None]) -> None:
+    def __init__(
+        self, server: str, upstream: Callable[[], Upstream | None], pins_changed: Callable[[], None]
+    ) -> None:
+        """`pins_changed` is called when what waits for approval has changed."""
         self._server = server
         self._upstream = upstream
+        self._pages = PinnedPages(pins_changed)
         self._tools: dict[str, ToolInfo] = {}  # as clients of the door have had them listed
         self._prompts: set[str] = set()
         self._tasks: dict[str, str] = {}  # the tool of each
@@ -154,12 +165,27 @@ class Enforcement:
         return self._reference_refusal(upstream, subject)
 
     def _tool_refusal(self, upstream: Upstream, tool: str) -> CallError | None:
-        rule = upstream.policy.rule_against_tool(tool)
+        rule, pins = upstream.policy.rule_against_tool(tool), upstream.policy.pins
+        if rule is None and pins is not None and pins.guards and not self._is_compared(upstream):
+            return self._not_compared(tool)
         if rule is None and (tool in self._tools or _has_tool(upstream, tool)):
             return upstream.policy.refusal(tool)
         if rule is None and not upstream.policy.restricts("tools"):
             return upstream.policy.refusal(tool)
         return self._unknown(f"Unknown tool: {_shown(tool)}", rule, tool=tool)
+
+    def _is_compared(self, upstream: Upstream) -> bool:
+        """Whether the server has listed its tools in this life, so that they were held against their pins."""
+        return self._pages.noted or (upstream.catalogue is not None and upstream.catalogue.generation > 0)
+
+    def _not_compared(self, tool: str) -> CallError:
+        text = f"{_shown(tool)} is not run before the tools of {shown_name(self._server)} were listed"
+        return CallError(
+            Code.NOT_APPROVED,
+            f"{text}: what is pinned cannot be compared; nothing was sent, list the tools first",
+            server=self._server,
+            tool=tool,
+        )
 
     def _reference_refusal(self, upstream: Upstream, subject: Subject) -> CallError | None:
         """As `refusal`, for a prompt, and for what a completion is for."""
@@ -203,19 +229,37 @@ class Enforcement:
         if tool is not None:
             self._note_task(result, tool)
         elif method in LISTS:
-            return self._shown_page(method, answer, result)
+            return self._shown_page(request, answer, result)
+        elif method in GREETINGS:
+            return self._shown_greeting(answer, result)
         elif method == "tasks/list":
             return self._shown_tasks(answer, result)
         return answer
 
-    def _shown_page(self, method: str, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
+    def _shown_greeting(self, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
+        """What the server says of itself, as it was approved."""
         policy = self._policy()
+        if policy is None or policy.pins is None or not policy.pins.is_active:
+            return answer
+        said = said_in(result)
+        self._pages.note_greeting(policy.pins, said)
+        shown = policy.shown_page(said)
+        return answer if shown is said else result_answer(as_approved(result, said, shown))
+
+    def _shown_page(self, request: Passed, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
+        policy, method = self._policy(), request.method
         if policy is None:
             return answer
         strict = any(map(policy.restricts, _kinds_of(method)))
-        if not (strict or (method == "tools/list" and policy.reads_tools)):
+        if not (strict or (method == TOOLS_LIST and policy.reads_tools)):
             return answer
-        page = shown_page(method, result, self._server, policy.shown_page, strict=strict)
+
+        def show(page: Catalogue) -> Catalogue:
+            if method == TOOLS_LIST and policy.pins is not None:
+                self._pages.note_page(policy.pins, request.raw, result, page.tools)
+            return policy.shown_page(page)
+
+        page = shown_page(method, result, self._server, show, strict=strict)
         if len(self._tools) + len(page.offered.tools) <= MAX_LISTED:
             self._tools |= page.offered.tools
         if len(self._prompts) < MAX_LISTED:

@@ -6,6 +6,7 @@ request with the envelope of 2026-07-28 goes to the session that all clients of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -55,6 +56,8 @@ SAFE: Final = frozenset(
     }
 )
 """Methods whose requests do no harm if they are sent once more after a lost connection."""
+UNCOUNTED: Final = frozenset({"initialize", "ping", "server/discover"})
+"""Methods whose requests do not count for `limits.calls_per_minute`."""
 DISCOVER: Final = "server/discover"
 _VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 
@@ -74,7 +77,9 @@ class DoorSessions:
         self._transport: Transport = transport
         self._view = HubView(hub, Door(profile=None if bearer is None else bearer.token.profile))
         self._asking = Asking(hub.approvals)
-        self._rules = Enforcement(server, lambda: self._view.upstreams.get(server))
+        self._rules = Enforcement(
+            server, lambda: self._view.upstreams.get(server), partial(hub.fleet.pins_changed, server)
+        )
 
     def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         """Send or queue a request; `client` is None for one without a session. Never raises.
@@ -127,10 +132,10 @@ class DoorSessions:
     def _send(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         """Send or queue a request in the session of its client, or in the one of those that have none."""
         upstream = self._hub.upstreams[self.server]
-        session = self._hub.fleet.direct.get_or_open(
-            upstream, self._sessionless if client is None else client
-        )
-        session.submit(request, reply)
+        if request.method not in UNCOUNTED:
+            upstream.rate.admit(request.tool)
+        who = self._sessionless if client is None else client
+        self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
 
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
         """The result of a request, enclosed (`mcpx.wire.enclosed`).
