@@ -80,7 +80,7 @@ class Fleet:
         self.ledger = Ledger(state)
         self.catalogues = CatalogueStore(state)
         """What servers offered last; run by the hub, beyond the end of the servers."""
-        self.pins = PinStore(state, on_change=self._on_pins)
+        self.pins = PinStore(state, on_change=self.pins_changed)
         """What servers offered when that was approved; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
@@ -295,7 +295,8 @@ class Fleet:
             self._children.pop(event.child, None)
         self._wake()
 
-    def _on_pins(self, name: str) -> None:
+    def pins_changed(self, name: str) -> None:
+        """Put in force what is pinned of a server now, and have it announced."""
         if name in self.upstreams:
             self.upstreams[name].policy_changed()
             self.observers.notify(name, EVERYTHING)

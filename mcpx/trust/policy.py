@@ -146,6 +146,8 @@ class ServerPolicy:
 
     def restricts(self, kind: Kind) -> bool:
         """Whether something of that kind may be hidden, or a tool not run at once."""
+        if self._pins is not None and self._pins.guards:
+            return True
         if kind != "tools":
             return bool(getattr(self._rules, kind).restrict)
         rules = self._rules.tools
@@ -154,7 +156,7 @@ class ServerPolicy:
     @property
     def reads_tools(self) -> bool:
         """Whether the form of a tool may matter: it is pinned, or shown with other annotations."""
-        return self._pins is not None or self._annotations.change
+        return (self._pins is not None and self._pins.is_active) or self._annotations.change
 
     # --- one of them
 

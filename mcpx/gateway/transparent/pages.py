@@ -32,15 +32,8 @@ _PAGES: Final[dict[str, tuple[str, type[Entry]]]] = {
 METHODS: Final = frozenset(_PAGES)
 
 
-class Page(msgspec.Struct, frozen=True):
-    """A page as it is shown: the result, and the entries in it as they are shown."""
-
-    result: msgspec.Raw
-    offered: Catalogue
-
-
-def shown_page(method: str, result: msgspec.Raw, server: str, show: Show, *, strict: bool) -> Page:
-    """A page with what is shown of it.
+def shown_page(method: str, result: msgspec.Raw, server: str, show: Show, *, strict: bool) -> msgspec.Raw:
+    """A page with what is shown of it; the very same where that is all.
 
     If it is not `strict`, one that is shown as it is keeps its bytes, whatever else is in it.
     """
@@ -50,13 +43,13 @@ def shown_page(method: str, result: msgspec.Raw, server: str, show: Show, *, str
     offered = show(_catalogue(kind, [info for _, info in entries]))
     shown = {_key_of(info): info for info in _all(offered, kind)}
     if not strict and all(shown.get(_key_of(info)) is info for _, info in entries):
-        return Page(result, offered)
+        return result
     kept = [_encoded(raw, info, held) for raw, info in entries if (held := shown.pop(_key_of(info), None))]
     folded = key.casefold()
     rest = {name: raw for name, raw in members.items() if name.casefold() != folded}
     listed = msgspec.Raw(b"[" + b",".join(kept) + b"]")
     ordered = {name: listed if name == key else rest[name] for name in members if name == key or name in rest}
-    return Page(msgspec.Raw(envelope.encode({key: listed} | ordered)), offered)
+    return msgspec.Raw(envelope.encode({key: listed} | ordered))
 
 
 def _entries(listed: msgspec.Raw, kind: type[E], server: str) -> list[tuple[msgspec.Raw, E]]:

@@ -6,6 +6,7 @@ request with the envelope of 2026-07-28 goes to the session that all clients of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +21,12 @@ from mcpx.core.hub_view import HubView
 from mcpx.door import Door
 from mcpx.errors import Outcome
 from mcpx.gateway.clients.bearer import Bearer
+from mcpx.gateway.transparent.answers import Answers
 from mcpx.gateway.transparent.asking import Asking, asked_call
 from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.gateway.transparent.enforcement import Enforcement
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
+from mcpx.gateway.transparent.offered import Offered
 from mcpx.gateway.transparent.subjects import TOOLS_CALL, Subject
 from mcpx.trust.questions import ApprovalRequest
 from mcpx.upstream.call_queue import RawReply
@@ -55,6 +58,8 @@ SAFE: Final = frozenset(
     }
 )
 """Methods whose requests do no harm if they are sent once more after a lost connection."""
+UNCOUNTED: Final = frozenset({"initialize", "ping", "server/discover"})
+"""Methods whose requests do not count for `limits.calls_per_minute`."""
 DISCOVER: Final = "server/discover"
 _VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 
@@ -74,7 +79,10 @@ class DoorSessions:
         self._transport: Transport = transport
         self._view = HubView(hub, Door(profile=None if bearer is None else bearer.token.profile))
         self._asking = Asking(hub.approvals)
-        self._rules = Enforcement(server, lambda: self._view.upstreams.get(server))
+        offered = Offered(server, lambda: self._view.upstreams.get(server))
+        self._answers = Answers(offered, partial(hub.fleet.pins_changed, server))
+        self._rules = Enforcement(offered, lambda: offered.is_listed or self._answers.pinned.noted)
+        self._offered = offered
 
     def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         """Send or queue a request; `client` is None for one without a session. Never raises.
@@ -119,7 +127,7 @@ class DoorSessions:
         self, client: DirectClient | None, request: Passed, subject: Subject, answers: InputAnswers | None
     ) -> ApprovalRequest | None:
         """A call as a person is asked about it, if they are; with the `answers` of its client."""
-        forms = self._rules.forms_of(subject.tool or "")
+        forms = self._offered.forms_of(subject.tool or "")
         policy = self._view.registry.upstream(self.server).policy
         who = self._sessionless if client is None else client
         return asked_call(request, subject, forms, policy, client=who, session=client, answers=answers)
@@ -127,10 +135,10 @@ class DoorSessions:
     def _send(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         """Send or queue a request in the session of its client, or in the one of those that have none."""
         upstream = self._hub.upstreams[self.server]
-        session = self._hub.fleet.direct.get_or_open(
-            upstream, self._sessionless if client is None else client
-        )
-        session.submit(request, reply)
+        if request.method not in UNCOUNTED:
+            upstream.rate.admit(request.tool)
+        who = self._sessionless if client is None else client
+        self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
 
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
         """The result of a request, enclosed (`mcpx.wire.enclosed`).
@@ -167,13 +175,13 @@ class DoorSessions:
     def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
         """The answer of the server as its client gets it. Never raises."""
         try:
-            return self._asking.continued(request, self._rules.shown(request, answer))
+            return self._asking.continued(request, self._answers.shown(request, answer))
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a server says may only cost its answer
             return to_answer(as_call_error(error, self.server, request.method))
 
     def admits_notification(self, method: str, params: msgspec.Raw) -> bool:
         """Whether a notification of the server may go to the client."""
-        return self._rules.admits_notification(method, params)
+        return self._answers.admits(method, params)
 
     def schema_of(self, tool: str) -> dict[str, Any] | None:
         """The schema of a tool's arguments; None where it is not known, or the tool is not shown."""

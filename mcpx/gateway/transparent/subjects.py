@@ -15,6 +15,7 @@ from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
+from mcpx.trust.policy import Kind
 from mcpx.upstream.direct.messages import NOTHING, Members, members_of, value_of
 from mcpx.wire import envelope
 
@@ -87,6 +88,16 @@ def subject_of(method: str, params: msgspec.Raw | bytes) -> Subject:
     if method == TOOLS_CALL:
         return Subject(members=members, tool=named)
     return Subject(members=members, prompt=named)
+
+
+def kinds_of(method: str) -> tuple[Kind, ...]:
+    """What requests of a method are about, lists included."""
+    kind, _, _ = method.partition("/")
+    if kind == "completion":
+        return ("prompts", "resources")
+    if kind == "prompts":
+        return ("prompts",)
+    return ("resources",) if kind in {"resources", "subscriptions"} else ("tools",)
 
 
 def _reference(members: Members) -> Subject:

@@ -245,16 +245,12 @@ async def test_a_call_that_waits_is_held_against_the_rules_again(tmp_path):
     ears = tmp_path / "ears"
     async with door("stream", "handshake", ears, max_concurrency=1) as (watch, client):
         waits = '{"name":"ask","arguments":{"method":"vendor/wait"}}'
-        client.talk.reply = None
         await client.talk.send("tools/call", waits, "w")
         await client.talk.send("tools/call", '{"name":"odd"}', "q")
         session = next(iter(watch.hub.upstreams["odd"].direct.values()))
         await soon(lambda: session.queue.waiting == 1)
         await put_in_force(watch, ears, max_concurrency=1, tools={"deny": ["odd"]})
-        asked = await client.talk.take()
-        while asked.get("method") != "vendor/wait":
-            asked = await client.talk.take()
-        await client.talk.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {}}))
+        client.talk.reply = '"result":{}'
         answers = {}
         while len(answers) < 2:
             message = await client.talk.take()
