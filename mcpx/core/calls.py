@@ -4,7 +4,7 @@ A client on a stream (`mcpx.gateway.frontends.fast_path`), the SDK's server (`mc
 command line and programs each make a request (`mcpx.core.messages`), and hand it to `ToolCalls`. From there
 on all take the same way: the router actor checks the request and puts it into its server's queue, the
 requester's function renders the result, input that the server requires is obtained from the client, and every
-failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
+failure is a `CallError`. `Executor` is public API.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mcpx.audit.origin import Origin
 from mcpx.catalog.model import JSON
 from mcpx.core.approving import obtain_approval
 from mcpx.core.auditing import note_refused, noting_refusals
+from mcpx.core.execution import ExecutionResult
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, tool_of
 from mcpx.core.results import ResultRenderer
@@ -273,44 +274,6 @@ class ToolCalls:
 
         context = RequestContext(client=client, origin=origin)
         return cast("ToolResult", await self.run(Read(server_name, uri, context), render))
-
-
-class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one call, as the upstream gave it and as the model gets it."""
-
-    server_name: str
-    tool_name: str
-    raw: JSON
-    """The upstream's result, unaltered: `{content, structuredContent?, isError?}`.
-
-    Of one that is too large to be read, the essentials (`mcpx.rendering.large_results`)."""
-    shaped: ToolResult
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the tool itself reported a failure."""
-        return self.shaped.is_error
-
-    @property
-    def as_it_came(self) -> ToolResult:
-        """The result with the texts that the server gave."""
-        return replace(self.shaped, content=self.raw.get("content") or self.shaped.content)
-
-    @property
-    def raw_data(self) -> Any:
-        """The data for programs: the structured content as plain JSON, or else the text."""
-        if self.shaped.structured_content is not None:
-            return self.shaped.structured_content
-        return _text(self.raw.get("content", []))
-
-    @property
-    def compressed_data(self) -> str:
-        """The text for the model: TOON where that is smaller."""
-        return _text(self.shaped.content)
-
-
-def _text(content: list[JSON]) -> str:
-    return "\n".join(block["text"] for block in content if block.get("type") == "text")
 
 
 class Executor:
