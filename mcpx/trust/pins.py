@@ -36,6 +36,7 @@ from mcpx.trust.pin_record import (
 )
 
 log = structlog.get_logger()
+REMOVED: Final = "all pins, and the key to them, were removed"
 _NOT_SEEN: Final = ("unseen", "succeeding")
 
 
@@ -85,10 +86,14 @@ class ServerPins:
         """Whether anything is compared."""
 
     def take(self, record: PinRecord | None, problem: str | None) -> bool:
-        """Take in what is on the disk now; whether that is something else."""
-        if record is None and problem is None and self.record.state in _NOT_SEEN:
-            return False
-        record = record or empty_record(self._config)
+        """Take in what is on the disk now; whether that is something else.
+
+        What is there no more was removed: what is known of it stays known, and is not believed.
+        """
+        if record is None:
+            if problem is None and self.record.state in _NOT_SEEN:
+                return False
+            record, problem = self.record, problem or REMOVED
         if record == self.record and problem == self.problem:
             return False
         self.record, self.problem = record, problem
