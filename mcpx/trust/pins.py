@@ -21,6 +21,7 @@ from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError, Code
 from mcpx.paths import config_hint
 from mcpx.trust.pin_changes import Change, changes_of
+from mcpx.trust.pin_log import ChangeLog
 from mcpx.trust.pin_record import (
     About,
     Edit,
@@ -35,9 +36,8 @@ from mcpx.trust.pin_record import (
 )
 
 log = structlog.get_logger()
-MAX_REMEMBERED: Final = 50_000  # changes that were logged, and are not logged again
+REMOVED: Final = "all pins, and the key to them, were removed"
 _NOT_SEEN: Final = ("unseen", "succeeding")
-MAX_LOGGED: Final = 50  # changes of one listing that are logged one by one
 
 
 class ServerPins:
@@ -61,7 +61,7 @@ class ServerPins:
         self._listed: dict[str, ToolInfo] = {}
         self._about: About | None = None
         self._old: dict[str, ToolInfo | None] = {}  # tools in their approved forms, where those were kept
-        self._logged: set[tuple[str | None, str]] = set()
+        self._change_log = ChangeLog(config.name, self.command)
         self._changes: list[Change] | None = None
         self._config = config
         self._redact = redactor_of(config)
@@ -87,10 +87,14 @@ class ServerPins:
         """Whether anything is compared."""
 
     def take(self, record: PinRecord | None, problem: str | None) -> bool:
-        """Take in what is on the disk now; whether that is something else."""
-        if record is None and problem is None and self.record.state in _NOT_SEEN:
-            return False
-        record = record or empty_record(self._config)
+        """Take in what is on the disk now; whether that is something else.
+
+        What is there no more was removed: what is known of it stays known, and is not believed.
+        """
+        if record is None:
+            if problem is None and self.record.state in _NOT_SEEN:
+                return False
+            record, problem = self.record, problem or REMOVED
         if record == self.record and problem == self.problem:
             return False
         self.record, self.problem = record, problem
@@ -151,7 +155,7 @@ class ServerPins:
                 self._keep(edit)
                 if is_first:
                     log.info("pin.first_seen", server=self.name, tools=len(record.tools or record.waiting))
-        self._log_changes()
+        self._change_log.record(self.changes())
 
     def _apply(self, edit: Edit) -> None:
         self.record = edit(self.record)
@@ -290,35 +294,3 @@ class ServerPins:
                 self.record, self.problem, blocks=self.blocks, holds_all=self.holds_all
             )
         return self._changes
-
-    def _log_changes(self) -> None:
-        """Log each change once."""
-        fresh = [each for each in self.changes() if (each.tool, _mark(each)) not in self._logged]
-        for change in fresh[:MAX_LOGGED]:
-            fields = {"tool": change.tool} if change.tool else {}
-            log.warning(
-                _EVENTS[change.kind],
-                server=self._config.name,
-                **fields,
-                difference=list(change.difference),
-                blocked=change.blocked,
-                approve=self.command(*([change.tool] if change.tool else [])),
-            )
-        if len(fresh) > MAX_LOGGED:
-            more = len(fresh) - MAX_LOGGED
-            log.warning("pin.more", server=self._config.name, more=more, approve=self.command())
-        if len(self._logged) > MAX_REMEMBERED:
-            self._logged.clear()
-        self._logged |= {(each.tool, _mark(each)) for each in fresh}
-
-
-_EVENTS: Final = {
-    "changed": "pin.changed",
-    "new": "pin.new_tool",
-    "server": "pin.server_changed",
-    "pins": "pin.not_believed",
-}
-
-
-def _mark(change: Change) -> str:
-    return change.digest or "\n".join(change.difference)

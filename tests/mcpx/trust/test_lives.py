@@ -443,22 +443,30 @@ async def test_a_lost_record_is_noticed_and_not_begun_anew(server, lose, pin):
         assert await watch.text("log") == "nothing"
 
 
-async def test_a_loss_is_noticed_while_it_runs(server, monkeypatch):
+def remove_everything(state):
+    (state / "trust.key").unlink()
+    shutil.rmtree(state / "pins")
+
+
+@pytest.mark.parametrize("lose", [*LOSSES.values(), remove_everything], ids=[*LOSSES, "everything"])
+async def test_a_loss_is_noticed_while_it_runs(server, monkeypatch, lose):
     monkeypatch.setattr("mcpx.trust.pin_store.LOOK_INTERVAL_S", 0.01)
+    async with server.life(pin="block"):
+        pass
     async with server.life(pin="block") as watch:
-        with anyio.fail_after(PATIENCE_S):
-            while not records(server.state):  # noqa: ASYNC110 - written in a thread
-                await anyio.sleep(0.005)
-        flip(records(server.state)[0])
+        assert await watch.text("log") == "nothing"
+        lose(server.state)
         await watch.until(lambda: bool(status(watch)))
         assert (await watch.failure("log")).code is Code.NOT_APPROVED
+        await approve(watch)
+        assert await watch.text("log") == "nothing"
 
 
 async def test_a_full_disk_costs_no_call_and_is_said(server, monkeypatch):
     def full(*_given, **_more):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mcpx.trust.pin_files.replace_file", full)
+    monkeypatch.setattr("mcpx.trust.sealed_files.replace_file", full)
     monkeypatch.setattr("mcpx.trust.pin_store.LOOK_INTERVAL_S", 0.01)
     async with server.life(pin="block") as watch:
         with anyio.fail_after(PATIENCE_S):

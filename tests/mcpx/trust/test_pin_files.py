@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mcpx.trust.pin_files import Loaded, PinFiles
 from mcpx.trust.pin_record import About, PinRecord
+from mcpx.trust.sealed_files import SealedFiles
 
 ONE, OTHER = "1" * 64, "2" * 64
 EMPTY = PinRecord(server="s", started_by="x")
@@ -155,15 +156,15 @@ def test_a_process_that_is_killed_between_two_files_has_done_no_harm(files, monk
     def killed(*_given):
         raise KeyboardInterrupt
 
-    for name in ("_write_key", "_write"):
-        whole, calls = getattr(PinFiles, name), []
+    for name in ("_write_key", "write"):
+        whole, calls = getattr(SealedFiles, name), []
 
         def dying(self, *given, whole=whole, calls=calls, **more):
             whole(self, *given, **more)
             calls.append(given)
             killed()
 
-        monkeypatch.setattr(PinFiles, name, dying)
+        monkeypatch.setattr(SealedFiles, name, dying)
         with pytest.raises(KeyboardInterrupt):
             write(files)
         monkeypatch.undo()
@@ -178,7 +179,7 @@ def test_a_full_disk_is_an_error_and_what_was_there_is_there(files, monkeypatch)
     def full(*_given, **_more):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mcpx.trust.pin_files.replace_file", full)
+    monkeypatch.setattr("mcpx.trust.sealed_files.replace_file", full)
     with pytest.raises(OSError, match="No space"):
         write(files, record=EMPTY)
     assert files.load(ONE) == Loaded(SEEN, None)
@@ -186,8 +187,8 @@ def test_a_full_disk_is_an_error_and_what_was_there_is_there(files, monkeypatch)
 
 def test_another_process_that_writes_is_waited_for(files, monkeypatch):
     write(files)
-    monkeypatch.setattr("mcpx.trust.pin_files.LOCK_TIMEOUT_S", 0.0)
-    with files._locked(), pytest.raises(BlockingIOError):
+    monkeypatch.setattr("mcpx.trust.sealed_files.LOCK_TIMEOUT_S", 0.0)
+    with files._files.locked(), pytest.raises(BlockingIOError):
         partial(write, files, record=EMPTY)()
     write(files, record=EMPTY)
     assert os.listdir(files.folder)  # noqa: PTH208 - whatever is there
