@@ -259,3 +259,36 @@ async def test_a_call_that_waits_is_held_against_the_rules_again(tmp_path):
         assert "result" in answers["w"]
         assert answers["q"]["error"]["code"] == NO_PARAMS
         assert [each["name"] for each in client.received("tools/call")] == ["ask"]
+
+
+async def test_an_override_of_annotations_holds_for_what_was_listed_before(tmp_path):
+    ears = tmp_path / "ears"
+    async with door("stream", "handshake", ears, approve="writes") as (watch, client):
+        await client.ask("tools/list")
+        assert "result" in await client.ask("tools/call", '{"name":"safe"}')
+        await put_in_force(watch, ears, approve="writes", annotations={"safe": {"readOnlyHint": False}})
+        assert (await client.ask("tools/call", '{"name":"safe"}'))["error"]["data"]["code"] == "not_approved"
+
+
+async def test_no_more_requests_reach_a_server_than_it_takes_in_a_minute(tmp_path):
+    limits = {"calls_per_minute": 2}
+    async with door("stream", "handshake", tmp_path / "ears", limits=limits) as (_, client):
+        await client.ask("ping")
+        assert "result" in await client.ask("tools/call", '{"name":"safe"}')
+        assert "result" in await client.ask("resources/read", '{"uri":"odd://x"}')
+        data = (await client.ask("tools/call", '{"name":"safe"}'))["error"]["data"]
+        assert (data["code"], data["outcome"]) == ("overloaded", "not_sent")
+        assert data["retry_in_s"] > 0
+        assert len(client.received("tools/call")) == 1
+        assert "result" in await client.ask("ping")
+
+
+@pytest.mark.parametrize("rules", [{"deny": ["odd://*"]}, {"allow": ["other://*"]}])
+async def test_what_a_completion_is_for_must_be_admitted(rules, tmp_path):
+    async with door("stream", "handshake", tmp_path / "ears", resources=rules) as (_, client):
+        for uri in ("odd://x", "odd://{x}", "ODD://x?y"):
+            ref = json.dumps({"type": "ref/resource", "uri": uri})
+            refused = await client.ask("completion/complete", f'{{"ref":{ref},"argument":{{}}}}')
+            assert refused["error"]["code"] == NO_PARAMS, uri
+        ref = '{"type":"ref/resource","uri":"other://{x}"}'
+        assert "result" in await client.ask("completion/complete", f'{{"ref":{ref},"argument":{{}}}}')
