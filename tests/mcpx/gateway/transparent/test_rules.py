@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from mcpx.config import parse
+from tests.mcpx.gateway.doors import SERVER as EXACT
 from tests.mcpx.gateway.transparent.talking import on_stream, parsed
-from tests.mcpx.gateway.transparent.test_equality import ENVELOPE, HELLO
+from tests.mcpx.gateway.transparent.test_equality import ENVELOPE, HELLO, handshake
 from tests.mcpx.gateway.transparent.test_http import served, talking
 from tests.mcpx.gateway.transparent.test_lives import entry, heard
 from tests.mcpx.scripted import PATIENCE_S, config_of, open_watched, soon
@@ -292,3 +294,25 @@ async def test_what_a_completion_is_for_must_be_admitted(rules, tmp_path):
             assert refused["error"]["code"] == NO_PARAMS, uri
         ref = '{"type":"ref/resource","uri":"other://{x}"}'
         assert "result" in await client.ask("completion/complete", f'{{"ref":{ref},"argument":{{}}}}')
+
+
+async def test_a_task_of_a_tool_that_is_denied_meanwhile_is_not_there(tmp_path):
+    task = '{"taskId":"t1","status":"working"}'
+    files = {"tools-call": f'{{"task":{task}}}', "tasks-get": task}
+    files["tasks-list"] = f'{{"tasks":[{task},{{"taskId":"t2"}}],"odd":1e400}}'
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    command = {"command": sys.executable, "args": ["-S", "-E", str(EXACT), "handshake", str(tmp_path)]}
+
+    def config(**settings):
+        return config_of({"odd": {**command, **settings}})
+
+    async with open_watched(config()) as watch, on_stream(watch.hub) as talk:
+        await handshake(talk)
+        await talk.ask("tools/call", '{"name":"say"}')
+        assert "result" in await talk.ask("tasks/get", '{"taskId":"t1"}')
+        await watch.hub.reload(config(tools={"deny": ["say"]}))
+        assert (await talk.ask("tasks/get", '{"taskId":"t1"}'))["error"]["code"] == NO_PARAMS
+        assert "result" in await talk.ask("tasks/get", '{"taskId":"t2"}')
+        listed = (await talk.ask("tasks/list"))["result"]
+        assert listed["tasks"] == [{"taskId": "t2"}]
