@@ -31,26 +31,34 @@ class Enforcement:
         self._offered = offered
         self._server = offered.server
         self._is_compared = is_compared
+        self._last: tuple[msgspec.Raw | bytes, Subject | MCPError] | None = None
 
-    def read(self, method: str, params: msgspec.Raw | bytes) -> Subject:
+    def read(self, request: Passed) -> Subject:
         """What a request names, as far as that can be read.
 
         Raises:
             NotAdmitted: Rules are set, and it cannot be held against them.
         """
-        try:
-            return subject_of(method, params)
-        except MCPError as error:
-            if self.is_strict(method):
-                raise NotAdmitted(error, Code.INVALID_ARGUMENTS, server=self._server) from None
-            return NAMELESS
+        named = self.named(request)
+        if isinstance(named, Subject):
+            return named
+        if self.is_strict(request.method):
+            raise NotAdmitted(named, Code.INVALID_ARGUMENTS, server=self._server)
+        return NAMELESS
 
-    def named(self, method: str, params: msgspec.Raw | bytes) -> Subject:
-        """What a request names, for the audit log: nothing where it cannot be read."""
-        try:
-            return subject_of(method, params)
-        except MCPError:
-            return NAMELESS
+    def named(self, request: Passed) -> Subject | MCPError:
+        """What a request names, or why that cannot be read. It is read once in a turn of the event loop."""
+        if self._last is None or self._last[0] is not request.raw:
+            try:
+                found: Subject | MCPError = subject_of(request.method, request.raw)
+            except MCPError as error:
+                found = error
+            self._last = request.raw, found
+        return self._last[1]
+
+    def forget(self) -> None:
+        """Drop what was read last; to be called when a request has been dealt with."""
+        self._last = None
 
     def is_strict(self, method: str) -> bool:
         """Whether requests of that method are held against rules, so that what they name must be certain."""
@@ -65,7 +73,7 @@ class Enforcement:
         """
         if request.method not in METHODS:
             return NAMELESS
-        subject = self.read(request.method, request.raw)
+        subject = self.read(request)
         if (refusal := self.refusal(subject, version=version)) is not None:
             raise refusal
         return subject

@@ -27,7 +27,7 @@ from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.gateway.transparent.enforcement import Enforcement
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
 from mcpx.gateway.transparent.offered import Offered
-from mcpx.gateway.transparent.subjects import TOOLS_CALL, Subject
+from mcpx.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
 from mcpx.trust.questions import ApprovalRequest
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers
@@ -94,6 +94,8 @@ class DoorSessions:
             self._submit(client, request, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the connection
             reply.reject(as_call_error(error, self.server, request.method, Outcome.NOT_SENT))
+        finally:
+            self._rules.forget()
 
     def _submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         if client is not None:
@@ -167,7 +169,8 @@ class DoorSessions:
             return None
         about = b"" if client is None else client.about
         origin = origin_of(self._transport, about, request.raw, self._token)
-        subject = self._rules.named(request.method, request.raw)
+        named = self._rules.named(request)
+        subject = named if isinstance(named, Subject) else NAMELESS
         entry = begin(self._hub.audit, self.server, request.method, subject, origin)
         observe(entry, reply, self.server)
         return entry

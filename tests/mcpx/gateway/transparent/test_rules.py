@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from mcpx.config import parse
+from tests.mcpx.gateway.doors import SERVER as EXACT
 from tests.mcpx.gateway.transparent.talking import on_stream, parsed
-from tests.mcpx.gateway.transparent.test_equality import ENVELOPE, HELLO
+from tests.mcpx.gateway.transparent.test_equality import ENVELOPE, HELLO, handshake
 from tests.mcpx.gateway.transparent.test_http import served, talking
 from tests.mcpx.gateway.transparent.test_lives import entry, heard
 from tests.mcpx.scripted import PATIENCE_S, config_of, open_watched, soon
@@ -259,3 +261,58 @@ async def test_a_call_that_waits_is_held_against_the_rules_again(tmp_path):
         assert "result" in answers["w"]
         assert answers["q"]["error"]["code"] == NO_PARAMS
         assert [each["name"] for each in client.received("tools/call")] == ["ask"]
+
+
+async def test_an_override_of_annotations_holds_for_what_was_listed_before(tmp_path):
+    ears = tmp_path / "ears"
+    async with door("stream", "handshake", ears, approve="writes") as (watch, client):
+        await client.ask("tools/list")
+        assert "result" in await client.ask("tools/call", '{"name":"safe"}')
+        await put_in_force(watch, ears, approve="writes", annotations={"safe": {"readOnlyHint": False}})
+        assert (await client.ask("tools/call", '{"name":"safe"}'))["error"]["data"]["code"] == "not_approved"
+
+
+async def test_no_more_requests_reach_a_server_than_it_takes_in_a_minute(tmp_path):
+    limits = {"calls_per_minute": 2}
+    async with door("stream", "handshake", tmp_path / "ears", limits=limits) as (_, client):
+        await client.ask("ping")
+        assert "result" in await client.ask("tools/call", '{"name":"safe"}')
+        assert "result" in await client.ask("resources/read", '{"uri":"odd://x"}')
+        data = (await client.ask("tools/call", '{"name":"safe"}'))["error"]["data"]
+        assert (data["code"], data["outcome"]) == ("overloaded", "not_sent")
+        assert data["retry_in_s"] > 0
+        assert len(client.received("tools/call")) == 1
+        assert "result" in await client.ask("ping")
+
+
+@pytest.mark.parametrize("rules", [{"deny": ["odd://*"]}, {"allow": ["other://*"]}])
+async def test_what_a_completion_is_for_must_be_admitted(rules, tmp_path):
+    async with door("stream", "handshake", tmp_path / "ears", resources=rules) as (_, client):
+        for uri in ("odd://x", "odd://{x}", "ODD://x?y"):
+            ref = json.dumps({"type": "ref/resource", "uri": uri})
+            refused = await client.ask("completion/complete", f'{{"ref":{ref},"argument":{{}}}}')
+            assert refused["error"]["code"] == NO_PARAMS, uri
+        ref = '{"type":"ref/resource","uri":"other://{x}"}'
+        assert "result" in await client.ask("completion/complete", f'{{"ref":{ref},"argument":{{}}}}')
+
+
+async def test_a_task_of_a_tool_that_is_denied_meanwhile_is_not_there(tmp_path):
+    task = '{"taskId":"t1","status":"working"}'
+    files = {"tools-call": f'{{"task":{task}}}', "tasks-get": task}
+    files["tasks-list"] = f'{{"tasks":[{task},{{"taskId":"t2"}}],"odd":1e400}}'
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    command = {"command": sys.executable, "args": ["-S", "-E", str(EXACT), "handshake", str(tmp_path)]}
+
+    def config(**settings):
+        return config_of({"odd": {**command, **settings}})
+
+    async with open_watched(config()) as watch, on_stream(watch.hub) as talk:
+        await handshake(talk)
+        await talk.ask("tools/call", '{"name":"say"}')
+        assert "result" in await talk.ask("tasks/get", '{"taskId":"t1"}')
+        await watch.hub.reload(config(tools={"deny": ["say"]}))
+        assert (await talk.ask("tasks/get", '{"taskId":"t1"}'))["error"]["code"] == NO_PARAMS
+        assert "result" in await talk.ask("tasks/get", '{"taskId":"t2"}')
+        listed = (await talk.ask("tasks/list"))["result"]
+        assert listed["tasks"] == [{"taskId": "t2"}]
