@@ -22,7 +22,8 @@ from mcpx.version import __version__
 if TYPE_CHECKING:
     from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
     from mcpx.config import Config, load
-    from mcpx.core.calls import ExecutionResult, Executor
+    from mcpx.core.calls import Executor
+    from mcpx.core.execution import ExecutionResult
     from mcpx.core.hub import Hub, open_hub
     from mcpx.core.registry import Registry, generate_resources_description, generate_tools_description
     from mcpx.errors import CallError, ConfigError, MCPXError
@@ -54,7 +55,7 @@ _HOMES = {
     "CallError": "mcpx.errors",
     "Config": "mcpx.config",
     "ConfigError": "mcpx.errors",
-    "ExecutionResult": "mcpx.core.calls",
+    "ExecutionResult": "mcpx.core.execution",
     "Executor": "mcpx.core.calls",
     "Hub": "mcpx.core.hub",
     "MCPXError": "mcpx.errors",

@@ -39,7 +39,6 @@ from mcpx.door import FRONT_DOOR, Door
 from mcpx.errors import ConfigError
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.stdio import StdioFrontend
 from mcpx.gateway.frontends.unix_socket import SocketFrontend
 from mcpx.observe.contained import contain
@@ -49,6 +48,7 @@ from mcpx.observe.suspend import AwakeLoop
 from mcpx.observe.systemd import Notifier
 from mcpx.observe.watchdog import EXIT_CODE, Patience, watching
 from mcpx.paths import claim_configuration_folder
+from mcpx.trust.tokens import load_token
 from mcpx.upstream.transport.descriptors import raise_limit
 from mcpx.upstream.transport.spawning import EARLY
 from supervisors import ChildSpec, Incarnation, Policy, Restart, Shutdown, SupervisorError

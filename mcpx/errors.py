@@ -9,11 +9,13 @@ A `CallError` always says whether the action may have happened:
 * `unknown`: the call was sent and no answer came; the action may have happened.
 * `failed`: the upstream answered, with an error.
 
-`internal_error` is a fault of MCPX itself; the place that contained it states the outcome.
+`internal_error` is a fault of MCPX itself; the place that contained it states the outcome. `leaves` takes
+the exceptions out of a group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final
 
@@ -141,6 +143,15 @@ def internal_error(
     return CallError(
         Code.INTERNAL_ERROR, text, server=server, tool=tool, details={"cause": cause}, outcome=outcome
     )
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside exception groups, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
 
 
 def _text_of(error: BaseException) -> str:

@@ -19,13 +19,16 @@ STATE_VARIABLE = "MCPX_STATE_DIR"
 CONFIG_NAME = "config.json"
 CONFIGURATIONS = "configs"
 """In the state folder: a folder for each configuration."""
+AUDIT_FOLDER = "audit"
+"""In the state folder: the audit log, of all configurations."""
 CONFIGURATION_NOTE = "config"
 """In the folder of a configuration: a file with its path."""
 PARTIAL_SUFFIX = ".new"
 """Of a file that `replace_file` has not finished."""
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """To open a file of MCPX's own: through no link, and without waiting where a pipe has its name."""
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+"""To create a file that must not exist yet, also not as a link."""
 
 
 def state_folder() -> Path:
@@ -159,7 +162,7 @@ def replace_file(path: Path, contents: bytes, *, synced: bool = True) -> None:
     """
     new = path.with_name(f"{path.stem}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}")
     try:
-        with os.fdopen(os.open(new, _CREATE_FLAGS, 0o600), "wb") as file:
+        with os.fdopen(os.open(new, CREATE_FLAGS, 0o600), "wb") as file:
             file.write(contents)
             if synced:
                 file.flush()

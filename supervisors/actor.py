@@ -56,14 +56,14 @@ class ActorRef(Generic[M]):
             MailboxClosed: As in `tell`.
         """
         envelope = Envelope(message, reply)
-        reply.on_abandon = lambda: self.mailbox.discard(envelope)
+        reply.on_abandon = lambda: not self.mailbox.discard(envelope)
         self.mailbox.put(envelope)
         return envelope
 
     def put_back(self, message: M, reply: Reply[Any]) -> Envelope[M]:
         """Put a request that was taken at the head of the mailbox again; the size does not count."""
         envelope = Envelope(message, reply)
-        reply.on_abandon = lambda: self.mailbox.discard(envelope)
+        reply.on_abandon = lambda: self.mailbox.discard(envelope) or True  # it was begun once
         self.mailbox.put_back(envelope)
         return envelope
 

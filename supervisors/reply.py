@@ -18,15 +18,19 @@ R = TypeVar("R")
 class Abandoned(Exception):  # noqa: N818 - a condition: what a slot is settled with when its asker is gone
     """The asker no longer waits for the answer."""
 
+    begun = False
+    """Whether its request may have been begun by then."""
+
 
 class Reply(Generic[R]):
     """One answer: a value or an error.
 
     `on_settled` is called with the slot when it is settled, if the asker does not `wait`. `on_abandon` is set
-    by the current holder and called, once, when the asker goes away. Neither may raise.
+    by the current holder and called, once, when the asker goes away; it returns whether the request may have
+    been begun. `observer` is called with the slot in any case, last. None of them may raise.
     """
 
-    __slots__ = ("_event", "error", "on_abandon", "on_settled", "settled", "value")
+    __slots__ = ("_event", "error", "observer", "on_abandon", "on_settled", "settled", "value")
 
     def __init__(self, on_settled: Callable[[Reply[R]], object] | None = None) -> None:
         self.settled = False
@@ -34,6 +38,7 @@ class Reply(Generic[R]):
         self.error: BaseException | None = None
         self.on_settled = on_settled
         self.on_abandon: Callable[[], object] | None = None
+        self.observer: Callable[[Reply[R]], object] | None = None
         self._event: anyio.Event | None = None
 
     def resolve(self, value: R) -> bool:
@@ -55,19 +60,26 @@ class Reply(Generic[R]):
     def _settle(self) -> None:
         self.settled = True
         self.on_abandon = None
+        observer, self.observer = self.observer, None  # it may keep the slot: no cycle
         if self._event is not None:
             self._event.set()
         if self.on_settled is not None:
             self.on_settled(self)
+        if observer is not None:
+            observer(self)
 
     def abandon(self) -> None:
         """Withdraw the request because the asker is gone; `on_settled` is not called."""
         if self.settled:
             return
         on_abandon, self.on_settled = self.on_abandon, None
-        self.reject(Abandoned())
+        observer, self.observer = self.observer, None
+        abandoned = Abandoned()
+        self.reject(abandoned)
         if on_abandon is not None:
-            on_abandon()
+            abandoned.begun = bool(on_abandon())
+        if observer is not None:
+            observer(self)
 
     async def wait(self) -> R:
         """Return the answer, or raise what it was rejected with. Cancelling the wait abandons the request."""

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from mcpx.gateway.tools.definitions import SCHEMAS
+from mcpx.gateway.tools.definitions import NAMES, SCHEMAS
 from tests.docs import pages
 
 README = pages.read(pages.ROOT / "README.md")
@@ -36,7 +36,7 @@ def test_a_picture_follows_the_commands():
 
 def test_it_names_the_three_tools_with_their_parameters():
     rows = pages.table(pages.ROOT / "README.md", "tool", "purpose")
-    assert [row[0] for row in rows] == [f"`{name}({parameters(schema)})`" for name, schema in SCHEMAS.items()]
+    assert [row[0] for row in rows] == [f"`{name}({parameters(SCHEMAS[name])})`" for name in NAMES]
 
 
 def parameters(schema):

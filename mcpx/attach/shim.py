@@ -85,7 +85,8 @@ class Shim:
         if (connection := self._connecting.existing()) is not None:
             self._connected(connection)
             return
-        self._answer_known()
+        if self._answers_known is False:
+            self._answer_known()
         until = time.monotonic() + HEAD_START_S
         while not (self._session.awaits_daemon or self._input_closed) and time.monotonic() < until:
             self._poll_once(int(1000 * HEAD_START_S))
@@ -159,9 +160,8 @@ class Shim:
 
     def _answer_known(self) -> None:
         """From now on answer what is known, also of what waits, until a daemon answers."""
-        if self._answers_known is False:
-            self._answers_known = True
-            self._pass_on(self._to_daemon.take_unsent())
+        self._answers_known = True
+        self._pass_on(self._to_daemon.take_unsent())
 
     def _count_waiting(self) -> None:
         """After `ANSWERED_AFTER_S` open the session and list the tools without a daemon."""
@@ -171,8 +171,7 @@ class Shim:
             self._waiting_since = time.monotonic()
         elif time.monotonic() - self._waiting_since > ANSWERED_AFTER_S:
             self._session.wait_no_longer(STARTING)
-            self._answers_known = True
-            self._pass_on(self._to_daemon.take_unsent())
+            self._answer_known()
 
     def _wait_for_greeting(self, waited_s: float) -> None:
         """The daemon has not answered the greeting yet."""
@@ -180,7 +179,7 @@ class Shim:
             log = self._connecting.paths.log
             cause = f"the daemon does not answer within {GREETING_TIMEOUT_S:g} s; see {log}"
             self._disconnect(self._connecting.give_up(cause))
-        elif waited_s >= GREETING_GRACE_S:
+        elif waited_s >= GREETING_GRACE_S and self._answers_known is False:
             self._answer_known()
 
     def _write_answers(self) -> None:

@@ -152,13 +152,6 @@ def explained(cause: str) -> str:
     return f"No server can be reached. {cause}. {MENDED}"
 
 
-def acknowledged(request: PendingRequest) -> dict[str, Any]:
-    """The filter of a 2026-07-28 stream that is acknowledged: the changes of lists that it asks for."""
-    wanted = decode_object(request.params).get("notifications")
-    kinds = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
-    return {kind: True for kind in kinds if isinstance(wanted, dict) and wanted.get(kind) is True}
-
-
 def _opening(version: object) -> dict[str, Any]:
     agreed = version if version in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[-1]
     return {"protocolVersion": agreed, "serverInfo": _INFO, **_introduction()}

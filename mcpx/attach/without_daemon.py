@@ -19,7 +19,7 @@ from mcpx.attach.announcements import SUBSCRIPTION_KEY, Announcements
 from mcpx.attach.daemon_requests import notification
 from mcpx.attach.in_force import InForce
 from mcpx.attach.pending import PendingRequests
-from mcpx.attach.refusals import PendingRequest
+from mcpx.attach.refusals import PendingRequest, decode_object
 from mcpx.attach.remembered import REMEMBERED, RememberedAnswers, identify
 from mcpx.wire import batch, envelope
 from mcpx.wire.batch import read
@@ -113,12 +113,14 @@ class WithoutDaemon:
         return b"".join(envelope.answer(request_id, [result]))
 
     def _acknowledged(self, stream: RequestId) -> bytes:
-        """The notification that a stream is open."""
-        from mcpx.attach import stand_in  # noqa: PLC0415 - likewise
-
+        """The notification that a stream is open, for the changes of lists that it asks for."""
         request = self._pending.get(stream)
+        asked = decode_object(request.params).get("notifications") if request else None
+        wanted = asked if isinstance(asked, dict) else {}
         params = {
             "_meta": {SUBSCRIPTION_KEY: stream},
-            "notifications": stand_in.acknowledged(request) if request else {},
+            "notifications": {
+                kind.wanted: True for kind in self._announcements.kinds if wanted.get(kind.wanted) is True
+            },
         }
         return notification("notifications/subscriptions/acknowledged", params)

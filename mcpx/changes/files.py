@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from mcpx.errors import MCPXError
-from mcpx.paths import ensure_folder
+from mcpx.paths import CREATE_FLAGS, ensure_folder
 
 MAX_FILE_BYTES: Final = (
     64 << 20
 )  # of a client's configuration: Claude Code keeps its history in the same file
 OWNER_FILE: Final = 0o600  # the mode of a file that did not exist
-_STAGE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class ChangeError(MCPXError):
@@ -94,7 +93,7 @@ def stage(staged: Path, target: Path, contents: bytes, mode: int) -> None:
         OSError: It cannot be written.
     """
     ensure_folder(target.parent)
-    with os.fdopen(os.open(staged, _STAGE_FLAGS, OWNER_FILE), "wb") as file:
+    with os.fdopen(os.open(staged, CREATE_FLAGS, OWNER_FILE), "wb") as file:
         file.write(contents)
         file.flush()
         _dress(file.fileno(), staged, target, mode)

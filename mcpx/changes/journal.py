@@ -28,7 +28,7 @@ import msgspec
 
 from mcpx.changes.files import ChangeError, read_file, reason, sync_folder
 from mcpx.changes.record import Change, FileRecord, State
-from mcpx.paths import ensure_folder, replace_file, state_folder
+from mcpx.paths import CREATE_FLAGS, ensure_folder, replace_file, state_folder
 
 FOLDER: Final = "changes"  # in the state folder
 LOCK_WAIT_S: Final = 10.0  # for another command that changes files
@@ -188,8 +188,7 @@ def _write_folder(folder: Path, change: Change, copies: Sequence[tuple[bytes | N
 
 
 def _write(path: Path, contents: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+    with os.fdopen(os.open(path, CREATE_FLAGS, 0o600), "wb") as file:
         file.write(contents)
         file.flush()
         os.fsync(file.fileno())

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpx.cli.asking import ask, ask_daemon, json_option
+from mcpx.cli.asking import ask, ask_daemon
 from mcpx.cli.consent import asked
-from mcpx.cli.daemon import with_config
+from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_server, complete_tool
-from mcpx.cli.printing import echo
-from mcpx.cli.results import print_json
+from mcpx.cli.printing import echo, print_json
 from mcpx.text import one_line, shown_name, shown_server
 
 if TYPE_CHECKING:

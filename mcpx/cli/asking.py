@@ -27,7 +27,6 @@ profile_option = click.option(
     help="As the clients of this profile see it.",
     shell_complete=complete_profile,
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 QUIET_S: Final = 2.0  # that a call runs before a terminal is told so
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpx.cli.asking import ask, json_option, profile_option, progress_of
-from mcpx.cli.daemon import with_config
+from mcpx.cli.asking import ask, profile_option, progress_of
+from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_argument, complete_server, complete_tool
 from mcpx.cli.results import save, show
 

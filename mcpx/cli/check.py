@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mcpx.cli.daemon import config_of, with_config
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
     from mcpx.config import Config, ServerConfig
@@ -33,7 +32,7 @@ def check(config: str | None, config_path: str | None, as_json: bool) -> None:  
 
     found = examine(config_of(config, config_path))
     if as_json:
-        echo(json.dumps(_report(found), indent=2, ensure_ascii=False))
+        print_json(_report(found))
     else:
         _show(found)
     sys.exit(_EXIT_WRONG if found.errors else 0)
@@ -133,4 +132,4 @@ def schema(config_path: str | None) -> None:  # noqa: ARG001 - every command tak
     """Print the JSON Schema of the configuration: every setting, with its default."""
     from mcpx.config import json_schema
 
-    echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    print_json(json_schema())

@@ -10,21 +10,19 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from mcpx.changes import Edit, carry_out, read_file, undo_last
 from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import asked, may_go_on
-from mcpx.cli.printing import echo
-from mcpx.cli.results import print_json
+from mcpx.cli.printing import echo, print_json
 from mcpx.clients.masking import masked_diff
-from mcpx.config import locate
 from mcpx.config.editing import places_of
 from mcpx.documents import DocumentError
 from mcpx.documents.editing import read
 from mcpx.errors import ConfigError, MCPXError
-from mcpx.text.nearest import nearest
+from mcpx.paths import config_file
+from mcpx.text.nearest import suggestion
 
 _T = TypeVar("_T")
 
@@ -58,7 +56,7 @@ class ConfigurationEdit:
     def __init__(self, config_path: str | None, manner: Manner) -> None:
         take_back_interrupted(yes=manner.yes, dry_run=manner.dry_run, as_json=manner.as_json)
         self.manner = manner
-        self.path = Path(locate(config_path)).absolute()
+        self.path = config_file(config_path).absolute()
         self.before = read_file(self.path)
         self.document = self.edited(partial(read, self.before or b"", "json"))
         self.report: dict[str, Any] = {"changed": False, "file": str(self.path)}
@@ -89,9 +87,7 @@ class ConfigurationEdit:
         for name in names:
             if name in known:
                 continue
-            near = nearest(name, known)
-            there = f"there are: {', '.join(known)}" if known else "there are none yet"
-            hint = f"did you mean {near[0]}?" if near else there
+            hint = suggestion(name, known) if known else "there are none yet"
             raise MCPXError(f"no server {json.dumps(name, ensure_ascii=False)} in {short(self.path)}; {hint}")
 
     def change(self, command: str, after: bytes, question: str, *, is_asked: bool = False) -> bool:

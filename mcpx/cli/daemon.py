@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcpx.cli.group import Group
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import echo, print_json
 from mcpx.cli.tail import LINES
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mcpx.daemon.service import Report
 
 with_config = click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 def config_of(argument: str | None, config_path: str | None) -> str | None:
@@ -150,21 +151,19 @@ def _stop_all() -> None:
 
 @daemon.command("list", short_help="Those of all configurations.")
 @with_config
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 def list_running(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """List your daemons, a row each, and clean up after those that were killed. --config: that one alone.
 
     Those with another MCPX_STATE_DIR are not seen.
     """
-    import json
-
     from mcpx.daemon.running import report
     from mcpx.daemon.stale import clean_up
 
     rows = report(config_path)
     clean_up()
     if as_json:
-        echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
     elif not rows:
         click.echo("no daemon runs")
     else:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from mcpx.cli.consent import changing_options, may_go_on
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
     from mcpx.doctor.examination import Section
@@ -61,7 +60,7 @@ def doctor(
             click.echo()
             show(sections)
     if as_json:
-        echo(json.dumps(as_object(sections, mended), indent=2, ensure_ascii=False))
+        print_json(as_object(sections, mended))
     is_wrong = any(each.level == "wrong" for section in sections for each in section.findings)
     is_declined = bool(fixes) and not mended and not dry_run
     sys.exit(1 if is_wrong or is_declined else 0)

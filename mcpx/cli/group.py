@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final, NoReturn, TextIO
 
@@ -17,16 +17,16 @@ import click
 
 from mcpx.cli.printing import echo
 from mcpx.daemon.startup_report import report, take_starter
-from mcpx.errors import ConfigError, MCPXError
+from mcpx.errors import ConfigError, MCPXError, leaves
 
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells have it
 SECTIONS: Final = {
     "Get in": ("demo", "import", "install", "uninstall"),
     "Your servers": ("list", "add", "add-json", "remove", "enable", "disable", "secret", "mcp"),
-    "Every day": ("status", "inspect", "exec", "resources", "prompts", "approve", "stats", "daemon"),
+    "Every day": ("status", "inspect", "exec", "resources", "prompts", "approve", "audit", "stats", "daemon"),
     "When something is wrong": ("doctor", "check", "logs", "restart", "reload", "undo", "config"),
-    "For programs": ("attach", "serve"),
+    "For programs": ("attach", "serve", "token"),
 }
 OTHERS: Final = "More"
 _AS_JSON: Final = "mcpx.as_json"
@@ -85,7 +85,7 @@ class Cli(Group):
         except (MCPXError, OSError) as error:
             _end(error, as_json=as_json)
         except ExceptionGroup as group:
-            found = next(_leaves(group))
+            found = next(leaves(group))
             if not isinstance(found, MCPXError | OSError):
                 raise
             _end(found, as_json=as_json)
@@ -116,14 +116,6 @@ def no_such_command(name: str, known: Iterable[str], ctx: click.Context) -> clic
     near = nearest(name, known)
     hint = f"; did you mean {near[0]}?" if near else "; mcpx help lists them"
     return click.UsageError(f"no such command: {name}{hint}", ctx)
-
-
-def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
-    for each in group.exceptions:
-        if isinstance(each, BaseExceptionGroup):
-            yield from _leaves(each)
-        else:
-            yield each
 
 
 def _end(error: MCPXError | OSError, *, as_json: bool) -> NoReturn:

@@ -40,14 +40,14 @@ def _import(
     from mcpx.changes import read_file
     from mcpx.cli import import_report as report
     from mcpx.cli.changing import reload_daemon, take_back_interrupted
-    from mcpx.cli.results import print_json
+    from mcpx.cli.printing import print_json
     from mcpx.clients import plan_import
-    from mcpx.config import locate
     from mcpx.documents import DocumentError
     from mcpx.errors import ConfigError
+    from mcpx.paths import config_file
 
     take_back_interrupted(yes=yes, dry_run=dry_run, as_json=as_json)
-    path = Path(locate(config_path)).absolute()
+    path = config_file(config_path).absolute()
     found, missing = _look(clients)
     try:
         plan = plan_import(found, read_file(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from mcpx.cli.changing import reload_daemon, take_back_interrupted
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
 from mcpx.cli.known_names import complete_client
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
     from mcpx.changes import Change, Edit
@@ -54,7 +53,7 @@ def install(
         change = _carry_out(command, edits, plan.changed)
         reloaded = reload_daemon(plan.config) if plan.new_servers else None
     if as_json:
-        echo(json.dumps(report.as_json(plan, change, reloaded=reloaded), indent=2, ensure_ascii=False))
+        print_json(report.as_json(plan, change, reloaded=reloaded))
     elif change is not None:
         report.show_done(plan, change, reloaded)
     elif not edits and not plan.is_refused:
@@ -91,7 +90,7 @@ def uninstall(
     if names and may_go_on(question, yes=yes, dry_run=dry_run, as_json=as_json):
         change = _carry_out(["uninstall", *names], [_edit(each) for each in taken_out], names)
     if as_json:
-        echo(json.dumps(report.removals_json(removals, change), indent=2, ensure_ascii=False))
+        print_json(report.removals_json(removals, change))
     elif change is not None:
         titles = ", ".join(dict.fromkeys(each.file.client.title for each in taken_out))
         echo("done; mcpx undo takes it back. MCPX's own configuration keeps its servers")

@@ -92,6 +92,19 @@ def complete_profile(
     return _offered(lambda: [(name, "") for name in _read(_config_of(ctx)).profiles], incomplete)
 
 
+def complete_token(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The tokens with names."""
+
+    def names() -> list[tuple[str, str]]:
+        from mcpx.trust.tokens import load_named
+
+        return [(token.name, token.profile or "") for token in load_named()]
+
+    return _offered(names, incomplete)
+
+
 def _offered(names: Callable[[], list[tuple[str, str]]], incomplete: str) -> list[CompletionItem]:
     """The names that begin so, in time or not at all: completion never fails and never waits."""
     from click.shell_completion import CompletionItem

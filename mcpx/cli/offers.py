@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpx.cli.asking import ask, ask_daemon, json_option, profile_option
-from mcpx.cli.daemon import with_config
+from mcpx.cli.asking import ask, ask_daemon, profile_option
+from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_prompt, complete_server, complete_tool, complete_uri
-from mcpx.cli.printing import console, echo
-from mcpx.cli.results import print_json, save, show, text_of
+from mcpx.cli.printing import console, echo, print_json
+from mcpx.cli.results import save, show, text_of
 from mcpx.text import one_line, shown_uri
 
 if TYPE_CHECKING:

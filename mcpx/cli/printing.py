@@ -10,6 +10,7 @@ There is no style at all, bold and dim included, where `NO_COLOR` says so (https
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import re
 import sys
@@ -34,6 +35,11 @@ def echo(text: str, *, err: bool = False, **style: Any) -> None:
     else:
         styled = any(style.values()) and not without_style()
         click.echo(click.style(escaped(text), **style) if styled else escaped(text), err=err)
+
+
+def print_json(value: object) -> None:
+    """Print a value for programs."""
+    echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def without_style() -> bool:

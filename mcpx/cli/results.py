@@ -11,16 +11,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import echo, print_json
 from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
     from mcpx.catalog.model import JSON
-
-
-def print_json(value: object) -> None:
-    """Print a value for programs."""
-    echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def show(shaped: JSON, *, as_json: bool = False) -> None:

@@ -6,18 +6,16 @@ from typing import Any
 
 import click
 
-from mcpx.cli.daemon import with_config
+from mcpx.cli.changing import RELOAD_TIMEOUT_S
+from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.known_names import complete_server
-from mcpx.cli.printing import echo
-from mcpx.cli.results import print_json
+from mcpx.cli.printing import echo, print_json
 from mcpx.cli.tail import LINES
-
-RELOAD_TIMEOUT_S = 60.0  # servers that stop get their grace time
 
 
 @click.command(short_help="The servers, a row each.")
 @with_config
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @click.option("--watch", is_flag=True, help="Go on showing them, on the whole window; q or Ctrl-C ends it.")
 def status(config_path: str | None, as_json: bool, watch: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Show the daemon's servers: state, pid, uptime, restarts, calls, the last error."""
@@ -74,16 +72,14 @@ def logs(server: str, config_path: str | None, follow: bool, lines: int) -> None
     from mcpx.daemon.running import located
     from mcpx.errors import MCPXError
     from mcpx.observe.server_log import server_log_path
-    from mcpx.text.nearest import nearest
+    from mcpx.text.nearest import suggestion
 
     path = server_log_path(server, located(daemon_paths(config_path)).folder)
     if not path.exists():
         names = list(load(config_path, resolve=False).servers)
         if server in names:
             raise MCPXError(f"{server} has said nothing on standard error yet ({path})")
-        near = nearest(server, names)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
-        raise MCPXError(f"no server {server!r}; {hint}")
+        raise MCPXError(f"no server {server!r}; {suggestion(server, names)}")
     show(path, lines=lines, follow=follow)
 
 

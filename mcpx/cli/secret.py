@@ -8,7 +8,7 @@ import sys
 import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
-from mcpx.cli.daemon import with_config
+from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.printing import echo
 from mcpx.errors import MCPXError
 from mcpx.paths import config_file, config_hint
@@ -48,7 +48,7 @@ def set_secret(name: str, config_path: str | None) -> None:
 
 @secret.command("list", short_help="Their names.")
 @with_config
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 def list_secrets(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
     """List the names that were set with mcpx secret set. Values are never shown."""
     from mcpx.environment import keychain

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcpx.cli.printing import console, echo
 from mcpx.clients.masking import command_line
-from mcpx.config import load, locate
+from mcpx.config import load
 from mcpx.config.editing import entry_at, places_of
 from mcpx.config.servers import DISABLED
 from mcpx.config.strings import URL_KEYS
 from mcpx.documents.editing import read
 from mcpx.errors import MCPXError
-from mcpx.paths import config_hint
+from mcpx.paths import config_file, config_hint
 from mcpx.text import one_line
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def find_servers(config_path: str | None) -> JSON:
     Raises:
         ConfigError: The configuration cannot be used.
     """
-    file = locate(config_path).absolute()
+    file = config_file(config_path).absolute()
     if not file.exists():
         return {"file": str(file), "daemon": False, "servers": []}
     config = load(file, resolve=False)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged
+from mcpx.cli.daemon import json_option, with_config
 from mcpx.cli.entry_arguments import SCOPES, TRANSPORTS, arranged, pasted_entry, read_entry
 from mcpx.cli.known_names import complete_server
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import echo, print_json
 from mcpx.paths import config_hint
 
 if TYPE_CHECKING:
@@ -142,11 +143,10 @@ def disable(*, names: tuple[str, ...], **options: Any) -> None:
 
 
 @click.command("list", short_help="The servers of the configuration.")
-@click.option("--config", "config_path", type=click.Path(), help="Configuration file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@with_config
+@json_option
 def list_servers(*, config_path: str | None, as_json: bool) -> None:
     """Show each server of the configuration: its state if a daemon runs, and how it is started or reached."""
-    from mcpx.cli.results import print_json
     from mcpx.cli.server_list import find_servers, show
 
     found = find_servers(config_path)
@@ -233,7 +233,7 @@ def _examine(edit: ConfigurationEdit, name: str, after: bytes, *, is_started: bo
             raise ConfigError(name, f"{mistake.problem} (in {mistake.at.path}); nothing was changed")
     at = reading.places[name]
     for remark in reading.notices.remarks():
-        if remark.at.steps[: len(at.steps)] == at.steps:
+        if at.holds(remark.at):
             edit.note(remark.text)
     if server and server.disabled and not is_started:
         edit.note(server.disabled)

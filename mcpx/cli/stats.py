@@ -6,14 +6,13 @@ pure; names are never read as markup. Where standard output is no terminal, the 
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mcpx.cli.daemon import with_config
-from mcpx.cli.printing import console, echo
+from mcpx.cli.daemon import json_option, with_config
+from mcpx.cli.printing import console, print_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +33,7 @@ _LISTS: Final = {"client": "clients", "server": "servers", "tool": "tools"}
     "--by", type=click.Choice(list(_LISTS)), default="server", show_default=True, help="A row each."
 )
 @click.option("--all", "of_all", is_flag=True, help="Of all configurations together.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 def stats(config_path: str | None, by: str, of_all: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Show what results and lists of tools have cost in tokens, and would have cost without MCPX.
 
@@ -42,7 +41,7 @@ def stats(config_path: str | None, by: str, of_all: bool, as_json: bool) -> None
     """
     report = _ask(config_path, of_all=of_all)
     if as_json:
-        echo(json.dumps(report, indent=2, ensure_ascii=False))
+        print_json(report)
         return
     output = console()
     has_blocks = sys.stdout.isatty() and output.encoding.startswith("utf")

@@ -17,7 +17,15 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpx.cli.printing import console
-from mcpx.core.status import ChangeStatus, DaemonStatus, EnvironmentStatus, HttpStatus, ServerStatus, Status
+from mcpx.core.status import (
+    AuditStatus,
+    ChangeStatus,
+    DaemonStatus,
+    EnvironmentStatus,
+    HttpStatus,
+    ServerStatus,
+    Status,
+)
 from mcpx.errors import MCPXError
 from mcpx.text import one_line, shown_server
 
@@ -72,6 +80,8 @@ def render(status: Status) -> RenderableType:
     parts: list[RenderableType] = [_daemon(status), *_problems(status.daemon)]
     if isinstance(status.daemon.http, HttpStatus):
         parts.append(_http(status.daemon.http))
+    if isinstance(status.daemon.audit, AuditStatus):
+        parts.append(_audit(status.daemon.audit))
     if isinstance(environment := status.daemon.environment, EnvironmentStatus):
         parts.append(_environment(environment))
     parts += [Text(), _table(status.servers)]
@@ -95,9 +105,16 @@ def _daemon(status: Status) -> Text:
 
 def _http(http: HttpStatus) -> Text:
     if http.error is None:
-        return Text(f"http {http.url or 'is starting'}")
+        tokens = f", {http.named_tokens} named tokens" if http.named_tokens else ""
+        return Text(f"http {http.url or 'is starting'}{tokens}")
     wait = "" if http.next_attempt_in_s is None else f" (next attempt in {duration(http.next_attempt_in_s)})"
     return Text(one_line(f"http is not served{wait}: {http.error}"), style="red")
+
+
+def _audit(audit: AuditStatus) -> Text:
+    counts = f"{audit.waiting} lines wait" + (f", {audit.lost} are lost" if audit.lost else "")
+    refuses = "; calls are refused (audit_required)" if audit.required else ""
+    return Text(one_line(f"audit: cannot be written: {audit.problem} ({counts}){refuses}"), style="red")
 
 
 def _environment(environment: EnvironmentStatus) -> Text:

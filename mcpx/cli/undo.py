@@ -10,7 +10,7 @@ import click
 
 from mcpx.cli.changing import reload_daemon, short, take_back_interrupted
 from mcpx.cli.consent import changing_options, exit_unchanged, may_go_on
-from mcpx.cli.printing import echo
+from mcpx.cli.printing import echo, print_json
 
 if TYPE_CHECKING:
     from mcpx.changes import Change, Undo
@@ -60,7 +60,7 @@ def undo(
             "command": planned.change.command,
         }
         report |= {"files": _files(planned), "refused": planned.refused, "notes": planned.notes}
-        echo(json.dumps(report, indent=2, ensure_ascii=False))
+        print_json(report)
     elif change is not None:
         echo("; ".join(["taken back", *([reloaded] if reloaded else [])]))
     if planned.refused:
@@ -108,7 +108,7 @@ def _show_history(*, as_json: bool) -> None:
     gone = undone(changes)
     if as_json:
         rows = [_row(change, is_undone=change.id in gone) for change in changes]
-        echo(json.dumps({"changes": rows}, indent=2, ensure_ascii=False))
+        print_json({"changes": rows})
         return
     for change in reversed(changes):
         state = "undone" if change.id in gone else str(change.state)

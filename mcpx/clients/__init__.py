@@ -14,7 +14,7 @@ from mcpx.clients.finding import (
     this_system,
 )
 from mcpx.clients.planning import ImportPlan, Origin, Planned, plan_import
-from mcpx.clients.reading import ClientServers, LeftOut, read_client_file, read_servers, servers_key
+from mcpx.clients.reading import ClientServers, LeftOut, read_client_file, read_servers
 from mcpx.clients.rows import CLIENTS, Client, ClientCommand, Form, System
 from mcpx.clients.translating import Server
 
@@ -38,7 +38,6 @@ __all__ = [
     "plan_import",
     "read_client_file",
     "read_servers",
-    "servers_key",
     "starts_mcpx",
     "this_system",
     "write_entry",

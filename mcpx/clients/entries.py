@@ -28,17 +28,19 @@ def starts_mcpx(entry: object) -> bool:
     """Whether an entry, of whatever form, is MCPX itself: it runs `mcpx attach` or `mcpx serve`."""
     if not isinstance(entry, Mapping):
         return False
-    words = next((entry[key] for key in _COMMANDS if key in entry), None)
-    if isinstance(words, Mapping):  # Zed's older form
-        args = words.get("args")
-        words = words.get("path")
-    else:
-        args = entry.get("args")
-    line = [*(words if isinstance(words, list) else [words]), *(args if isinstance(args, list) else [])]
-    texts = [part for word in line if isinstance(word, str) for part in word.split()]
+    texts = [part for word in command_words(entry) if isinstance(word, str) for part in word.split()]
     if not any(word in {"attach", "serve"} for word in texts):
         return False
     return any(_base(word) == "mcpx" for word in texts)
+
+
+def command_words(entry: Mapping[str, Any]) -> list[Any]:
+    """What an entry, of whatever form, starts: its command, and its arguments."""
+    command: Any = next((entry[key] for key in _COMMANDS if key in entry), None)
+    args = entry.get("args")
+    if isinstance(command, Mapping):  # Zed's older form
+        command, args = command.get("path"), command.get("args")
+    return [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
 
 
 def _base(word: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from mcpx.clients.rows import CLIENTS, Client, System
 from mcpx.errors import ConfigError
 from mcpx.paths import home
-from mcpx.text.nearest import nearest
+from mcpx.text.nearest import suggestion
 
 
 class ClientFile(msgspec.Struct, frozen=True):
@@ -37,9 +37,7 @@ def client_named(name: str) -> Client:
     for client in CLIENTS:
         if client.name == name.lower():
             return client
-    names = [client.name for client in CLIENTS]
-    near = nearest(name, names)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+    hint = suggestion(name, (client.name for client in CLIENTS))
     raise ConfigError(name, f"no client of this name is known; {hint}")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from mcpx.clients.entries import write_entry
+from mcpx.clients.entries import command_words, write_entry
 from mcpx.clients.finding import ClientFile
 from mcpx.clients.launching import Launch
 from mcpx.clients.reading import read_servers, servers_key
@@ -202,11 +202,6 @@ def _pairs(words: list[str]) -> list[tuple[str, str]]:
 
 def _words(entry: Mapping[str, Any]) -> list[str]:
     """What an entry of MCPX says behind `attach` or `serve`."""
-    command = entry.get("command", entry.get("cmd"))
-    args = entry.get("args")
-    if isinstance(command, Mapping):  # Zed's older form
-        args = command.get("args")
-    line = [*(command if isinstance(command, list) else []), *(args if isinstance(args, list) else [])]
-    texts = [str(word) for word in line]
+    texts = [str(word) for word in command_words(entry)]
     start = next((index for index, word in enumerate(texts) if word in {"attach", "serve"}), len(texts))
     return texts[start + 1 :]

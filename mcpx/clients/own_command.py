@@ -39,12 +39,11 @@ def add_command(
 
 
 def _filled(part: str, client: Client, launch: Launch) -> Iterator[str]:
-    assert client.command is not None  # noqa: S101 - for the type checker
     if part == "{args}":
         yield from launch.args()
     elif part == "{env}":
         for name, value in launch.env.items():
-            yield from (client.command.env, f"{name}={value}")
+            yield from ("--env", f"{name}={value}")
     elif part == "{json}":
         entry = write_entry(client.form, launch.command, launch.args(), launch.env, name=NAME)
         yield json.dumps({"name": NAME, **entry})

@@ -31,15 +31,20 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in one file. `own` are the names under which MCPX itself stands there."""
+    """What was found in one file. `own_entries` are those of MCPX itself as they stand there, with names."""
 
     file: ClientFile
     servers: tuple[Server, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    own: tuple[str, ...] = ()
+    own_entries: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     notes: tuple[str, ...] = ()
     problem: str | None = None
     """Why the file cannot be used, with line and column where there are any."""
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names under which MCPX itself stands there."""
+        return tuple(name for name, _ in self.own_entries)
 
 
 def read_client_file(file: ClientFile) -> ClientServers:
@@ -88,7 +93,7 @@ def _read_entries(file: ClientFile, value: Any, document: Mapping[str, Any]) -> 
     inputs, turned_off = _inputs(document), _turned_off(document)
     for name, given in _named(value):
         if starts_mcpx(given):
-            own.append(name)
+            own.append((name, given))
             continue
         try:
             server = translate(name, given, file.client, inputs)
@@ -105,7 +110,7 @@ def _read_entries(file: ClientFile, value: Any, document: Mapping[str, Any]) -> 
         file=file,
         servers=tuple(servers),
         left_out=tuple(left_out),
-        own=tuple(own),
+        own_entries=tuple(own),
         notes=(*notes, *_elsewhere(file.client, document)),
     )
 

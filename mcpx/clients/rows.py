@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
-Syntax = Literal["json", "toml", "yaml"]
+from mcpx.documents.editing import Syntax
+
 System = Literal["linux", "macos", "windows"]
 Form = Literal[
     "plain",
@@ -26,16 +27,14 @@ Form = Literal[
 
 
 class ClientCommand(msgspec.Struct, frozen=True):
-    """A client's own command to add and to remove a server.
+    """A client's own command to add a server.
 
-    In `add` and `remove`, `{name}` and `{command}` are replaced by one word, `{json}` by the entry with its
-    name as JSON, `{args}` and `{env}` by any number of words; each variable is `env` and `NAME=VALUE`.
+    In `add`, `{name}` and `{command}` are replaced by one word, `{json}` by the entry with its name as JSON,
+    `{args}` and `{env}` by any number of words; each variable is `--env` and `NAME=VALUE`.
     """
 
     program: str
     add: tuple[str, ...]
-    remove: tuple[str, ...] = ()
-    env: str = "--env"
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +117,6 @@ CLIENTS: Final[tuple[Client, ...]] = (
         command=ClientCommand(
             "claude",
             ("mcp", "add", "--scope", "user", "{name}", "{env}", "--", "{command}", "{args}"),
-            ("mcp", "remove", "--scope", "user", "{name}"),
         ),
         folder="{home}/.claude",
     ),
@@ -162,7 +160,6 @@ CLIENTS: Final[tuple[Client, ...]] = (
         command=ClientCommand(
             "codex",
             ("mcp", "add", "{name}", "{env}", "--", "{command}", "{args}"),
-            ("mcp", "remove", "{name}"),
         ),
     ),
     Client(
@@ -173,7 +170,6 @@ CLIENTS: Final[tuple[Client, ...]] = (
         command=ClientCommand(
             "gemini",
             ("mcp", "add", "--scope", "user", "{env}", "{name}", "{command}", "--", "{args}"),
-            ("mcp", "remove", "--scope", "user", "{name}"),
         ),
     ),
     Client(

@@ -5,7 +5,7 @@ commands about the configuration, for which `mcpx.config.findings` names all tha
 Imports neither anyio nor the SDK, so that it is quick to start.
 """
 
-from mcpx.config.load import load, locate, parse, read_config, read_file
+from mcpx.config.load import load, parse, read_config, read_file
 from mcpx.config.model import (
     Config,
     Http,
@@ -42,7 +42,6 @@ __all__ = [
     "Variables",
     "json_schema",
     "load",
-    "locate",
     "parse",
     "read_config",
     "read_file",

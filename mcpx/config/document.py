@@ -51,6 +51,10 @@ class Location(msgspec.Struct, frozen=True):
         """The item `index` (from 0) of this array."""
         return Location(self.source, (*self.steps, index))
 
+    def holds(self, other: Location) -> bool:
+        """Whether another place is this one, or inside it."""
+        return other.steps[: len(self.steps)] == self.steps
+
     def error(self, problem: str) -> LocatedError:
         """The error that says what is wrong here."""
         return LocatedError(self, problem)

@@ -6,18 +6,22 @@ servers stay in the form that the file has them in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from mcpx.config.servers import FORMS
+from mcpx.config.document import Location
+from mcpx.config.notices import ConfigNotices
+from mcpx.config.servers import FORMS, all_entries
 from mcpx.documents.editing import append_item, read, remove_member, set_member
+from mcpx.documents.jsonc import JSONObject
 
 Path = tuple[str | int, ...]
 
 
 def places_of(document: Any) -> list[tuple[str, Path]]:
     """The name of each server and the path to its entry; a name that is there twice comes twice."""
-    return [(name, path) for form in FORMS for name, path in _places(document, form)]
+    found = all_entries(document, Location(""), ConfigNotices()) if isinstance(document, JSONObject) else ()
+    return [(entry.name, entry.at.steps) for entry in found]
 
 
 def entry_at(document: Any, path: Path) -> dict[str, Any]:
@@ -74,22 +78,6 @@ def switched(data: bytes, name: str, *, on: bool) -> bytes:
         if entry_at(document, path).get("enabled") is False:
             data = remove_member(data, (*path, "enabled"), "json")
     return data
-
-
-def _places(document: Any, form: str) -> Iterator[tuple[str, Path]]:
-    servers = document.get(form) if isinstance(document, dict) else None
-    if form == "mcp" and isinstance(servers, dict) and "servers" in servers:
-        yield from ((name, (form, *path)) for name, path in _places(servers, "servers"))
-    elif form == "mcp" and isinstance(servers, dict):
-        yield from ((name, (form, name)) for name, entry in servers.items() if isinstance(entry, dict))
-    elif isinstance(servers, dict):
-        yield from ((name, (form, name)) for name in servers)
-    elif isinstance(servers, list):
-        yield from (
-            (entry["name"], (form, index))
-            for index, entry in enumerate(servers)
-            if isinstance(entry, dict) and isinstance(entry.get("name"), str)
-        )
 
 
 def _form_in_use(document: Any) -> tuple[Path, bool]:

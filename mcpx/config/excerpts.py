@@ -14,6 +14,7 @@ from mcpx.config.per_server import PerServer
 from mcpx.config.settings import keys
 from mcpx.config.strings import TYPE_KEYS
 from mcpx.documents.jsonc import excerpt
+from mcpx.documents.lines import LINE_END, line_start
 
 _SHOWN: Final = {
     "command",
@@ -33,14 +34,13 @@ _PIECE: Final = re.compile(
 )
 _PLAIN: Final = re.compile(r"""true|false|null|-?[\d.]{1,6}|["']--?[A-Za-z][\w-]{0,29}["']""")
 """Values that are no secrets: literals, short numbers, options of a command line."""
-_LINE_END: Final = re.compile(r"\r\n?|\n")
 _LETTER: Final = re.compile(r"\w")
 
 
 def safe_excerpt(text: str, offset: int) -> str:
     """The line of that offset with a caret beneath, long ones cut, what may be a secret as `***`."""
-    start = max((found.end() for found in _LINE_END.finditer(text, 0, offset)), default=0)
-    end = found.start() if (found := _LINE_END.search(text, start)) else len(text)
+    start = line_start(text, offset)
+    end = found.start() if (found := LINE_END.search(text, start)) else len(text)
     return excerpt(text[:start] + _masked(text[start:end]) + text[end:], offset)
 
 

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 
 from mcpx.config.document import JSONSyntaxError, LocatedError, Location, as_text
 from mcpx.config.excerpts import safe_excerpt
-from mcpx.config.load import Reading, locate, missing_file, read, read_file
+from mcpx.config.load import Reading, read, read_config
 from mcpx.config.model import Config
 from mcpx.config.sanity import odd_commands, readable_secrets
 from mcpx.config.secrets import redactor_of
 from mcpx.documents.jsonc import Node, line_and_column, parse
 from mcpx.errors import ConfigError
+from mcpx.paths import config_file
 
 Level = Literal["error", "warning", "note"]
 _PLACE: Final = re.compile(r":(\d+):(\d+)$")
@@ -61,10 +62,10 @@ def examine(
     path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ, resolve: bool = True
 ) -> Examination:
     """Look at the file that `load` would read. `resolve` as in `parse`; it may block for some seconds."""
-    file = locate(path, environ=environ)
+    file = config_file(path, environ=environ)
     source, text = str(file), ""
     try:
-        text = as_text(read_file(file, missing=missing_file(path, environ)), where=source)
+        text = as_text(read_config(path, environ=environ).data, where=source)
         reading = read(text, where=source, environ=environ, folder=file.absolute().parent, resolve=resolve)
     except LocatedError as error:  # no object
         return Examination(
@@ -105,7 +106,7 @@ def _found(reading: Reading) -> Iterator[_Unplaced]:
 
 def _server_at(at: Location, reading: Reading) -> str | None:
     """The server in whose entry a place is."""
-    inside = (name for name, place in reading.places.items() if at.steps[: len(place.steps)] == place.steps)
+    inside = (name for name, place in reading.places.items() if place.holds(at))
     return next(inside, None)
 
 

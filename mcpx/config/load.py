@@ -79,8 +79,8 @@ def read_config(path: str | Path | None = None, *, environ: Mapping[str, str] = 
     Raises:
         ConfigError: The file is missing or cannot be read.
     """
-    file = locate(path, environ=environ)
-    return ConfigText(file, read_file(file, missing=missing_file(path, environ)))
+    file = config_file(path, environ=environ)
+    return ConfigText(file, read_file(file, missing=_missing_file(path, environ)))
 
 
 def read_file(file: Path, *, missing: str = "no such file") -> bytes:
@@ -98,11 +98,6 @@ def read_file(file: Path, *, missing: str = "no such file") -> bytes:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigError(str(file), f"cannot be read: {reason}") from None
-
-
-def locate(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:
-    """The file that `load` would read, whether it exists or not; `~` at the start is the home folder."""
-    return config_file(path, environ=environ)
 
 
 def parse(
@@ -233,7 +228,7 @@ def _fetch_secrets(entries: Iterable[Entry], environment: Environment, anew: boo
     fetch((each for found in wanted.values() for each in found), environment)
 
 
-def missing_file(path: str | Path | None, environ: Mapping[str, str]) -> str:
+def _missing_file(path: str | Path | None, environ: Mapping[str, str]) -> str:
     """Why this file was looked for, so that the reader knows which of three places to correct."""
     if path is not None:
         return "no such file"

@@ -15,9 +15,9 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from mcpx.config.per_server import Count, NonEmpty, PerServer, Seconds, SecondsOrNever, doc
+from mcpx.config.per_server import Count, PerServer, Seconds, SecondsOrNever
 from mcpx.config.profiles import Profile
-from mcpx.config.trust import Audit
+from mcpx.config.trust import Audit, NonEmpty, ProcessLimits, doc
 from mcpx.environment import Environment
 
 GIB: Final = 1 << 30
@@ -28,7 +28,10 @@ StructuredContent = Literal["auto", "always", "never"]
 
 
 class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
-    """A server as a child process. `env` is added to what children inherit; `cwd` is absolute or `None`."""
+    """A server as a child process. `env` is added to what children inherit; `cwd` is absolute or `None`.
+
+    `limits` are those of the server's `quota`, for itself and for what it starts.
+    """
 
     kind: ClassVar[Literal["stdio"]] = "stdio"
 
@@ -36,6 +39,7 @@ class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     cwd: str | None = None
+    limits: ProcessLimits = ProcessLimits()
 
     def __repr__(self) -> str:
         hidden = f"args={len(self.args)}, env={sorted(self.env)}"

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from mcpx.config.trust import AccessRules, Approve, Hints, Pin, Quota, ToolRules
+from mcpx.config.trust import AccessRules, Approve, Hints, NonEmpty, Pin, Quota, ToolRules, doc
 from mcpx.door import Expose
 
 YEAR_S: Final = 31_536_000
@@ -21,18 +21,12 @@ MAX_RESULT_TOKENS: Final = 1_000_000
 Seconds = Annotated[float, Meta(gt=0, le=YEAR_S)]
 SecondsOrNever = Annotated[float, Meta(ge=0, le=YEAR_S)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-NonEmpty = Annotated[str, Meta(min_length=1)]
 Sessions = Literal["shared", "per_client"]
 Era = Literal["handshake", "modern"]
 """Of the protocol: with `initialize` (up to 2025-11-25), or with `server/discover` (from 2026-07-28 on)."""
 
 FLAT: Final = frozenset({"call_limits", "health"})
 """Fields whose settings stand in the file beside the others; other structs are objects of their own there."""
-
-
-def doc(meaning: str) -> Meta:
-    """What a setting means, for the JSON Schema and the documentation."""
-    return Meta(description=meaning)
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):

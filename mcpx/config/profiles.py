@@ -14,11 +14,10 @@ from glob import escape
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
 from mcpx.config.document import LocatedError, Location, quote
-from mcpx.config.trust import AccessRules, NonEmpty, Patterns, R, ToolRules, joined
+from mcpx.config.trust import AccessRules, NonEmpty, Patterns, R, ToolRules, doc, joined
 from mcpx.door import Expose
 from mcpx.text.nearest import nearest
 
@@ -36,28 +35,28 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     servers: Annotated[
         Patterns,
-        Meta(description="The servers that are shown: names, or patterns as db-*. Without it, all."),
+        doc("The servers that are shown: names, or patterns as db-*. Without it, all."),
     ] = ("*",)
     tools: Annotated[
         dict[NonEmpty, Patterns | ToolRules],
-        Meta(
-            description="By server, the tools that are shown of it: names, or patterns as git_log*, or an"
-            " object with allow, deny and ask. Of a server that is not named here, all. Beside servers,"
-            " allow, deny and ask may stand here for all of them."
+        doc(
+            "By server, the tools that are shown of it: names, or patterns as git_log*, or an object with"
+            " allow, deny and ask. Of a server that is not named here, all. Beside servers, allow, deny and"
+            " ask may stand here for all of them."
         ),
     ] = {}
-    resources: Annotated[
-        AccessRules, Meta(description="Which resources are shown, by patterns of their URIs.")
-    ] = AccessRules()
-    prompts: Annotated[
-        AccessRules, Meta(description="Which prompts are shown, by patterns of their names.")
-    ] = AccessRules()
+    resources: Annotated[AccessRules, doc("Which resources are shown, by patterns of their URIs.")] = (
+        AccessRules()
+    )
+    prompts: Annotated[AccessRules, doc("Which prompts are shown, by patterns of their names.")] = (
+        AccessRules()
+    )
     expose: Annotated[
-        Expose | None, Meta(description="How tools are shown, in place of what the servers' expose says.")
+        Expose | None, doc("How tools are shown, in place of what the servers' expose says.")
     ] = None
     pinned: Annotated[
         Patterns | None,
-        Meta(description="Patterns of server.tool, in place of what the servers' pinned says."),
+        doc("Patterns of server.tool, in place of what the servers' pinned says."),
     ] = None
 
     @property
@@ -71,7 +70,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         common = ToolRules(**said)
         own = self.servers_with_rules.get(server)
         if own is None:
-            return common
+            return joined(common, common)
         rules = own if isinstance(own, ToolRules) else ToolRules(allow=own)
         rules = rules_of_server(server, rules)
         return joined(rules if rules.allow is not None else replace(rules, allow=common.allow), common)

@@ -22,7 +22,7 @@ from mcpx.config.profiles import own_pattern, own_patterns, rules_of_server
 from mcpx.config.settings import keys, read_settings
 from mcpx.config.strings import URL_KEYS, EntryKeys, ExpansionContext, read_key
 from mcpx.config.transport import read_transport
-from mcpx.config.trust import R, joined
+from mcpx.config.trust import ProcessLimits, R, joined
 from mcpx.documents.jsonc import JSONObject
 from mcpx.environment.secrets import Reference
 from mcpx.paths import config_hint
@@ -57,7 +57,7 @@ def find_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> 
     A form that is not what it should be is a mistake, and so is that there is none.
     """
     found: dict[str, Entry] = {}
-    for entry in _all_entries(document, at, notices):
+    for entry in all_entries(document, at, notices):
         if earlier := found.get(entry.name):
             problem = f"the server name {quote(entry.name)} is already used at {earlier.at.path}"
             found[entry.name] = replace(entry, problem=problem)
@@ -108,7 +108,7 @@ def _read(
         off = "; ".join(reasons) or None
         server = replace(server, transport=transport, variables=variables, disabled=off)
     common, server = server, read_settings(given, server, entry.at, notices, of=PerServer)
-    server = _with_common_rules(server, common)
+    server = _with_limits(_with_common_rules(server, common), given, entry.at, notices)
     if "pinned" in given:
         pinned = tuple(own_pattern(entry.name, pattern) for pattern in server.pinned)
         server = replace(server, pinned=pinned)
@@ -127,6 +127,19 @@ def _with_common_rules(server: ServerConfig, common: PerServer) -> ServerConfig:
         prompts=joined(_own_rules(server.name, server.prompts, common.prompts), common.prompts),
         annotations=others | hints,
     )
+
+
+def _with_limits(
+    server: ServerConfig, given: JSONObject, at: Location, notices: ConfigNotices
+) -> ServerConfig:
+    """The server with the limits of its processes at the transport that starts them."""
+    if isinstance(server.transport, Stdio):
+        return replace(server, transport=replace(server.transport, limits=server.quota.of_processes))
+    own = given.get("limits")
+    for key in keys(ProcessLimits):
+        if isinstance(own, JSONObject) and own.get(key) is not None:
+            notices.add(at.key("limits").key(key), "has no effect on a server that is reached by a URL")
+    return server
 
 
 def _own_rules(server: str, rules: R, common: R) -> R:
@@ -157,7 +170,8 @@ def _is_off(given: JSONObject, at: Location, notices: ConfigNotices) -> bool:
     return False
 
 
-def _all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+def all_entries(document: JSONObject, at: Location, notices: ConfigNotices) -> Iterator[Entry]:
+    """As `find_entries`, but of a name that is given twice every entry."""
     for form in FORMS:
         if form in document and form != "mcp":
             yield from _entries(document[form], at.key(form), notices)

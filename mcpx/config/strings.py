@@ -20,8 +20,8 @@ from mcpx.config.document import Location, as_object, quote
 from mcpx.config.env_files import EnvFileProblem, read_env_file
 from mcpx.config.expand import Values, expand
 from mcpx.config.notices import ConfigNotices
-from mcpx.config.per_server import NonEmpty, doc
 from mcpx.config.settings import convert, fields, is_text
+from mcpx.config.trust import NonEmpty, doc
 from mcpx.documents.jsonc import JSONObject
 
 Problem = Callable[[str], str | None]

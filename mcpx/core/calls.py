@@ -4,7 +4,7 @@ A client on a stream (`mcpx.gateway.frontends.fast_path`), the SDK's server (`mc
 command line and programs each make a request (`mcpx.core.messages`), and hand it to `ToolCalls`. From there
 on all take the same way: the router actor checks the request and puts it into its server's queue, the
 requester's function renders the result, input that the server requires is obtained from the client, and every
-failure is a `CallError`. `Executor` and `ExecutionResult` are public API.
+failure is a `CallError`. `Executor` is public API.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ import msgspec
 from mcp import MCPError
 from msgspec.structs import replace
 
+from mcpx.audit.audit import Audit
+from mcpx.audit.origin import Origin
 from mcpx.catalog.model import JSON
+from mcpx.core.approving import obtain_approval
+from mcpx.core.auditing import note_refused, noting_refusals
+from mcpx.core.execution import ExecutionResult
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, tool_of
 from mcpx.core.results import ResultRenderer
@@ -26,6 +31,8 @@ from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.rendering.results import ToolResult
+from mcpx.trust.approvals import Approvals
+from mcpx.trust.questions import ApprovalRequired
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
@@ -66,10 +73,19 @@ class Requests(Protocol):
 class ToolCalls:
     """Sends requests to the router, and turns what comes back into results and errors."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], router: Requests, results: ResultRenderer) -> None:
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        router: Requests,
+        results: ResultRenderer,
+        approvals: Approvals,
+        audit: Audit,
+    ) -> None:
         self._upstreams = upstreams
         self._router = router
         self._results = results
+        self._approvals = approvals
+        self._audit = audit
 
     # --- for the paths of the gateway
 
@@ -79,7 +95,9 @@ class ToolCalls:
             self._router.request(message, reply)
         except SupervisorError as error:  # flooded, or on its way out
             text = f"MCPX takes no more requests ({error}); nothing was sent, try again later"
-            reply.reject(CallError(Code.OVERLOADED, text, server=message.server_name))
+            refusal = CallError(Code.OVERLOADED, text, server=message.server_name)
+            note_refused(self._audit, message, refusal)
+            reply.reject(refusal)
 
     async def run(self, request: Request, render: Callable[[msgspec.Raw], R]) -> R | JSON:
         """The rendered result; or the input requests of the server, for a client that takes them as a result.
@@ -103,7 +121,7 @@ class ToolCalls:
     async def provide_input(
         self, request: Request, need: InputRequired, render: Callable[[msgspec.Raw], R]
     ) -> R | JSON:
-        """What follows on a result that asks for input.
+        """What follows where the server asks for input, or a person has to agree to the call.
 
         A client of 2026-07-28 gets the input requests as its result. An older one is asked, and the request
         repeated with its answers until there is a result; that is rendered.
@@ -115,17 +133,22 @@ class ToolCalls:
         caller, upstream = request.context.caller, self._upstreams.get(request.server_name)
         if caller is None or upstream is None:
             raise need
+        answers = request.context.answers
+        need = self._approvals.continued(answers, need)
         if caller.modern:
             input_requests(need, caller)
             return dict(need.result)
-        for round_number in range(MAX_INPUT_ROUNDS):
-            timeout = upstream.config.call_limits.call_timeout
-            answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
+        for round_number in range(MAX_INPUT_ROUNDS + isinstance(need, ApprovalRequired)):
+            if isinstance(need, ApprovalRequired):
+                answers = await obtain_approval(self._approvals, need, caller)
+            else:
+                timeout = upstream.config.call_limits.call_timeout
+                answers = await obtain_input(need, caller, timeout_s=timeout, round_number=round_number)
             repeated = replace(request, context=replace(request.context, answers=answers))
             try:
                 return render(await self._result_of(repeated))
             except InputRequired as again:
-                need = again
+                need = self._approvals.continued(answers, again)
         rounds = f"{need.server} asked for input {MAX_INPUT_ROUNDS} times"
         text = f"{rounds} without a result; it may have taken effect"
         raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)
@@ -133,7 +156,11 @@ class ToolCalls:
     async def _result_of(self, request: Request) -> msgspec.Raw:
         upstream = self._upstreams.get(request.server_name)
         if upstream is not None:
-            await self._await_listing(upstream, tool_of(request))
+            try:
+                await self._await_listing(upstream, tool_of(request))
+            except CallError as error:
+                note_refused(self._audit, request, error)
+                raise
         raw: msgspec.Raw = await self._reply_to(request)
         return raw
 
@@ -215,6 +242,7 @@ class ToolCalls:
         on_progress: ReportProgress | None = None,
         *,
         client: ClientId | None = None,
+        origin: Origin | None = None,
     ) -> ExecutionResult:
         """Run a tool. A failure that the tool itself reports is a result, not an exception."""
 
@@ -222,9 +250,12 @@ class ToolCalls:
             if on_progress is not None and (step := envelope.read_step(members)) is not None:
                 on_progress(step.progress, step.total, step.message)
 
-        server_name, tool_name = await self.resolve(server_name, tool_name)
-        encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
-        context = RequestContext(client=client, on_progress=progressed if on_progress else None)
+        with noting_refusals(self._audit, "tool", server_name, tool_name, origin):
+            server_name, tool_name = await self.resolve(server_name, tool_name)
+            encoded = encode_arguments(arguments, server=server_name, tool=tool_name)
+        context = RequestContext(
+            client=client, on_progress=progressed if on_progress else None, origin=origin
+        )
 
         def render(result: msgspec.Raw) -> ExecutionResult:
             raw, shaped = self._results.tool(result, server=server_name, whole=True)
@@ -233,53 +264,16 @@ class ToolCalls:
         result = await self.run(Exec(server_name, tool_name, encoded, context), render)
         return cast("ExecutionResult", result)  # there is no caller that could get input requests
 
-    async def read(self, server_name: str, uri: str, *, client: ClientId | None = None) -> ToolResult:
+    async def read(
+        self, server_name: str, uri: str, *, client: ClientId | None = None, origin: Origin | None = None
+    ) -> ToolResult:
         """Read a resource."""
 
         def render(raw: msgspec.Raw) -> ToolResult:
             return self._results.resource(raw, uri=uri, server=server_name, whole=True)
 
-        return cast(
-            "ToolResult", await self.run(Read(server_name, uri, RequestContext(client=client)), render)
-        )
-
-
-class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one call, as the upstream gave it and as the model gets it."""
-
-    server_name: str
-    tool_name: str
-    raw: JSON
-    """The upstream's result, unaltered: `{content, structuredContent?, isError?}`.
-
-    Of one that is too large to be read, the essentials (`mcpx.rendering.large_results`)."""
-    shaped: ToolResult
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the tool itself reported a failure."""
-        return self.shaped.is_error
-
-    @property
-    def as_it_came(self) -> ToolResult:
-        """The result with the texts that the server gave."""
-        return replace(self.shaped, content=self.raw.get("content") or self.shaped.content)
-
-    @property
-    def raw_data(self) -> Any:
-        """The data for programs: the structured content as plain JSON, or else the text."""
-        if self.shaped.structured_content is not None:
-            return self.shaped.structured_content
-        return _text(self.raw.get("content", []))
-
-    @property
-    def compressed_data(self) -> str:
-        """The text for the model: TOON where that is smaller."""
-        return _text(self.shaped.content)
-
-
-def _text(content: list[JSON]) -> str:
-    return "\n".join(block["text"] for block in content if block.get("type") == "text")
+        context = RequestContext(client=client, origin=origin)
+        return cast("ToolResult", await self.run(Read(server_name, uri, context), render))
 
 
 class Executor:

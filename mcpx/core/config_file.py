@@ -71,9 +71,7 @@ class ConfigFile:
     async def reread(self, server: str) -> Config | None:
         """The file with the environment and that server's secrets of now; None if it cannot be used."""
         try:
-            if signature(self._file).is_endless:
-                return None
-            data = await anyio.to_thread.run_sync(read_file, self._file)
+            data = await anyio.to_thread.run_sync(_contents, self._file)
             return await self._resolve(data, anew=server)
         except ConfigError:  # the watch notes it
             return None
@@ -140,10 +138,8 @@ class ConfigFile:
 
     async def _read(self) -> bytes:
         def read() -> bytes:
-            self._watch.seen = found = signature(self._file)  # first: what is written meanwhile has another
-            if found.is_endless:
-                raise ConfigError(str(self._file), "this is not a regular file")
-            return read_file(self._file)
+            self._watch.seen = signature(self._file)  # first: what is written meanwhile has another
+            return _contents(self._file)
 
         try:
             return await anyio.to_thread.run_sync(read)
@@ -176,3 +172,14 @@ class ConfigFile:
         if tried != self._tried:
             log.error("config.unusable", problem=str(error))
         self._tried, self.problem = tried, str(error)
+
+
+def _contents(file: Path) -> bytes:
+    """The content of the file. Blocks.
+
+    Raises:
+        ConfigError: It cannot be read, or not a second time: it is a pipe or a device.
+    """
+    if signature(file).is_endless:
+        raise ConfigError(str(file), "this is not a regular file")
+    return read_file(file)

@@ -1,7 +1,7 @@
 """The direct sessions of all servers: opened when a client of a transparent door first needs one, and ended.
 
 Owned by the fleet. A session lives until its client leaves, but for two bounds, because each may be a
-process: the one that the clients of 2026-07-28 share ends when it has served none of them, and of the
+process: one that clients of 2026-07-28 share ends when it has served none of them, and of the
 sessions of clients that may have left without a word (over HTTP) only the latest are kept. Either is opened
 again at its client's next request, with what the client had put in force.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from mcpx.catalog.diff import EVERYTHING, Diff
 from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.upstream.actor import Upstream
@@ -42,8 +43,9 @@ class DirectSessions:
         dismiss: Callable[[DirectSession, str], None],
     ) -> None:
         self.sessionless = DirectClient(None)
-        """Stands for all clients that have no session with their server (2026-07-28)."""
+        """Stands for all clients without a session with their server (2026-07-28) or a token with a name."""
         self._schemas: dict[str, ToolSchemas] = {}
+        self._seen: dict[str, int] = {}  # the revision of each server's policy that its clients know of
         self._upstreams = upstreams
         self._make = make
         self._start = start
@@ -62,7 +64,9 @@ class DirectSessions:
         if len(upstream.direct) >= MAX_SESSIONS:
             text = f"{upstream.name} has {MAX_SESSIONS} clients already; nothing was sent"
             raise CallError(Code.OVERLOADED, text, server=upstream.name)
-        on_idle = partial(self._end, upstream, client, _IDLE) if client is self.sessionless else None
+        on_idle = partial(self._end, upstream, client, _IDLE) if client.peer is None else None
+        if not upstream.direct:
+            self._seen[upstream.name] = upstream.policy.revision
         own = upstream.direct[client] = self._make(
             upstream,
             client,
@@ -101,4 +105,15 @@ class DirectSessions:
     def carry_over(self, old: Upstream, new: Upstream) -> None:
         """Open the sessions of a server with the next one in its place, whose configuration has changed."""
         for client in old.direct:
-            self.get_or_open(new, client)
+            self.get_or_open(new, client).announce_lists()
+
+    def announce_rules(self, name: str, changed: Diff) -> None:
+        """Tell the clients of a server's sessions that lists have changed, if its policy or a profile has."""
+        upstream = self._upstreams.get(name)
+        if upstream is None or not upstream.direct:
+            return
+        revision = upstream.policy.revision
+        if changed is EVERYTHING or self._seen.get(name) != revision:
+            self._seen[name] = revision
+            for session in list(upstream.direct.values()):
+                session.announce_lists()

@@ -21,6 +21,7 @@ from mcpx.config.profiles import fits
 from mcpx.core.costs import definitions_cost
 from mcpx.core.messages import Exec
 from mcpx.door import Expose
+from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.requests import NO_CONTEXT, RequestContext
 
@@ -36,6 +37,10 @@ class Shown(msgspec.Struct, frozen=True):
     """The tools under their own names, in the order of their servers' names and of their own."""
     native_servers: frozenset[str]
     """The servers that are native alone: the descriptions of the three tools leave them out."""
+    query: bool = False
+    """Whether the query tool is beside the three, which runs read-only tools alone (`tiers`)."""
+    query_open_world: bool = True
+    """Whether one of the tools that it runs may reach beyond its server's own data."""
 
     def call_of(
         self, tool: ToolInfo, arguments: msgspec.Raw | bytes, context: RequestContext = NO_CONTEXT
@@ -105,7 +110,23 @@ class Exposure:
             native[name] = tool
         for name in taken:  # one in 2^48, or made on purpose: then neither has it
             log.warning("tool.name_taken", name=name, tool=native.pop(name).name)
-        return Shown(three=three, native=native, native_servers=alone)
+        return Shown(
+            three=three,
+            native=native,
+            native_servers=alone,
+            query=config.tiers,
+            query_open_world=not config.tiers or self._read_only_open_world(config),
+        )
+
+    def _read_only_open_world(self, config: Config) -> bool:
+        """Whether a read-only tool does not say that it is of a closed world, or may be listed yet."""
+        for name, upstream in self._upstreams.items():
+            server, known = config.servers.get(name), upstream.catalogue
+            if server is None or server.disabled is not None:
+                continue
+            if known is None or any(_is_open_read(tool) for tool in known.tools.values()):
+                return True
+        return False
 
     def _native_tools(self, config: Config) -> Iterable[ToolInfo]:
         for name in sorted(self._upstreams):
@@ -120,6 +141,10 @@ class Exposure:
 
     def _of(self, server: ServerConfig) -> Expose:
         return self._choice or server.expose
+
+
+def _is_open_read(tool: ToolInfo) -> bool:
+    return is_read_only(tool) and (tool.annotations or {}).get("openWorldHint") is not False
 
 
 def is_pinned(server: ServerConfig, tool: str) -> bool:

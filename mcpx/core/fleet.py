@@ -80,7 +80,7 @@ class Fleet:
         self.ledger = Ledger(state)
         self.catalogues = CatalogueStore(state)
         """What servers offered last; run by the hub, beyond the end of the servers."""
-        self.pins = PinStore(state, on_change=self._on_pins)
+        self.pins = PinStore(state, on_change=self.pins_changed)
         """What servers offered when that was approved; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
@@ -98,6 +98,7 @@ class Fleet:
         self._side_sessions = SideSessions(self._make, self._start, self._dismiss)
         self.upstreams = {name: self._make(server) for name, server in config.servers.items()}
         self.direct = DirectSessions(self.upstreams, self._make_direct, self._start, self._dismiss)
+        self.observers.add(self.direct.announce_rules)
         enabled = [each for each in self.upstreams.values() if starts and each.config.disabled is None]
         starting = {each.name for each in enabled if not self._may_sleep(each)}
         self.readiness = Readiness(starting)
@@ -294,7 +295,8 @@ class Fleet:
             self._children.pop(event.child, None)
         self._wake()
 
-    def _on_pins(self, name: str) -> None:
+    def pins_changed(self, name: str) -> None:
+        """Put in force what is pinned of a server now, and have it announced."""
         if name in self.upstreams:
             self.upstreams[name].policy_changed()
             self.observers.notify(name, EVERYTHING)

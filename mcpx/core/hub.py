@@ -19,6 +19,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
+from mcpx.audit.audit import Audit
 from mcpx.catalog.diff import EVERYTHING, diff
 from mcpx.catalog.model import Catalogue, ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
@@ -27,7 +28,7 @@ from mcpx.core.config_file import ConfigFile
 from mcpx.core.fleet import Fleet
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
-from mcpx.core.observers import Observer
+from mcpx.core.observers import NO_SERVER, Observer
 from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
 from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
@@ -40,6 +41,8 @@ from mcpx.environment import put_in_force
 from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
+from mcpx.paths import AUDIT_FOLDER, state_folder
+from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.relay.clients import ConnectedClients
@@ -74,10 +77,12 @@ class Hub:
         self.supervisor = self.fleet.supervisor
         self.upstreams = self.fleet.upstreams
         self.results = ResultRenderer(config)
+        self.approvals = Approvals(lambda: self.config.approve_timeout)
         self.views = ResultViews(self.results, self.upstreams)
         self.fleet.has_open_tasks = self.views.tasks.has_open
+        self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.calls = ToolCalls(self.upstreams, self.router, self.results)
+        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals, self.audit)
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
@@ -88,6 +93,7 @@ class Hub:
             self.registry, self._checker, self.results, config_problem=lambda: self.file.problem
         )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
+        self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
         self._reload_lock = anyio.Lock()
         self._reloading = reloading
         self.started: float | None = None
@@ -101,7 +107,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results)
+        calls = ToolCalls(upstreams, requests, self.results, self.approvals, self.audit)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
@@ -110,11 +116,14 @@ class Hub:
             config_problem=lambda: self.file.problem and SEE_STATUS,
             forms=self._inspector.forms,
         )
-        requests.router = Router(registry, inspector, self._checker)
+        requests.router = Router(
+            registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
+        )
         return registry, calls
 
     def _build_tree(self) -> None:
-        actor = RouterActor(self.router, self.registry, self._inspector, self._checker)
+        parts = self.registry, self._inspector, self._checker
+        actor = RouterActor(self.router, *parts, approvals=self.approvals, audit=self.audit)
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
@@ -129,10 +138,19 @@ class Hub:
         for name, upstream in self.upstreams.items():
             if name in config.servers:
                 upstream.policy.configure(config.servers[name])
+                upstream.rate.configure(config.servers[name])
                 upstream.policy_changed()
+        self.approvals.reconsider()
         put_in_force(config.environment)
         before, self._with_secrets = self._with_secrets, list(config.servers.values())
-        hide(redactor_of(*before, *self._with_secrets))  # servers that are replaced may still be leaving
+        redactor = redactor_of(*before, *self._with_secrets)  # servers that are replaced may still be leaving
+        hide(redactor)
+        self.approvals.redact = redactor
+        self.audit.configure(
+            enabled=config.audit != "off",
+            required=config.audit_required,
+            redact=redactor.data if config.audit == "full" else None,
+        )
 
     # --- its life
 
@@ -145,12 +163,14 @@ class Hub:
         self.started = anyio.current_time()
         self._log_environment()
         self._warn_of_disabled(self.upstreams)
+        self.audit.open()
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
         try:
             await self.root.run(task_status=task_status)
         finally:
             self._checker.close()
+            self.audit.close()
 
     def _log_environment(self) -> None:
         environment = self.config.environment
@@ -195,6 +215,7 @@ class Hub:
         self.fleet.leave(client)
         self.views.kept.drop(client)
         self.clients.leave(client)
+        self.approvals.client_left(client)
         self.meter.client_left(client)
 
     # --- its changes
@@ -222,7 +243,7 @@ class Hub:
         self._log_environment()
         self._warn_of_disabled((*plan.added, *plan.changed))
         if plan.settings:  # in force already, while servers may take their time to leave
-            self.fleet.observers.announce(plan.untouched)
+            self.fleet.observers.announce(plan.untouched or (NO_SERVER,))
             self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
         await self.fleet.change(self.config, plan)
         self._report_differences(plan.changed, before)

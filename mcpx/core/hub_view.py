@@ -40,6 +40,7 @@ class HubView:
         self.door = door
         self.clients = hub.clients
         self.views = hub.views
+        self.audit = hub.audit
         self.meter = hub.meter
         self._hub = hub
         self._selected: tuple[Config, Selection] | None = None

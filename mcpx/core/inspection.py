@@ -16,11 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
+from mcpx.core.inspection_lookup import MAX_TOOLS, Found, find_tools
 from mcpx.core.messages import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.results import ResultRenderer
 from mcpx.core.search_indexing import SearchIndexing
-from mcpx.core.tool_names import resolve_tool
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.rendering.descriptions import describe_resources
 from mcpx.rendering.inspection.about import about
@@ -30,7 +30,6 @@ from mcpx.rendering.inspection.plain import clean_plain, plain_listing
 from mcpx.rendering.inspection.servers import servers_listing
 from mcpx.rendering.results import ToolResult
 from mcpx.rendering.search_answer import search_answer
-from mcpx.rendering.suggest import unknown_tool
 from mcpx.rendering.tokens import estimate
 from mcpx.text import one_line, shown_name
 from mcpx.trust.pin_words import note_on, said_of
@@ -38,7 +37,6 @@ from mcpx.validation.checker import ArgumentChecker
 from mcpx.validation.example import example_arguments
 
 WHOLE_TOKENS: Final = 8_000  # of tools that are shown whole, one or several
-MAX_TOOLS: Final = 20  # that are shown in one answer, and named as unchecked
 MAX_PROBLEM_LEN: Final = 400  # characters of what is wrong with the configuration
 _MAX_FAILED: Final = 3  # tools that there is no room for, before no more are tried
 _MAX_RESOURCES: Final = 1_000  # of one server, for programs
@@ -47,8 +45,6 @@ CONFIG_NOTE: Final = (
     "note: the configuration file of MCPX was changed and cannot be used, so what was read before is in"
     " force: {}. Tell the user."
 )
-
-Found = tuple[ServerInfo, ToolInfo]
 
 
 class Inspector:
@@ -83,7 +79,7 @@ class Inspector:
         Raises:
             CallError: As from `inspect`.
         """
-        waiting = [tool for _, tool in self._find(request)[0]]
+        waiting = [tool for _, tool in find_tools(self._registry, request)[0]]
         if not waiting:
             if request.query:
                 self.indexing.when_read(done)
@@ -121,7 +117,7 @@ class Inspector:
             CallError: `unknown_server` or `unknown_tool`, with the nearest names; `invalid_arguments`: a
                 tool is named without its server, and not one server alone has it.
         """
-        found, problems = self._find(request)
+        found, problems = find_tools(self._registry, request)
         self._warm({info.name for info, _ in found})
         if len(found) == 1 and not problems:
             return self._one(*found[0])
@@ -146,49 +142,6 @@ class Inspector:
             text = f"{named[0].refuse('has not listed its resources yet')}."
         shown = {info.name: _resources(info) for info in servers if info.catalogue}
         return _result(text, {"servers": {name: each for name, each in shown.items() if each or named}})
-
-    # --- which tools are meant
-
-    def _find(self, request: Inspect) -> tuple[list[Found], list[CallError]]:
-        """The tools that are asked for, and an error for each one that there is not.
-
-        Raises:
-            CallError: There is none of them.
-        """
-        server, names = request.server_name, request.tool_names
-        servers = self._registry.list_servers()
-        if server and not names and all(info.name != server for info in servers):
-            names = ("",)  # it may be the name of a tool
-        found: dict[tuple[str, str], Found] = {}
-        problems: list[CallError] = []
-        for name in names[:MAX_TOOLS]:
-            for part in [name] if self._has(servers, server, name) else name.split(","):
-                try:
-                    info, tool = self._tool(servers, server, part.strip())
-                except CallError as error:
-                    problems.append(error)
-                else:
-                    found[info.name, tool.name] = info, tool
-        if problems and not found:
-            raise problems[0]
-        return list(found.values())[:MAX_TOOLS], problems
-
-    def _has(self, servers: Sequence[ServerInfo], server: str, name: str) -> bool:
-        """Whether a name with a comma is the name of a tool."""
-        return "," not in name or any(name in info.tools for info in servers if server in ("", info.name))
-
-    def _tool(self, servers: Sequence[ServerInfo], server_name: str, tool_name: str) -> Found:
-        try:
-            server, tool = resolve_tool(servers, server_name, tool_name)
-        except CallError:
-            if not server_name:
-                raise
-            server, tool = server_name, tool_name
-        upstream = self._registry.upstream(server)
-        info = upstream.info()
-        if tool not in info.tools:
-            raise upstream.policy.refusal(tool) or unknown_tool(info, tool, servers)
-        return info, info.tools[tool]
 
     # --- the answers
 

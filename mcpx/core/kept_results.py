@@ -129,7 +129,7 @@ class KeptResults:
 
 def _new_id(owner: ClientId, results: Container[str]) -> str:
     """An id that is new to this client, and one that cannot be guessed where others share its collection."""
-    size = _LONG_ID_BYTES if owner is SESSIONLESS else _SHORT_ID_BYTES
+    size = _LONG_ID_BYTES if owner.sessionless else _SHORT_ID_BYTES
     while (made := secrets.token_hex(size)) in results:
         size = _LONG_ID_BYTES
     return made

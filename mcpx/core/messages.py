@@ -34,7 +34,8 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     `arguments` is JSON: an object, a string that holds one, null, or nothing at all. `select` is the JMESPath
     expression that the result is projected with ("" or None: none), `max_tokens` the budget of what is shown
     of it (None: the configured one, 0: none). `rest_as_resource` is for clients that are not shown the
-    resources tool, which reads the rest of a result for the others.
+    resources tool, which reads the rest of a result for the others. `read_only` has a
+    tool refused that is not read-only.
     """
 
     server_name: str
@@ -44,6 +45,7 @@ class Exec(msgspec.Struct, frozen=True, gc=False):
     select: str | None = None
     max_tokens: int | None = None
     rest_as_resource: bool = False
+    read_only: bool = False
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):

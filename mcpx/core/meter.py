@@ -38,7 +38,7 @@ from mcpx.core.stats import (
 from mcpx.observe.contained import contain
 from mcpx.text import cut, one_line, visible
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.context import SESSIONLESS
+from mcpx.upstream.context import ClientId
 from mcpx.wire.envelope import Bytes
 
 WINDOW_S: Final = 0.25
@@ -182,12 +182,14 @@ class Meter:
 
         Directly it would have been the definitions of all tools of all servers that it is `shown` (None: all
         there are). A client that lists again
-        what it has is not counted again; one without a session (`SESSIONLESS`) is after an hour.
+        what it has is not counted again; one without a session is after an hour.
         """
         menus = _cost_of_menus(self._upstreams if shown is None else shown)
         whole = sum(menus.values())
         label = self.of_client(name).name
-        if not self._is_news(label if client is SESSIONLESS else client, whole, spent):
+        if isinstance(client, ClientId) and client.sessionless:
+            client = client.principal + label
+        if not self._is_news(client, whole, spent):
             return
         direct_before = 0
         for server, direct in menus.items() if whole else ((MCPX, 0),):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from mcpx.catalog.diff import Diff
 from mcpx.observe.contained import contain
 
 Observer = Callable[[str, Diff], None]
-"""Is given the server's name and what changed. What it raises is logged."""
+"""Is given the server's name, or `NO_SERVER`, and what changed. What it raises is logged."""
+NO_SERVER: Final = ""
+"""Stands for the server where settings have changed, and no server is shown differently for it."""
 
 
 class Observers:

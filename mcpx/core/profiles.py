@@ -5,7 +5,8 @@ nothing here or above may answer them from more than a `Selection`. A profile th
 shows nothing.
 
 A profile narrows the rules of the configuration and never widens them. It is what a person chooses for a
-client, and no protection against it: whoever may connect may connect at another door.
+client. It protects against a client only that comes over HTTP with a token for a profile: any other may
+connect at another door.
 """
 
 from __future__ import annotations

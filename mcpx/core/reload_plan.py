@@ -33,8 +33,13 @@ LOOKED_UP: Final = (
     "trust_annotations",
     "pin",
     "quarantine",
+    "quota",
 )
-"""Settings of a server that are looked up when they are used: a new value restarts nothing."""
+"""Settings of a server that are looked up when they are used: a new value restarts nothing.
+
+What the quota says of its processes is in their transport, too.
+"""
+_KEYS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(ServerConfig)}
 _NO_SETTINGS: Final = frozenset({"source", "servers", "notices", "digest", "environment"})
 
 
@@ -67,7 +72,8 @@ def plan_reload(old: Config, new: Config, *, moved: Container[str] = ()) -> Relo
         and _started_with(old.servers[name]) == _started_with(server)
         and (server.disabled is not None or not (all_again or name in moved))
     }
-    settings += [name for name in LOOKED_UP if any(_differs(name, old, new, server) for server in same)]
+    differing = (name for name in LOOKED_UP if any(_differs(name, old, new, server) for server in same))
+    settings += [_KEYS[name] for name in differing]
     return ReloadPlan(
         added=tuple(name for name in new.servers if name not in old.servers),
         removed=tuple(name for name in old.servers if name not in new.servers),

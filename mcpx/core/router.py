@@ -16,16 +16,22 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from mcpx.audit.audit import Audit
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.config import Era
+from mcpx.core.approving import admitted
+from mcpx.core.auditing import audited
 from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
-from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read
+from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read, Request
 from mcpx.core.registry import Registry
 from mcpx.core.tool_names import not_listed
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
+from mcpx.trust.annotations import is_read_only
+from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
+from mcpx.upstream.admission import not_read_only
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
 from mcpx.validation.arguments import read_raw_arguments
@@ -64,10 +70,21 @@ class Router:
     Keeps no state, so that a restart of the actor loses nothing.
     """
 
-    def __init__(self, registry: Registry, inspector: Inspector, checker: ArgumentChecker) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        inspector: Inspector,
+        checker: ArgumentChecker,
+        *,
+        approvals: Approvals,
+        audit: Audit,
+    ) -> None:
+        self._audit = audit
         self._registry = registry
         self._inspector = inspector
         self._checker = checker
+        self._approvals = approvals
+        self._audit = audit
 
     def route(self, message: Routable, reply: Reply[Any] | None) -> None:
         """Answer the message, or hand it on. Never raises."""
@@ -75,21 +92,8 @@ class Router:
             return
         try:
             match message:
-                case Exec():
-                    self._exec(message, reply)
-                case Read(server, uri, context):
-                    upstream = self._registry.upstream(server)
-                    context = _narrowed(context, upstream)
-                    request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
-                    _session_for(upstream, context).submit(request, reply)
-                case Forward(server, request, context):
-                    upstream = self._registry.upstream(server)
-                    context = _narrowed(context, upstream)
-                    forwarded = replace(request, context=context)
-                    if (refused := upstream.refusal_of(forwarded)) is not None:
-                        reply.reject(refused)
-                    else:
-                        _session_for(upstream, context).submit(forwarded, reply)
+                case Exec() | Read() | Forward():
+                    self._request(message, reply)
                 case ListResources(server):
                     reply.resolve(self._inspector.resources(server))
                 case Inspect():
@@ -98,6 +102,30 @@ class Router:
                     router.route(routed, reply)
         except Exception as error:  # noqa: BLE001 - the boundary: one message must not cost the others theirs
             _refuse(message.message if isinstance(message, Routed) else message, reply, error)
+
+    def _request(self, message: Request, reply: RawReply) -> None:
+        """Check a request, and put it into its server's queue; the audit log has it from here on.
+
+        Raises:
+            CallError: It was not sent.
+        """
+        if self._audit.enabled:
+            reply.observer = audited(self._audit, message)
+        match message:
+            case Exec():
+                self._exec(message, reply)
+            case Read(server, uri, context):
+                upstream = self._registry.upstream(server)
+                context = _narrowed(context, upstream)
+                request = ReadResource(self._registry.resolve_uri(upstream, uri), context=context)
+                _session_for(upstream, context).submit(request, reply)
+            case Forward(server, given, context):
+                upstream = self._registry.upstream(server)
+                context = _narrowed(context, upstream)
+                forwarded = replace(given, context=context)
+                if (refused := upstream.refusal_of(forwarded)) is not None:
+                    raise refused
+                _session_for(upstream, context).submit(forwarded, reply)
 
     def _inspect(self, message: Inspect, reply: Reply[Any]) -> None:
         """Answer, now or when the schema has been looked at."""
@@ -116,29 +144,41 @@ class Router:
                 only later goes into `reply`.
         """
         upstream = self._registry.upstream(message.server_name)
-        tool = self._tool(upstream, message.tool_name)
+        tool = self._tool(upstream, message)
         checked, raw = read_raw_arguments(message.arguments, tool)
         context = message.context if upstream.narrowing is None else _narrowed(message.context, upstream)
-        call = CallTool(tool.name, raw, safe=_is_safe(tool), context=context)
+        call = CallTool(tool.name, raw, safe=_is_safe(tool), read_only=message.read_only, context=context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
-        elif upstream.serves_all:
-            upstream.submit(call, reply)
         else:
-            _session_for(upstream, message.context).submit(call, reply)
+            self._submit(upstream, tool, call, reply)
 
-    def _tool(self, upstream: Upstream, name: str) -> ToolInfo:
-        """The tool of that name, which may run.
+    def _submit(self, upstream: Upstream, tool: ToolInfo, call: CallTool, reply: RawReply) -> None:
+        """Put a call whose arguments fit into its server's queue, if a person need not be asked first.
+
+        Raises:
+            CallError: As from `admitted`, and from `submit`.
+        """
+        rule = upstream.policy.asks(tool)
+        if rule is not None or call.context.answers is not None:
+            call = admitted(self._approvals, upstream, tool, call, rule=rule, reply=reply)
+        session = upstream if upstream.serves_all else _session_for(upstream, call.context)
+        session.submit(call, reply)
+
+    def _tool(self, upstream: Upstream, message: Exec) -> ToolInfo:
+        """The tool of a call, which may run.
 
         Raises:
             CallError: There is none, or it may not run as it is.
         """
-        catalogue, policy = upstream.catalogue, upstream.policy
+        catalogue, policy, name = upstream.catalogue, upstream.policy, message.tool_name
         tool = catalogue.tools.get(name) if catalogue else None
         if tool is None:
             raise self._no_tool(upstream, name)
         if policy.refused and name in policy.refused and (refused := policy.refusal(name)) is not None:
             raise refused
+        if message.read_only and not is_read_only(tool):
+            raise not_read_only(tool)
         return tool
 
     def _no_tool(self, upstream: Upstream, tool_name: str) -> CallError:
@@ -171,9 +211,9 @@ class Router:
                 return
             try:
                 upstream = self._registry.upstream(message.server_name)
-                self._tool(upstream, message.tool_name)  # the rules may have changed meanwhile
+                now = self._tool(upstream, message)  # the rules may have changed meanwhile
                 fitting = call if verdict is call.arguments else replace(call, arguments=verdict)
-                _session_for(upstream, call.context).submit(fitting, reply)
+                self._submit(upstream, now, fitting, reply)
             except Exception as error:  # noqa: BLE001 - the boundary: this runs in a turn that all calls share
                 _refuse(message, reply, error)
 
@@ -190,9 +230,16 @@ class RouterActor(Router, Actor[Routable]):
     """The router of all servers, which serves the mailbox."""
 
     def __init__(
-        self, ref: ActorRef[Routable], registry: Registry, inspector: Inspector, checker: ArgumentChecker
+        self,
+        ref: ActorRef[Routable],
+        registry: Registry,
+        inspector: Inspector,
+        checker: ArgumentChecker,
+        *,
+        approvals: Approvals,
+        audit: Audit,
     ) -> None:
-        Router.__init__(self, registry, inspector, checker)
+        Router.__init__(self, registry, inspector, checker, approvals=approvals, audit=audit)
         Actor.__init__(self, ref)
 
     handle = Router.route

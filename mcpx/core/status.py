@@ -46,11 +46,27 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The HTTP side of a daemon: where clients connect, or why they cannot, and when that is tried again."""
+    """The HTTP side of a daemon: where clients connect, or why they cannot, and when that is tried again.
+
+    `named_tokens` counts the tokens with names that let in (`mcpx token`); it is absent if there are none.
+    """
 
     url: str | None = None
+    named_tokens: int | msgspec.UnsetType = msgspec.UNSET
     error: str | None = None
     next_attempt_in_s: float | None = None
+
+
+class AuditStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An audit log that cannot be written: why, how many lines wait, and how many are lost.
+
+    `required` says that calls are refused until it can be.
+    """
+
+    problem: str
+    waiting: int
+    lost: int
+    required: bool
 
 
 class EnvironmentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +90,8 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     `environment` is absent where a program has made the configuration. `tokens` is the sum over all servers
     and what MCPX answered by itself. `folder` is where it keeps what is for its configuration alone, with its
     servers' logs; `log` is the file of its own, absent where that goes elsewhere. A daemon of an older
-    version says nothing of these four. `pins_error` says why what servers offer cannot be pinned, if so.
+    version says nothing of these four. `pins_error` says why what servers offer cannot be pinned, if so;
+    `audit` is present while the audit log cannot be written.
     """
 
     pid: int
@@ -89,6 +106,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | msgspec.UnsetType = msgspec.UNSET
     log: str | msgspec.UnsetType = msgspec.UNSET
     pins_error: str | msgspec.UnsetType = msgspec.UNSET
+    audit: AuditStatus | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChangeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +192,7 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         environment=environment_status(hub.config.environment),
         tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
         pins_error=hub.fleet.pins.problem or msgspec.UNSET,
+        audit=_audit(hub),
     )
     servers = [
         _server(
@@ -182,6 +201,14 @@ def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
         for name, upstream in hub.upstreams.items()
     ]
     return Status(daemon=daemon, servers=servers)
+
+
+def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
+    log = hub.audit
+    if log.problem is None or not log.enabled:
+        return msgspec.UNSET
+    required = hub.config.audit_required
+    return AuditStatus(problem=log.problem, waiting=log.waiting, lost=log.lost, required=required)
 
 
 def environment_status(environment: Environment | None) -> EnvironmentStatus | msgspec.UnsetType:

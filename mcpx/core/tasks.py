@@ -1,8 +1,9 @@
 """The tasks that servers have answered calls with, by the clients whose they are (2026-07-28).
 
 A client asks for its task by an id. Here is known only which server that is of: what a task is, and whether
-there is one, the server alone says. A task belongs to what its client calls itself, so it is found when the
-client connects again, in whatever way; to any other client its id is unknown. An id is the server's own;
+there is one, the server alone says. A task belongs to what its client calls itself, with the token that it
+came with where that has a name (`ClientId.principal`), so it is found when the client connects again, in
+whatever way; to any other client its id is unknown. An id is the server's own;
 where a client has a task of another server by the same id, the later one is shown to it as `SERVER:ID`.
 
 Owned by the hub, on its event loop. A task is forgotten some time after it may be gone, and none is known for

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 START_TIMEOUT_S: Final = 40.0  # for a daemon to answer: LOCK_TIMEOUT_S, then Python and the SDK are loaded
 MAX_LOG_BYTES: Final = 5_000_000  # of a daemon's log; then a new one is begun, and one old one is kept
 LAST_WORDS_BYTES: Final = 2000  # of a daemon's log, read for the reason why it ended
-BAD_CONFIG: Final = 2  # the exit code of a daemon that cannot use its configuration
+BAD_CONFIG: Final = 2  # the exit code of a daemon that cannot use its configuration: a restart is useless
 
 
 class ConfigProblemError(DaemonError):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from mcpx.daemon.locks import advised
+from mcpx.daemon.locks import unusable
 from mcpx.daemon.paths import DaemonPaths, address, claim_folder, connect
 from mcpx.errors import DaemonError
 from mcpx.paths import config_hint
@@ -62,7 +62,7 @@ def listen(paths: DaemonPaths) -> socket.socket:
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
     except OSError as error:
         listener.close()
-        raise DaemonError(f"{paths.socket}: {advised(error)}") from None
+        raise unusable(paths.socket, error) from None
     finally:
         os.umask(before)
     return listener

@@ -18,10 +18,10 @@ from mcpx.errors import DaemonError
 MAX_LOCK_BYTES: Final = 8192  # of a lock file: a process id, and a path
 
 
-def advised(error: OSError) -> str:
-    """Why a file of the daemon cannot be used, and what to do."""
+def unusable(path: Path, error: OSError) -> DaemonError:
+    """The error for a file of the daemon that cannot be used: why, and what to do."""
     full = "make room, or " if error.errno in {errno.ENOSPC, errno.EDQUOT} else ""
-    return f"{error.strerror or error}; {full}name another folder with MCPX_STATE_DIR"
+    return DaemonError(f"{path}: {error.strerror or error}; {full}name another folder with MCPX_STATE_DIR")
 
 
 class LockOwner(NamedTuple):
@@ -42,7 +42,7 @@ def take_lock(path: Path) -> int | None:
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise DaemonError(f"{path}: {advised(error)}") from None
+        raise unusable(path, error) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(lock), path.stat()):  # a lock on a removed file locks nothing
@@ -64,7 +64,7 @@ def sign_lock(lock: int, path: Path, config: str) -> None:
         os.pwrite(lock, os.fsencode(f"{os.getpid()}\n{config}"), 0)
     except OSError as error:
         os.close(lock)
-        raise DaemonError(f"{path}: {advised(error)}") from None
+        raise unusable(path, error) from None
 
 
 def lock_owner(path: Path) -> LockOwner | None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mcpx.daemon.locks import advised, lock_owner, sign_lock, take_lock
+from mcpx.daemon.locks import lock_owner, sign_lock, take_lock, unusable
 from mcpx.errors import DaemonError
 from mcpx.paths import (
     CONFIGURATIONS,
@@ -149,10 +149,6 @@ def check_state_folder() -> None:
         raise _not_ours(folder)
 
 
-def _unusable(path: Path, error: OSError) -> DaemonError:
-    return DaemonError(f"{path}: {advised(error)}")
-
-
 def _not_ours(folder: Path) -> DaemonError:
     return DaemonError(f"{folder}: others may change it; name another folder with MCPX_STATE_DIR")
 
@@ -169,7 +165,7 @@ def claim_folder(paths: DaemonPaths) -> None:
         ensure_folder(folder.parent)
         ensure_folder(folder)
     except OSError as error:
-        raise _unusable(folder, error) from None
+        raise unusable(folder, error) from None
     check_runtime_folder(folder)
 
 
@@ -182,7 +178,7 @@ def check_runtime_folder(folder: Path) -> None:
     try:
         above, found = folder.parent.stat(), folder.lstat()
     except OSError as error:
-        raise _unusable(folder, error) from None
+        raise unusable(folder, error) from None
     if others_may_change(above, sticky_is_safe=True):
         raise _not_ours(folder.parent)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -204,7 +200,7 @@ def connect(paths: DaemonPaths) -> socket.socket | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unusable(paths.socket, error) from None
+        raise unusable(paths.socket, error) from None
     connection = socket.socket(socket.AF_UNIX)
     try:
         with address(paths.socket) as path:

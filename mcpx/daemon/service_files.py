@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from mcpx.daemon.launch import BAD_CONFIG
+
 MARK: Final = "Written by `mcpx daemon install`; `mcpx daemon uninstall` removes it."
 """In every file that MCPX may replace or remove."""
 LABEL: Final = "mcpx.daemon"
 WATCHDOG_S: Final = 30
-BAD_CONFIG: Final = 2  # the exit code after which a restart is useless
 _SPACE: Final = 0x20
 _DELETE: Final = 0x7F
 

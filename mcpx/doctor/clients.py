@@ -8,26 +8,16 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcpx.changes import carry_out, read_file
-from mcpx.clients import (
-    CLIENTS,
-    ClientFile,
-    ClientServers,
-    Server,
-    find,
-    find_all,
-    read_client_file,
-    servers_key,
-)
+from mcpx.changes import carry_out
+from mcpx.clients import CLIENTS, ClientFile, ClientServers, Server, find, find_all, read_client_file
 from mcpx.clients.forms import NotImportedError
 from mcpx.clients.install_plan import plan_installs
-from mcpx.clients.installing import configuration_of, places
+from mcpx.clients.installing import configuration_of
 from mcpx.clients.translating import translate
 from mcpx.doctor.client_probes import Probe, answers
 from mcpx.doctor.files import holds_secret, readable_by_others
 from mcpx.doctor.findings import Finding, Fix, note, wrong
 from mcpx.doctor.installation import Installation
-from mcpx.documents.editing import read
 from mcpx.errors import MCPXError
 from mcpx.paths import CONFIG_VARIABLE, STATE_VARIABLE, config_file
 
@@ -53,7 +43,8 @@ def _check_file(file: ClientFile, installation: Installation, probes: list[Probe
         advice = "correct it: the client cannot read it either"
         yield wrong(file.client.name, f"{file.path}: {found.problem}", advice)
         return
-    own = [Probe(file, each, _configuration(each, installation)) for each in _own_entries(found)]
+    entries_of_mcpx = [translate(name, given, file.client) for name, given in found.own_entries]
+    own = [Probe(file, each, _configuration(each, installation)) for each in entries_of_mcpx]
     entries = (*(probe.entry for probe in own), *found.servers)
     holding = [each.name for each in entries if holds_secret(each.entry)]
     yield from readable_by_others(file.client.name, file.path, holding)
@@ -72,17 +63,6 @@ def _files(installation: Installation) -> Iterator[ClientFile]:
             yield from found
         elif (file := find(client, installation.environ)).installed:
             yield file
-
-
-def _own_entries(found: ClientServers) -> list[Server]:
-    """MCPX's own entries in a file, in MCPX's form."""
-    data = read_file(found.file.path) if found.own else None
-    if data is None:
-        return []
-    client = found.file.client
-    document = read(data, client.syntax)
-    given = places(document, servers_key(client, document))
-    return [translate(name, given[name][1], client) for name in found.own if name in given]
 
 
 def _install(file: ClientFile) -> str:

@@ -6,6 +6,8 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from mcpx.doctor.installation import Installation
 from mcpx.doctor.memory import group_memory
 from mcpx.errors import DaemonError, MCPXError
 from mcpx.text import one_line
+from mcpx.trust.tokens import TokenError, load_named, named_tokens_file, token_file
 from mcpx.upstream.transport.process_table import PROC, has_proc, processes
 from mcpx.version import __version__
 
@@ -49,7 +52,7 @@ def _none_runs(installation: Installation, paths: DaemonPaths) -> Iterator[Findi
         yield ok(SUBJECT, "none runs; the first client starts it")
     if installation.config is not None and installation.config.http_served:
         yield from _port_taken(installation.config)
-        yield from _readable_token()
+        yield from check_tokens()
 
 
 def _in_the_way(path: Path) -> Finding | None:
@@ -81,16 +84,23 @@ def _port_taken(config: Config) -> Iterator[Finding]:
             yield ok("HTTP", f"{host}:{port} is free")
 
 
-def _readable_token() -> Iterator[Finding]:
-    """The token of HTTP clients, which MCPX does not use if others may know it."""
-    from mcpx.gateway.frontends.auth import token_file  # noqa: PLC0415 - the SDK, for those who serve HTTP
-
-    file = token_file()
-    mode = stat.S_IMODE(file.stat().st_mode) if file.is_file() else 0
-    if mode & 0o077:
-        text = f"others may read the token in {file} (mode {mode:o}), so that it is not used"
-        chmod = f"chmod 600 {file}"
-        yield wrong("HTTP", text, chmod, fix=Fix(chmod, lambda: file.chmod(0o600)))
+def check_tokens() -> Iterator[Finding]:
+    """Check the tokens of HTTP clients, which MCPX does not use if others may know or change them."""
+    for file, what in ((token_file(), "the token"), (named_tokens_file(), "the hashes of tokens")):
+        mode = stat.S_IMODE(file.stat().st_mode) if file.is_file() else 0
+        if mode & 0o077:
+            text = f"others may read {what} in {file} (mode {mode:o}), so that it is not used"
+            chmod = f"chmod 600 {file}"
+            yield wrong("HTTP", text, chmod, fix=Fix(chmod, partial(file.chmod, 0o600)))
+            return
+    try:
+        named = load_named()
+    except TokenError as error:
+        yield wrong("HTTP", f"no token with a name lets in: {error}", "mcpx token list")
+        return
+    if expired := [token.name for token in named if token.is_expired(datetime.now(UTC))]:
+        advice = f"mcpx token revoke {expired[0]}"
+        yield note("HTTP", f"expired, and of no more use: {', '.join(expired)}", advice)
 
 
 def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
@@ -117,8 +127,11 @@ def _one_runs(installation: Installation, pid: int) -> Iterator[Finding]:
     if problem := about.get("config_error"):
         text = f"goes on with what it read before, because the file was changed and cannot be used: {problem}"
         yield wrong(SUBJECT, text, installation.command("check"))
-    if error := (about.get("http") or {}).get("error"):
+    http = about.get("http") or {}
+    if error := http.get("error"):
         yield wrong("HTTP", f"is not served: {error}", installation.command("daemon", "status"))
+    elif http:
+        yield from check_tokens()
     yield from _its_servers(installation, answer["servers"])
 
 

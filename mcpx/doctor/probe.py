@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.environment.bounded import end
 from mcpx.text import one_line
 from mcpx.version import __version__
 
@@ -155,12 +155,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None  # noqa: S101 - made with a pipe
     with suppress(OSError):
         process.stdin.close()
-    try:
-        process.wait(LEAVE_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
+    end(process, wait_s=LEAVE_TIMEOUT_S)
+    if process.stderr is not None:
+        process.stderr.close()

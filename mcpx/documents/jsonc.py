@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from mcpx.documents.lines import LINE_END
 from mcpx.errors import MCPXError
 
 BOM: Final = "\ufeff"
@@ -30,7 +31,6 @@ _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F
 _SCALAR: Final = re.compile(
     r"(?:true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.+-])"
 )
-_LINE_END: Final = re.compile(r"\r\n?|\n")
 
 _EXCERPT_WIDTH: Final = 100
 """Characters of a line that an excerpt shows."""
@@ -87,11 +87,10 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member of an object; `key_start` and `key_end` include the quotes."""
+    """One member of an object; `key_start` is that of its opening quote."""
 
     key: str
     key_start: int
-    key_end: int
     node: Node
 
 
@@ -126,7 +125,7 @@ def next_token(text: str, offset: int) -> int:
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """Line and column of an offset, both from 1, columns in characters; a byte order mark is no character."""
-    ends = [found.end() for found in _LINE_END.finditer(text, 0, offset)]
+    ends = [found.end() for found in LINE_END.finditer(text, 0, offset)]
     start = ends[-1] if ends else int(text.startswith(BOM))
     return len(ends) + 1, max(offset - start, 0) + 1
 
@@ -138,7 +137,7 @@ def excerpt(text: str, offset: int) -> str:
     """
     _, column = line_and_column(text, offset)
     start = max(offset - column + 1, 0)
-    end = found.start() if (found := _LINE_END.search(text, start)) else len(text)
+    end = found.start() if (found := LINE_END.search(text, start)) else len(text)
     first = max(start, min(offset - _EXCERPT_WIDTH // 2, end - _EXCERPT_WIDTH))
     last = min(end, first + _EXCERPT_WIDTH)
     before = ("…" if first > start else "") + _shown(text[first:offset])
@@ -211,7 +210,7 @@ class _Reader:
             if not self._text.startswith(":", colon):
                 raise self._error(colon, key.end, "a colon")
             node = self._value(next_token(self._text, colon + 1))
-            members.append(Member(key.value, key.start, key.end, node))
+            members.append(Member(key.value, key.start, node))
             here = self._after_item(node.end, "}")
         self._opened.pop()
         value = JSONObject([(each.key, each.node.value) for each in members])

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from mcpx.audit.origin import Transport
 from mcpx.core.hub import Hub
 from mcpx.door import Door
 from mcpx.gateway.clients.sessions import ClientSessions
@@ -40,13 +41,14 @@ class Doors:
                 self._of_all[door] = server
         return server
 
-    def stream_client(self, door: Door, channel: Channel) -> StreamClient:
-        """What serves a client on a stream."""
+    def stream_client(self, door: Door, channel: Channel, transport: Transport = "stdio") -> StreamClient:
+        """What serves a client on a stream of that kind."""
         if door.server is not None:
             from mcpx.gateway.transparent.stream import TransparentConnection  # noqa: PLC0415 - for those who want it
 
-            return StreamClient(self.hub, channel, partial(TransparentConnection, self.hub, door.server))
-        return StreamClient(self.hub, channel, partial(gateway_connection, self.gateway(door)))
+            serve = partial(TransparentConnection, self.hub, door.server, transport)
+            return StreamClient(self.hub, channel, serve)
+        return StreamClient(self.hub, channel, partial(gateway_connection, self.gateway(door), transport))
 
     def transparent_endpoint(self, make_manager: MakeManager) -> TransparentEndpoint:
         """What serves the clients of transparent doors over HTTP."""

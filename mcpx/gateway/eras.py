@@ -22,6 +22,7 @@ from mcp_types import INVALID_REQUEST, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PR
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from mcpx.audit.origin import Transport
 from mcpx.gateway.clients.identity import bind_client
 from mcpx.gateway.server import GatewayServer
 from mcpx.upstream.context import ClientId
@@ -43,11 +44,14 @@ class Era(Enum):
 class EraServer:
     """Serves one connection. `era` and `connection` tell the fast path what it may take."""
 
-    def __init__(self, server: GatewayServer, dispatcher: WireDispatcher) -> None:
+    def __init__(
+        self, server: GatewayServer, dispatcher: WireDispatcher, transport: Transport = "stdio"
+    ) -> None:
         self.era = Era.UNDECIDED
         self.connection = Connection.for_loop(dispatcher)
         self.identity = ClientId()
-        bind_client(self.connection, self.identity)
+        self.transport: Transport = transport
+        bind_client(self.connection, self.identity, transport)
         self._server = server
         self._dispatcher = dispatcher
         self._runner: ServerRunner[Any] = ServerRunner(server, self.connection, None)
@@ -95,7 +99,7 @@ class EraServer:
         connection = Connection.from_envelope(
             route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
         )
-        bind_client(connection, self.identity)
+        bind_client(connection, self.identity, self.transport)
         try:
             return await serve_one(
                 self._server,

@@ -25,6 +25,7 @@ from mcpx.core.tasks import MAX_ID_CHARS, Task
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.handles import capabilities_in
+from mcpx.gateway.clients.identity import connection_of, session_client
 from mcpx.gateway.clients.sessions import client_name
 from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native.errors import as_protocol_error
@@ -97,7 +98,8 @@ def _task_of(hub: HubView, ctx: Context) -> Task:
     task_id = (ctx.params or {}).get("taskId")
     if not isinstance(task_id, str):
         raise MCPError(INVALID_PARAMS, f"taskId must be a string, got {kind_of(task_id)}; nothing was sent")
-    task = hub.views.tasks.find(task_id, owner=client_name(ctx.session) or "")
+    client = session_client(connection_of(ctx.session), hub)
+    task = hub.views.tasks.find(task_id, owner=client.principal + (client_name(ctx.session) or ""))
     if task is None or hub.hides(task.server):
         shown = shown_name(cut(task_id, MAX_ID_CHARS))
         raise MCPError(INVALID_PARAMS, f"This client has no task {shown}; nothing was sent")

@@ -24,7 +24,7 @@ from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Request
 from mcpx.errors import CallError
 from mcpx.gateway.clients.handles import Delivery, RequestCaller
-from mcpx.gateway.clients.identity import request_outbound
+from mcpx.gateway.clients.identity import origin_of, request_outbound
 from mcpx.gateway.clients.outbox import Backlog
 from mcpx.gateway.request_meta import encode_for_server, meta_for_server
 from mcpx.text import kind_of
@@ -84,6 +84,7 @@ def _context(hub: HubView, ctx: Context, notifications: _NotificationQueue) -> R
         answers=_answers(ctx),
         on_progress=None if token is None else progressed,
         meta=meta_for_server(ctx.params),
+        origin=origin_of(ctx.session, hub),
     )
 
 

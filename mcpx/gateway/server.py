@@ -85,7 +85,7 @@ class GatewayServer(Server[Any]):
         servers = self.hub.registry.list_servers()
         if not self.exposure.shown.three:
             return native_instructions(servers)
-        return instructions(self.exposure.described(servers))
+        return instructions(self.exposure.described(servers), query=self.exposure.shown.query)
 
     @instructions.setter
     def instructions(self, value: str | None) -> None:
@@ -151,8 +151,8 @@ class GatewayServer(Server[Any]):
 
     async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> JSON:
         call = ToolCall(self.hub, ctx, self.stamp_for(ctx))
-        if params.name in tools.NAMES:
-            return await call.of_three(params.name, params.arguments or {})
+        if params.name in tools.names(self.exposure.shown):
+            return await call.of_own(params.name, params.arguments or {})
         if params.name not in self.exposure.shown.native:
             await self._wait_for_servers()
         return await call.of_native(params.name, params.arguments, self.exposure)

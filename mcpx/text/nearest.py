@@ -46,6 +46,13 @@ def nearest(name: str, known: Iterable[str], *, most: int = 3, typos_only: bool 
     return good
 
 
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What to say of a wrong name: what it was probably meant to be, or what there is."""
+    known = list(known)
+    near = nearest(name, known, most=1)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+
+
 def _best(scored: Iterable[tuple[float, str]], most: int, least: float) -> list[str]:
     """Up to `most` names with the highest scores, none below `least`."""
     alike = [pair for pair in scored if pair[0] >= least]

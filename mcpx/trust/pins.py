@@ -9,7 +9,7 @@ once; what is to be kept it gives to `keep`, which writes it down later (`mcpx.t
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -81,7 +81,8 @@ class ServerPins:
         self.blocks = self._config.pin == "block"
         """Whether what has changed is not in force."""
         self._holds = self._config.quarantine
-        self._guards = self.blocks or self._holds
+        self.guards = self.blocks or self._holds
+        """Whether anything of the server may be held back."""
         self.is_active = self._holds or self._config.pin != "off"
         """Whether anything is compared."""
 
@@ -126,6 +127,20 @@ class ServerPins:
         if not self._listed:
             self._listed = catalogue.tools
 
+    def note_part(self, tools: Mapping[str, ToolInfo], said: Catalogue | None) -> None:
+        """Take in tools that the server has listed to one client.
+
+        `said` has what it says of itself there; None where that is not known, and so counts as the same.
+        """
+        if said is not None:
+            self._about = about_of(said, self._redact)
+        elif self._about is None and self.record.state != "pinned":
+            return  # for a server that was never seen that belongs to the pins
+        elif self._about is None:
+            self._about = self.record.waiting_about or self.record.about
+        self._listed = {**self._listed, **tools}
+        self._compare(whole=False)
+
     def _compare(self, *, whole: bool) -> None:
         """Hold what is listed against what is kept. Where that cannot be believed, everything waits."""
         if not self.is_active or self._about is None:
@@ -164,7 +179,7 @@ class ServerPins:
 
     def form(self, tool: ToolInfo) -> ToolInfo | None:
         """The tool as it is listed: as the server has it, in its approved form, or not at all."""
-        if not self._guards:
+        if not self.guards:
             return tool
         pin = self.record.tools.get(tool.name)
         if self.problem is not None:
@@ -198,7 +213,7 @@ class ServerPins:
 
     def refusal(self, name: str) -> CallError | None:
         """Why a tool of that name cannot run, if it has changed or is new and that is blocked."""
-        if not self._guards:
+        if not self.guards:
             return None
         if self.problem is not None:
             return self._refused(name, "the record of what its tools were approved as cannot be believed")

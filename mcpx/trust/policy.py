@@ -12,7 +12,7 @@ A profile narrows a policy and never widens it (`NarrowedPolicy`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -30,6 +30,8 @@ HELD: Final = "quarantine"
 """The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
 WRITES: Final = "approve: writes"
 """The rule by which a person is asked before any tool that is not read-only."""
+
+Kind = Literal["tools", "resources", "prompts"]
 
 
 class ServerPolicy:
@@ -138,6 +140,24 @@ class ServerPolicy:
         """What there is of a catalogue that is seen through the server's policy already."""
         return known
 
+    def shown_page(self, page: Catalogue) -> Catalogue:
+        """What there is of a part of a listing, which is not kept."""
+        return self._make(page)
+
+    def restricts(self, kind: Kind) -> bool:
+        """Whether something of that kind may be hidden, or a tool not run at once."""
+        if self._pins is not None and self._pins.guards:
+            return True
+        if kind != "tools":
+            return bool(getattr(self._rules, kind).restrict)
+        rules = self._rules.tools
+        return rules.restrict or rules.ask or self._asks_for_writes
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether the form of a tool may matter: it is pinned, or shown with other annotations."""
+        return (self._pins is not None and self._pins.is_active) or self._annotations.change
+
     # --- one of them
 
     def rule_against_tool(self, name: str) -> str | None:
@@ -159,6 +179,11 @@ class ServerPolicy:
     @property
     def _is_held(self) -> bool:
         return self._pins is not None and self._pins.holds_all
+
+    @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._is_held or self._rules.resources.restrict
 
     def admits_tool(self, name: str) -> bool:
         """Whether there is a tool of that name, if the server has it."""
@@ -242,6 +267,21 @@ class NarrowedPolicy(ServerPolicy):
             last = self._last = known, rules, rules.filtered(known)
         return last[2]
 
+    def shown_page(self, page: Catalogue) -> Catalogue:
+        """What there is of a part of a listing, which is not kept."""
+        return self._narrowing().filtered(self._base.shown_page(page))
+
+    def restricts(self, kind: Kind) -> bool:
+        """Whether something of that kind may be hidden, or a tool not run at once."""
+        rules = self._narrowing()
+        own: bool = getattr(rules, kind).restrict or (kind == "tools" and rules.tools.ask)
+        return own or self._base.restricts(kind)
+
+    @property
+    def reads_tools(self) -> bool:
+        """As that of the server."""
+        return self._base.reads_tools
+
     def rule_against_tool(self, name: str) -> str | None:
         """As that of the server, or of the profile."""
         return self._base.rule_against_tool(name) or self._narrowing().tools.against(name)
@@ -259,6 +299,11 @@ class NarrowedPolicy(ServerPolicy):
     def rule_against_prompt(self, name: str) -> str | None:
         """As that of the server, or of the profile."""
         return self._base.rule_against_prompt(name) or self._narrowing().prompts.against(name)
+
+    @property
+    def restricts_resources(self) -> bool:
+        """Whether there may be a resource that is not admitted."""
+        return self._base.restricts_resources or self._narrowing().resources.restrict
 
     @property
     def refused(self) -> Collection[str]:

@@ -18,6 +18,7 @@ from mcpx.catalog.templates import matches_any
 from mcpx.config.trust import AccessRules, ToolRules
 
 Fits = Callable[[str], object]
+MAX_KEPT: Final = 4096  # names of tools, by which it is known whether a person is asked
 _MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
 _WILD: Final = re.compile(r"[*?\[{]")
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
@@ -25,7 +26,10 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+(?=:)")
 
 
 class NameRules:
-    """Which tools or prompts of a server there are. `key` is what the rules stand under in the file."""
+    """Which tools or prompts of a server there are. `key` is what the rules stand under in the file.
+
+    What is asked is in their `allow`, too, if it is to be there (`joined`).
+    """
 
     def __init__(self, key: str, server: str, rules: AccessRules) -> None:
         self._key = key
@@ -33,10 +37,10 @@ class NameRules:
         self._deny = [(pattern, _glob(pattern)) for pattern in rules.deny]
         ask = rules.ask if isinstance(rules, ToolRules) else ()
         self._ask = [(pattern, _glob(pattern)) for pattern in ask]
+        self._asked: dict[str, str | None] = {}  # what was found, for the next calls
         self._allow: list[Fits] | None = None
         if rules.allow is not None:
-            patterns = (*rules.allow, *ask)
-            self._allow = [fits for pattern in patterns for fits in _of_server(pattern, server)]
+            self._allow = [fits for pattern in rules.allow for fits in _of_server(pattern, server)]
 
     @property
     def restrict(self) -> bool:
@@ -58,8 +62,17 @@ class NameRules:
 
     def asked(self, name: str) -> str | None:
         """The rule by which a person is asked first; None where nobody is."""
+        if not self._ask:
+            return None
+        try:
+            return self._asked[name]
+        except KeyError:
+            pass
+        if len(self._asked) >= MAX_KEPT:
+            self._asked.clear()
         found = self._broadly(self._ask, name)
-        return None if found is None else f"{self._key}.ask: {found}"
+        rule = self._asked[name] = None if found is None else f"{self._key}.ask: {found}"
+        return rule
 
     def _broadly(self, patterns: list[tuple[str, Fits]], name: str) -> str | None:
         """The first of the patterns that fits the name, alone or behind that of its server."""

@@ -24,6 +24,7 @@ from mcpx.observe.server_log import ServerLog
 from mcpx.trust.policy import NarrowedPolicy, ServerPolicy
 from mcpx.upstream.admission import refusal_of
 from mcpx.upstream.call_queue import CallQueue, RawReply
+from mcpx.upstream.call_rate import CallRate
 from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
@@ -37,7 +38,7 @@ from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
-from mcpx.upstream.requests import Request
+from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.session.attempts import Attempts
 from mcpx.upstream.session.handshake import Handshake, KnownEras
@@ -98,6 +99,7 @@ class Upstream:
         self.serves_all = True
         """Whether the requests of all clients take this session; else there is a choice to make."""
         self.counters: Counters = main.counters if main is not None else Counters()
+        self.rate: CallRate = main.rate if main is not None else CallRate(config, self.counters)
         self.queue = CallQueue(
             config, supervisor, self.counters, self.info, child=self.child, refusal=self.refusal_of
         )
@@ -107,6 +109,7 @@ class Upstream:
             max_message_bytes=max_message_bytes,
             on_change=self._on_change,
             on_listing=self._on_listing,
+            admits=lambda uri: self.policy.admits_resource(uri, listed=True),
             store=catalogues,
         )
         self.has_listed = False
@@ -147,6 +150,11 @@ class Upstream:
     def catalogue(self) -> Catalogue | None:
         """What there is of the server's last listing, by an earlier MCPX for all that; None before."""
         return self.policy.shown(self._cache.current)
+
+    @property
+    def listed(self) -> Catalogue | None:
+        """The server's last listing, whatever the policy says: not for clients."""
+        return self._cache.current
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""
@@ -213,8 +221,11 @@ class Upstream:
         Raises:
             CallError: `not_sent`, where none of that is possible; or the suspended call is over.
         """
-        if request.context.answers is None or not self._suspended.resume(request, reply):
-            self.queue.submit(request, reply)
+        if request.context.answers is not None and self._suspended.resume(request, reply):
+            return
+        if self.rate.per_minute is not None and not request.context.own:
+            self.rate.admit(tool_of(request))
+        self.queue.submit(request, reply)
 
     def inherit_from(self, old: Upstream) -> None:
         """Take the place of another upstream of the same name, with its subscriptions.

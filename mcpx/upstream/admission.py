@@ -9,12 +9,14 @@ import msgspec
 from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.model import ServerInfo, ToolInfo
 from mcpx.catalog.uris import UriRejection
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.suggest import unknown_resource, unknown_tool
-from mcpx.text import shown_name
+from mcpx.text import shown_name, shown_server
+from mcpx.trust.annotations import is_read_only
 from mcpx.trust.policy import ServerPolicy
+from mcpx.trust.questions import form_of
 from mcpx.upstream.requests import (
     CallTool,
     Complete,
@@ -38,7 +40,8 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
     match request:
         case CallTool(name=name):
             if (rule := policy.rule_against_tool(name)) is None:
-                return policy.refusal(name)
+                refused = policy.refusal(name) or _refusal_of_tier(request, info)
+                return refused or _unapproved(request, policy, info)
             seen = _seen_through(policy, info)
             return _by(rule, unknown_tool(seen, name, [seen]))
         case ReadResource(uri=uri) | Subscribe(uri=uri):
@@ -49,6 +52,36 @@ def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> Call
             return _of_completion(ref, policy, info)
         case _:
             return None
+
+
+def _unapproved(call: CallTool, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
+    """Why a call has no approval: it was not asked about, or the tool is not what it was then."""
+    tool = info.tools.get(call.name)
+    if tool is None or (rule := policy.asks(tool)) is None or call.approved == form_of(tool):
+        return None
+    if policy.pins is not None and policy.pins.always(tool.name):
+        return None
+    named = f"{shown_name(tool.name)} of {shown_server(info.name)}"
+    why = "the rules or the tool have changed while this call waited"
+    text = f"{named} runs only when a person agrees ({rule}): {why}. Nothing was sent; call it again."
+    details = {"rule": rule}
+    error = CallError(Code.NOT_APPROVED, text, server=info.name, tool=tool.name, details=details)
+    return _by(rule, error)
+
+
+def _refusal_of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
+    tool = info.tools.get(call.name)
+    return not_read_only(tool) if call.read_only and tool is not None and not is_read_only(tool) else None
+
+
+def not_read_only(tool: ToolInfo) -> CallError:
+    """`invalid_arguments`: the tool is not one that query runs."""
+    name = f"{shown_name(tool.name)} of {shown_name(tool.server_name)}"
+    text = (
+        f"{name} is not read-only, and query runs no other; nothing was sent."
+        " Call it with exec(server_name, tool_name, arguments)"
+    )
+    return _by("tiers", CallError(Code.INVALID_ARGUMENTS, text, server=tool.server_name, tool=tool.name))
 
 
 def _of_resource(uri: str, policy: ServerPolicy, info: ServerInfo) -> CallError | None:

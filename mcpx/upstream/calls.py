@@ -172,13 +172,17 @@ class Calls:
                 lambda result, error: self._answered(call, result, error),
                 lambda step: self._progressed(call, step),
             )
+        except CallError as refusal:
+            self._release(call)
+            self._reject(call, refusal)
+            return
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
             self._not_sent(call, error)
             return
         if len(self._in_flight) >= self._max_in_flight:
             self._mailbox.detach()
         if alone and call.position is not None:
-            self._loop.call_soon(self._check_seen, call)  # when it has been written
+            self._loop.call_soon(call.check_seen, self._link)  # when it has been written
 
     def _not_sent(self, call: InFlight, error: Exception) -> None:
         """Fail a request that could not be put into a message."""
@@ -201,16 +205,6 @@ class Calls:
         if is_idle or not CAN_COUNT_UNREAD or link.pid is None:
             return link.is_alive() and not link.is_doomed()
         return not link.lost.is_set()
-
-    def _check_seen(self, call: InFlight) -> None:
-        """Note whether the server was killed before the call reached it.
-
-        A process for which a fatal signal waits runs no more code of its own, though a read that it is
-        blocked in may still take what is written: what is unread then, it never sees.
-        """
-        if call.position is not None and self._link.is_doomed():
-            unread = self._link.first_unread()
-            call.never_seen = unread is not None and call.position >= unread
 
     def _answered(self, call: InFlight, result: msgspec.Raw | None, error: Exception | None) -> None:
         if error is not None and self._is_of_the_loss(error):
@@ -262,10 +256,11 @@ class Calls:
         if len(self._in_flight) == self._max_in_flight - 1:
             self._resume()
 
-    def _abandon(self, call: InFlight) -> None:
+    def _abandon(self, call: InFlight) -> bool:
         if self._release(call) and call.sent is not None:
             self._counters.errors[str(Code.CANCELLED)] += 1
             call.sent.cancel("the caller cancelled")
+        return True
 
     def _expire(self, call: InFlight) -> None:
         if call.endings:

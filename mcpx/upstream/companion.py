@@ -30,8 +30,9 @@ async def subscribe(
     A server may refuse on its main session what it grants on one of the client's own era.
 
     Raises:
-        CallError: As `Subscriptions.subscribe`.
+        CallError: As `Subscriptions.subscribe`, and `CallRate.admit`.
     """
+    main.rate.admit()  # the server may not be asked: others are subscribed
     session = main
     try:
         await main.subscriptions.subscribe(uri, listener, meta)
@@ -125,6 +126,6 @@ class Companion:
         """Have the main session serve what waits for the companion."""
         for request, reply in session.queue.take_waiting():
             try:
-                self._main.submit(request, reply)
+                self._main.queue.submit(request, reply)  # it has been counted
             except CallError as error:
                 reply.reject(error)

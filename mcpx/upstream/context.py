@@ -114,14 +114,20 @@ NO_CAPABILITIES: Final = Capabilities(_Declared())
 class ClientId:
     """The identity of one client of MCPX, from its first call until it leaves; compared by `is`."""
 
-    __slots__ = ("connected",)
+    __slots__ = ("connected", "principal", "sessionless")
 
-    def __init__(self) -> None:
+    def __init__(self, *, sessionless: bool = False, principal: str = "") -> None:
         self.connected = True
+        self.sessionless = sessionless
+        """Whether it stands for all requests without a session of one principal (2026-07-28 over HTTP): their
+        clients cannot be told apart."""
+        self.principal = principal
+        """The token with a name that it came with; "" for the default token, and for clients that need none.
+        What a client calls itself is told from the same name of others by it."""
 
 
-SESSIONLESS: Final = ClientId()
-"""Stands for all requests without a session (2026-07-28 over HTTP): their clients cannot be told apart."""
+SESSIONLESS: Final = ClientId(sessionless=True)
+"""Stands for all requests without a session that came without a token of a name."""
 
 
 class CallerHandle(Protocol):

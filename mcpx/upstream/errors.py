@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from mcpx.config import Era, Redactor, ServerConfig, Stdio, redactor_of
 from mcpx.environment import in_force
-from mcpx.errors import CallError, Code
+from mcpx.errors import CallError, Code, leaves
 from mcpx.observe.contained import contain
 from mcpx.paths import config_hint
 from mcpx.text import cut, paragraphs
@@ -31,7 +31,7 @@ from mcpx.upstream.transport.exchange import (
     Refused,
 )
 from mcpx.upstream.transport.loss import ConnectionLost
-from mcpx.upstream.transport.unreachable import leaves, shown_url, unreachable
+from mcpx.upstream.transport.unreachable import shown_url, unreachable
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Cause
 
@@ -96,9 +96,12 @@ def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
 def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, ConnectionLost):
         return None
-    text = str(leaf)
-    if leaf.lacks_command and isinstance(config.transport, Stdio):
-        text += f": a command was not found on {_path(config.transport)}"
+    text, transport = str(leaf), config.transport
+    space = transport.limits.address_space if isinstance(transport, Stdio) else None
+    if leaf.lacks_command and isinstance(transport, Stdio) and space is None:
+        text += f": a command was not found on {_path(transport)}"
+    if space is not None:  # a process that lacks memory ends in any way that it likes, and may not say why
+        text += f"; its limits.address_space is {space:,} bytes"
     if leaf.stderr:
         text += f"; its last words: {leaf.stderr}"
     return Cause(text, retryable=leaf.retryable, error=leaf)

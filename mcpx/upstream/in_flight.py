@@ -12,6 +12,7 @@ from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.session.senders import Sent
 from mcpx.upstream.transport.exchange import ConnectionDropped, NotExecuted
+from mcpx.upstream.transport.link import Link
 
 
 class InFlight:
@@ -55,6 +56,16 @@ class InFlight:
                 contain(error, "ending")
 
     # --- whether it may be sent again
+
+    def check_seen(self, link: Link) -> None:
+        """Note whether the server was killed before the request reached it.
+
+        A process for which a fatal signal waits runs no more code of its own, though a read that it is
+        blocked in may still take what is written: what is unread then, it never sees.
+        """
+        if self.position is not None and link.is_doomed():
+            unread = link.first_unread()
+            self.never_seen = unread is not None and self.position >= unread
 
     def again_after(self, error: Exception) -> Request | None:
         """The request to send after that error, which concerned it alone; None where that is not safe."""

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from mcpx.config import Era
 from mcpx.errors import CallError, Code
-from mcpx.upstream.context import SESSIONLESS, ClientId
+from mcpx.upstream.context import ClientId
 
 S = TypeVar("S")
 """A session with the server, as the fleet makes it."""
@@ -40,7 +40,7 @@ class PerClientSessions(Generic[S]):
 
     def _require_session(self, client: ClientId) -> None:
         cause = None if client.connected else "the client has left"
-        if client is SESSIONLESS:
+        if client.sessionless:
             cause = (
                 "it gives each client a session of its own, and this request belongs to none; connect over"
                 " stdio, or with a protocol revision that has sessions over HTTP (before 2026-07-28)"

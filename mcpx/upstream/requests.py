@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from mcpx.audit.origin import Origin
 from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.context import CallerHandle, ClientId, InputAnswers
 from mcpx.upstream.direct.peer import Peer
@@ -35,6 +36,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     on_progress: OnProgress | None = None
     meta: bytes = b""
     """What the client wrote into `_meta` for the server: the members in JSON, without the braces."""
+    origin: Origin | None = None
+    """Who asks, for the audit log; None for a program that uses MCPX as a library."""
     policy: ServerPolicy | None = None
     """That of the clients of its profile, where that narrows the server's: it holds for what waits, too."""
     own: bool = False
@@ -60,6 +63,10 @@ class CallTool(_Request, frozen=True, gc=False):
 
     name: str
     arguments: bytes | msgspec.Raw
+    approved: bytes | None = None
+    """The digest of the form in which a person has agreed to the tool, if one was asked."""
+    read_only: bool = False
+    """Whether it is only to be sent if the tool is read-only."""
 
     method = "tools/call"
 
@@ -155,6 +162,17 @@ class Passed(_Request, frozen=True):
     """What takes the messages of the server that belong to this request."""
     tool: str | None = None
     """The tool that it calls, for error messages."""
+    hold: Callable[[Passed], Passed] | None = None
+    """Gives it as it may be sent, or raises the `CallError` that it fails with. Called each time before it is
+    sent: it may have waited, while other rules were put in force."""
+
+    def as_admitted(self) -> Passed:
+        """The request as it may be sent now.
+
+        Raises:
+            CallError: It may not.
+        """
+        return self if self.hold is None else self.hold(self)
 
     def params(self) -> list[bytes]:
         """The params, whole."""

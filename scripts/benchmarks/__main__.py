@@ -27,7 +27,7 @@ from payloads import json_text, log_text
 from process import Unmeasured
 from report import show
 from rich.console import Console
-from targets import DIRECT, HERE, PEERS, child_with, native, targets
+from targets import DIRECT, HERE, PEERS, child_with, native, targets, trusting
 
 LARGE = 10_000_000
 JSON = 1_000_000
@@ -93,6 +93,7 @@ def _measure(
     wished = targets(work, payloads)
     there = [target for target in wished if target.installed]
     problems = [f"{each.name}: not installed, run scripts/bench" for each in wished if not each.installed]
+    child = child_with(payloads)
     figures: dict = {"large_bytes": len(large.encode())}
     found: dict[str, list[str]] = {}
 
@@ -105,7 +106,7 @@ def _measure(
     few = min(rounds, 3)  # where a round is dear
     parts: dict[str, Callable[[], dict]] = {
         "calls": lambda: measure_calls(
-            [*there, native(work / "native", child_with(payloads))], rounds=rounds, seconds=seconds
+            [*there, native(work / "native", child), *trusting(work, child)], rounds=rounds, seconds=seconds
         ),
         "idle": lambda: measure_idle(gateways),
         "large": lambda: measure_large(there, large, rounds=min(rounds, 5)),

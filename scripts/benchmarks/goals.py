@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from targets import COMPRESSOR, DIRECT, FASTMCP, MCPX, NATIVE
+from targets import COMPRESSOR, DIRECT, FASTMCP, MCPX, NATIVE, RULED, UNAUDITED
 
 IDLE_MB = 75
 FIRST_CALL_MS = 50  # beyond the server's own start
@@ -66,6 +66,7 @@ def goals(figures: dict) -> list[Goal]:
                     at_most=False,
                 ),
             ]
+        found += _of_trust(calls)
     if large := figures.get("large"):
         share = large[MCPX]["peak"] / figures["large_bytes"]
         found += [
@@ -88,6 +89,24 @@ def goals(figures: dict) -> list[Goal]:
     if idle := figures.get("idle"):
         found.append(Goal("idle memory (RSS), MB", idle[MCPX]["rss"] / MB, IDLE_MB))
     return found
+
+
+def _of_trust(calls: dict[str, dict[str, list[float]]]) -> list[Goal]:
+    """What rules and the audit log may cost."""
+    with_it, without = calls.get(RULED), calls.get(UNAUDITED)
+    if with_it is None or without is None:
+        return []
+    return [
+        Goal(
+            "rules and audit, 1 in flight, p50, to neither", ratio(with_it["p50_ms"], without["p50_ms"]), 1.05
+        ),
+        Goal(
+            "rules and audit, 32 in flight, rate, to neither",
+            ratio(with_it["per_s"], without["per_s"]),
+            1 / 1.05,
+            at_most=False,
+        ),
+    ]
 
 
 def _of_attach(figures: dict[str, list[float]]) -> list[Goal]:

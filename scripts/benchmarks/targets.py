@@ -18,6 +18,7 @@ PYTHON = getattr(sys, "_base_executable", sys.executable)  # the children need n
 CHILD = [PYTHON, str(HERE / "child.py")]
 DIRECT, MCPX, COMPRESSOR, FASTMCP = "direct", "mcpx", "mcp-compressor", "fastmcp proxy"
 NATIVE = "mcpx, native"
+RULED, UNAUDITED = "mcpx, with rules", "mcpx, no audit"
 SERVER = "echo"
 
 Call = Callable[[str, dict], dict]
@@ -86,11 +87,20 @@ def native(state: Path, child: list[str]) -> Target:
     )
 
 
-def mcpx(state: Path, servers: dict[str, list[str]]) -> Target:
+def trusting(work: Path, child: list[str]) -> list[Target]:
+    """MCPX before the same child with rules for its tools and the audit log, and with neither of them."""
+    rules = {"allow": ["echo", "payload", "read_*"], "deny": ["delete_*"], "ask": ["write_*"]}
+    ruled = mcpx(work / "ruled", {SERVER: child}, tools=rules)
+    unaudited = mcpx(work / "unaudited", {SERVER: child}, audit="off")
+    ruled.name, unaudited.name = RULED, UNAUDITED
+    return [ruled, unaudited]
+
+
+def mcpx(state: Path, servers: dict[str, list[str]], **settings: object) -> Target:
     """MCPX before these commands, with a state folder and a configuration of its own."""
     state.mkdir(parents=True, exist_ok=True)
     config = state / "config.json"
-    whole = {"result_token_budget": 0}  # the others show results whole, too
+    whole = {"result_token_budget": 0, **settings}  # the others show results whole, too
     config.write_text(json.dumps({"mcpServers": _entries(servers), **whole}))
     env = {"MCPX_STATE_DIR": str(state), "MCPX_LOG": "debug", "MCPX_LOG_FORMAT": "json"}
     server = next(iter(servers))

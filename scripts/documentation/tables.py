@@ -67,8 +67,9 @@ ERRORS: Final = {
         "The error gives the cause and the time of the next attempt. Repeat later.",
     ),
     "overloaded": (
-        "`queue_size` calls wait already, or no place of `max_concurrency` became free, or HTTP 429.",
-        "Repeat later; `retry_after_s` says when, if the server said so.",
+        "`queue_size` calls wait already, no place of `max_concurrency` became free, `limits.calls_per_minute` is"
+        " used up, or HTTP 429.",
+        "Repeat later; `retry_in_s`, or `retry_after_s` if the server said so, says when.",
     ),
     "server_died": (
         "The connection was lost while the call was in flight.",

@@ -103,12 +103,17 @@ def understand(words):
     if words == ["--version"]:
         return
     command, context = cli, click.Context(cli, info_name="mcpx")
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not _runs_alone(command, words):
         named = command.get_command(context, words[0])
         assert named is not None, words
         command, words = named, words[1:]
         context = click.Context(command, info_name=command.name, parent=context)
     command.parse_args(context, list(words))
+
+
+def _runs_alone(group, words):
+    """Whether a group runs by itself, without one of its commands."""
+    return group.invoke_without_command and (not words or words[0].startswith("-"))
 
 
 @pytest.mark.parametrize("words", [["exec"], ["status", "--no-such"], ["no-such"], ["serve", "--port", "x"]])

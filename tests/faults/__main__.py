@@ -19,6 +19,7 @@ import structlog
 from rich.console import Console
 
 from tests.faults import report
+from tests.faults.audit_soak import AuditSoak, audit_soak
 from tests.faults.hostile import MANY_CALLS, HostileSeen, perform_hostile
 from tests.faults.hostile_mcpx import House
 from tests.faults.kills import Kills, judge_times, kill_again_and_again
@@ -46,6 +47,13 @@ from tests.faults.table import Play, perform
     metavar="NUMBER",
     help="Kill one server in a call, wait until it is back, and again, so many times.",
 )
+@click.option(
+    "--audit",
+    "audited",
+    type=click.IntRange(min=100),
+    metavar="CALLS",
+    help="Make so many calls from eight clients, kill servers and the daemon, and look into the audit log.",
+)
 @click.option("--list", "as_list", is_flag=True, help="Name the rows and play none.")
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, for docs/faults.md.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was seen as JSON.")
@@ -53,6 +61,7 @@ def main(
     only: str | None,
     seconds: float | None,
     kills: int | None,
+    audited: int | None,
     *,
     hostile: bool,
     as_list: bool,
@@ -70,6 +79,8 @@ def main(
             sys.exit(_soak(anyio.run(soak, seconds), as_json=as_json))
         if kills is not None:
             sys.exit(_kills(anyio.run(kill_again_and_again, kills), as_json=as_json))
+        if audited is not None:
+            sys.exit(_audit(anyio.run(audit_soak, audited), as_json=as_json))
         sys.exit(_tables(only or "", rows, as_json=as_json, as_markdown=markdown))
 
 
@@ -128,6 +139,14 @@ def _kills(kills: Kills, *, as_json: bool) -> int:
     else:
         report.show_kills(kills, late, Console())
     return int(bool(kills.load.problems or late))
+
+
+def _audit(soaked: AuditSoak, *, as_json: bool) -> int:
+    if as_json:
+        click.echo(msgspec.json.encode(soaked))
+    else:
+        report.show_audit(soaked, Console())
+    return int(bool(soaked.problems))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from tests.faults.audit_soak import AuditSoak
 from tests.faults.hostile import HostileSeen
 from tests.faults.kills import Kills
 from tests.faults.load import Load
@@ -104,6 +105,20 @@ def show_load(load: Load, console: Console) -> None:
     ):
         console.print(f"{name:22}{value}", highlight=False)
     for problem in load.problems:
+        console.print(problem, style="red", markup=False)
+
+
+def show_audit(soaked: AuditSoak, console: Console) -> None:
+    """What the audit log holds after so many calls and kills."""
+    outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in soaked.outcomes.items())
+    for name, value in (
+        ("time", f"{soaked.seconds:.0f} s"),
+        ("calls", f"{soaked.calls:,}"),
+        ("killed", f"{soaked.server_kills} servers, {soaked.daemon_kills} daemons"),
+        ("lines by outcome", outcomes.replace(", None", "")),
+    ):
+        console.print(f"{name:22}{value}", highlight=False)
+    for problem in soaked.problems:
         console.print(problem, style="red", markup=False)
 
 

@@ -22,8 +22,7 @@ from mcpx.core.hub import open_hub
 from mcpx.demo.tour.context import Context, demo_config
 from mcpx.demo.tour.report import Failure, Report, Step, StepFailed
 from mcpx.demo.tour.steps import STEPS
-from mcpx.errors import MCPXError
-from mcpx.upstream.transport.unreachable import leaves
+from mcpx.errors import MCPXError, leaves
 
 STEP_TIMEOUT_S: Final = 30.0  # none takes a second on an idle machine
 REAP_TIMEOUT_S: Final = 2.0  # for the kernel to forget a process that has ended

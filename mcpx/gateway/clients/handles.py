@@ -19,6 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub_view import HubView
+from mcpx.gateway.clients.bearer import bearer_of
 from mcpx.gateway.clients.identity import client_of, connection_of, request_outbound, session_client
 from mcpx.gateway.clients.outbox import NotificationOutbox, size_of
 from mcpx.upstream.context import NO_CAPABILITIES, Capabilities, OnStep, read_capabilities
@@ -74,6 +75,10 @@ class ConnectionHandle:
         if self._capabilities is None or self._capabilities is NO_CAPABILITIES:  # before the handshake
             self._capabilities = capabilities_of(self._connection.client_capabilities)
         return self._capabilities
+
+    @property
+    def confined(self) -> bool:
+        return bearer_of(self._connection) is not None
 
     def sees(self, server: str) -> bool:
         return not self._hub.hides(server)

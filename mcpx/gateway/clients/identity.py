@@ -2,7 +2,7 @@
 
 A stream connection (stdio, socket) has one client for its whole life: its `EraServer` binds the client to
 everything that it serves. A session over HTTP is known by its `Connection` of the handshake era. Later
-revisions have no sessions over HTTP, and their requests belong to no client.
+revisions have no sessions over HTTP, and their requests belong to no client, but to their `Bearer`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,32 @@ from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.audit.origin import Origin, Transport, client_text, this_user
 from mcpx.core.hub_view import HubView
+from mcpx.gateway.clients.bearer import bearer_of
 from mcpx.upstream.context import SESSIONLESS, ClientId
 
 _KEY: Final = "mcpx.client"
+_TRANSPORT_KEY: Final = "mcpx.transport"
 
 
-def bind_client(connection: Connection, client: ClientId) -> None:
-    """Make this client the one behind the connection."""
+def bind_client(connection: Connection, client: ClientId, transport: Transport = "stdio") -> None:
+    """Make this client the one behind the connection, which is a stream of that kind."""
     connection.state[_KEY] = client
+    connection.state[_TRANSPORT_KEY] = transport
+
+
+def origin_of(session: ServerSession, hub: HubView) -> Origin:
+    """Who is behind a session, for the audit log."""
+    params, connection = session.client_params, connection_of(session)
+    info, bearer = None if params is None else params.client_info, bearer_of(connection)
+    return Origin(
+        transport=cast("Transport", connection.state.get(_TRANSPORT_KEY, "http")),
+        client=None if info is None else client_text(info.name, info.version),
+        user=this_user(),
+        profile=hub.door.profile,
+        token=None if bearer is None else bearer.token.name,
+    )
 
 
 def connection_of(session: ServerSession) -> Connection:
@@ -36,16 +53,17 @@ def request_outbound(session: ServerSession) -> Outbound:
 
 
 def session_client(connection: Connection, hub: HubView) -> ClientId:
-    """The client whose session the connection is; SESSIONLESS where there is no session.
+    """The client whose session the connection is; without a session, who stands for all such requests.
 
     For a session over HTTP it is made on first use, and the hub is told when the session ends.
     """
     known = cast("ClientId | None", connection.state.get(_KEY))
     if known is None:
+        bearer = bearer_of(connection)
         if connection.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return SESSIONLESS
-        known = ClientId()
-        bind_client(connection, known)
+            return SESSIONLESS if bearer is None else bearer.sessionless
+        known = ClientId(principal="" if bearer is None else bearer.principal)
+        bind_client(connection, known, "http")
         connection.exit_stack.callback(hub.client_left, known)
     return known
 
@@ -56,4 +74,4 @@ def client_of(connection: Connection, hub: HubView) -> object:
     Without a session (2026-07-28 over HTTP) each request is a client of its own.
     """
     known = session_client(connection, hub)
-    return connection if known is SESSIONLESS else known
+    return connection if known.sessionless else known

@@ -22,7 +22,9 @@ from mcpx.catalog.diff import Diff
 from mcpx.core.exposure import unused_pins, unused_tools
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
+from mcpx.core.unused_rules import unused_rules
 from mcpx.door import Door
+from mcpx.gateway.clients.bearer import bind_bearer
 from mcpx.gateway.clients.handles import ConnectionHandle
 from mcpx.gateway.clients.identity import client_of, connection_of
 from mcpx.gateway.clients.outbox import NotificationOutbox
@@ -75,6 +77,7 @@ class ClientSessions:
 
         async def track(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
             connection = connection_of(ctx.session)
+            bind_bearer(connection, ctx.request)
             if (
                 connection.protocol_version not in MODERN_PROTOCOL_VERSIONS
                 and connection not in self._sessions
@@ -136,7 +139,8 @@ class ClientSessions:
         config, upstreams = self._hub.config, self._hub.upstreams
         unused = unused_pins(config, upstreams)
         notices = [f"pinned: no server has a tool that fits {pattern!r}" for pattern in unused]
-        for notice in (*notices, *unused_tools(config, upstreams)):
+        listed = {name: upstream.listed for name, upstream in upstreams.items()}
+        for notice in (*notices, *unused_tools(config, upstreams), *unused_rules(config, listed)):
             if notice not in self._noticed:
                 self._noticed.add(notice)
                 log.info("config.notice", notice=notice)

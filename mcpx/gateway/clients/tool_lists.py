@@ -14,10 +14,12 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, S
 
 from mcpx.catalog.diff import Diff, diff
 from mcpx.catalog.model import Catalogue, ToolInfo
-from mcpx.core.exposure import Exposure
+from mcpx.core.exposure import Exposure, Shown
 from mcpx.core.hub_view import HubView
+from mcpx.core.observers import NO_SERVER
 from mcpx.gateway.clients.known_clients import known_client
-from mcpx.rendering.descriptions import Descriptions, describe
+from mcpx.rendering.descriptions import Descriptions, QueryTool, describe
+from mcpx.trust.annotations import is_read_only
 from mcpx.upstream.actor import Upstream
 
 log = structlog.get_logger()
@@ -61,7 +63,7 @@ class ToolList:
         """
         before, self._shown = self._shown, frozenset(self.hub.upstreams)
         lists = of_native = Diff()
-        for name in before | self._shown:
+        for name in before | self._shown | {NO_SERVER}:
             changed, upstream = changes.get(name, Diff()), all_upstreams.get(name)
             if (name in before) is not (name in self._shown):
                 offered = upstream.catalogue if upstream is not None else None
@@ -85,13 +87,14 @@ class ToolList:
 
     def _made(self, limit: int | None) -> Given:
         shown = self.exposure.shown
-        return (self._describe(limit) if shown.three else None), shown.native
+        return (self._describe(limit, shown) if shown.three else None), shown.native
 
-    def _describe(self, limit: int | None) -> Descriptions:
+    def _describe(self, limit: int | None, shown: Shown) -> Descriptions:
         config = self.hub.config
         return describe(
             self.exposure.described(self.hub.registry.list_servers()),
             budget=config.catalog_token_budget,
             max_description_len=config.max_description_len,
             limit=limit,
+            query=QueryTool(is_read_only, shown.query_open_world) if shown.query else None,
         )

@@ -1,118 +1,158 @@
-"""The bearer token of the HTTP frontend: made at first start, kept in a file that only its owner can read.
+"""Who may talk to the HTTP frontend: the bearer tokens that let a request in, and what ends with a token.
 
-The file is `token` in the state folder: `MCPX_STATE_DIR`, or the user's state folder for mcpx. A token that
-somebody else put there would let them in, so the file must be the user's own, and no link.
+The SDK's middleware reads the header, refuses a request without a token that `KnownTokens` knows, and binds
+each session to the principal that has begun it. `BearerRequests` stands behind it. A token that is revoked,
+expires or is changed lets no request in from then on; what its clients have open ends within
+`LOOK_INTERVAL_S`, or with the next request of anybody.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hmac
-import os
-import secrets
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
+import anyio
+import structlog
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpx.errors import MCPXError
-from mcpx.paths import READ_FLAGS, ensure_folder, state_folder
+from mcpx.gateway.clients.bearer import Bearer, put_bearer
+from mcpx.observe.contained import contain
+from mcpx.trust.tokens import NamedToken, NamedTokens
+from supervisors import Signal
 
-OWNER_ONLY: Final = 0o600
-MAX_TOKEN_BYTES: Final = 4096  # for a token that the user chose
-
-
-class TokenError(MCPXError):
-    """The token file cannot be used."""
-
-
-def token_file() -> Path:
-    """Where the token is kept."""
-    return state_folder() / "token"
+log = structlog.get_logger()
+LOOK_INTERVAL_S: Final = 1.0  # at the tokens, while somebody uses one that has a name
+DEFAULT_PRINCIPAL: Final = "mcpx"
+_ENDED: Final = {"error": "invalid_token", "error_description": "The token was revoked, or has expired"}
 
 
-def load_token(path: Path | None = None) -> str:
-    """The token out of its file, which is made if there is none.
+class Bearers:
+    """The bearers of one frontend, by their tokens. `on_end` is called once with each whose token ended."""
 
-    Raises:
-        TokenError: The file or its folder cannot be read or made, is another user's, or others may read it.
-    """
-    path = path or token_file()
-    try:
-        ensure_folder(path.parent)
-        return _read(path) or _make(path)
-    except OSError as error:
-        raise TokenError(f"{path}: {error.strerror}; choose another folder with MCPX_STATE_DIR") from error
+    def __init__(self, tokens: NamedTokens, on_end: Callable[[Bearer], None]) -> None:
+        self._tokens = tokens
+        self._on_end = on_end
+        self._bearers: dict[str, Bearer] = {}
+        self._added = Signal()
+        self._logged: str | None = None  # the problem with the file
 
+    def __len__(self) -> int:
+        """The number of tokens with names that let in."""
+        return len(self._tokens.current(datetime.now(UTC)))
 
-def _read(path: Path) -> str | None:
-    """The token; None where there is none yet.
+    def find(self, secret: str) -> Bearer | None:
+        """The bearer of a token that was presented; None for a wrong one. Compares in constant time."""
+        token = self._tokens.find(secret, datetime.now(UTC))
+        self._end_invalid()
+        if token is None:
+            return None
+        if token.sha256 not in self._bearers:
+            self._bearers[token.sha256] = Bearer(token)
+            self._added.set()
+        return self._bearers[token.sha256]
 
-    Raises:
-        OSError: The file cannot be read.
-        TokenError: It cannot be trusted, or holds no token.
-    """
-    try:
-        opened = os.open(path, READ_FLAGS)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise TokenError(f"{path}: a link, and it must be a file of yours; remove it") from None
-        raise
-    with os.fdopen(opened, "rb") as file:
-        found = os.fstat(opened)
-        mode = stat.S_IMODE(found.st_mode)
-        if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise TokenError(f"{path}: not a file of yours; name another folder with MCPX_STATE_DIR")
-        if mode & 0o077:
-            raise TokenError(f"{path}: others may read it (mode {mode:o}); run: chmod 600 {path}")
-        token = file.read(MAX_TOKEN_BYTES).decode("ascii", "replace").strip()
-        if not token.isascii():
-            raise TokenError(f"{path}: not a token; remove it, and a new one is made")
-        return token or None
+    def get(self, sha256: str) -> Bearer | None:
+        """The bearer of the token with that digest, if it was found before and has not ended."""
+        return self._bearers.get(sha256)
 
+    async def run(self) -> None:
+        """End the bearers whose tokens end, until cancelled; then all of them."""
+        try:
+            while True:
+                await self._added.wait()
+                self._added.clear()
+                while self._bearers:
+                    await anyio.sleep(LOOK_INTERVAL_S)
+                    self._end_invalid()
+        finally:
+            self._end_all_but(frozenset())
 
-def _make(path: Path) -> str:
-    """Write a new token beside the file and move it into its place; of several starters one does."""
-    with _locked(path.parent):
-        if made := _read(path):  # by another, while this one waited for the lock
-            return made
-        token = secrets.token_urlsafe(32)
-        new = path.with_name(f".{path.name}.{os.getpid()}")
-        new.unlink(missing_ok=True)
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
-        with os.fdopen(fd, "w") as file:
-            file.write(token + "\n")
-        new.replace(path)
-        return token
+    def _end_invalid(self) -> None:
+        self._end_all_but(frozenset(self._tokens.current(datetime.now(UTC))))
+        if self._tokens.problem != self._logged:
+            self._logged = self._tokens.problem
+            if self._logged is not None:
+                log.warning("http.tokens_unusable", problem=self._logged)
 
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which ends with the process at the latest."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+    def _end_all_but(self, valid: frozenset[NamedToken]) -> None:
+        for sha256, bearer in list(self._bearers.items()):
+            if bearer.token in valid:
+                continue
+            del self._bearers[sha256]
+            log.info("http.token_ended", token=bearer.token.name)
+            for scope in list(bearer.open_requests):
+                scope.cancel()
+            try:
+                self._on_end(bearer)
+            except Exception as error:  # noqa: BLE001 - what one leaves behind must not keep the others from their end
+                contain(error, "token ended")
 
 
-class OneToken:
-    """A token verifier for the SDK's middleware that knows exactly one token."""
+class KnownTokens:
+    """A token verifier for the SDK's middleware: the default token, and those with names."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
+    def __init__(self, default: str, bearers: Bearers) -> None:
+        self._default = default.encode()
+        self._bearers = bearers
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """The access token, or None for a wrong one. Compares in constant time."""
-        if not hmac.compare_digest(token.encode(), self._token):
+        """The principal behind a token, or None for a wrong one. Compares in constant time."""
+        is_default = hmac.compare_digest(token.encode(), self._default)
+        bearer = self._bearers.find(token)
+        if is_default:
+            return AccessToken(token=token, client_id=DEFAULT_PRINCIPAL, scopes=[])
+        if bearer is None:
             return None
-        return AccessToken(token=token, client_id="mcpx", scopes=[])
+        name, sha256 = bearer.token.name, bearer.token.sha256
+        return AccessToken(token=sha256, client_id=name, subject=sha256, scopes=[])
+
+
+class BearerRequests:
+    """An ASGI application around another one: notes each request's bearer, and ends it with the token."""
+
+    def __init__(self, app: ASGIApp, bearers: Bearers) -> None:
+        self._app = app
+        self._bearers = bearers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that was let in."""
+        user = scope.get("user")
+        sha256 = user.access_token.subject if isinstance(user, AuthenticatedUser) else None
+        if sha256 is None:
+            await self._app(scope, receive, send)
+        elif (bearer := self._bearers.get(sha256)) is None:
+            await _refuse(scope, receive, send)
+        else:
+            put_bearer(scope, bearer)
+            await self._serve(bearer, scope, receive, send)
+
+    async def _serve(self, bearer: Bearer, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request for as long as its token lets in."""
+        begun = finished = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun, finished
+            begun = True
+            finished = message["type"] == "http.response.body" and not message.get("more_body")
+            await send(message)
+
+        with anyio.CancelScope() as open_request:
+            bearer.open_requests.add(open_request)
+            try:
+                await self._app(scope, receive, watched)
+            finally:
+                bearer.open_requests.discard(open_request)
+        if open_request.cancelled_caught and not begun:
+            await _refuse(scope, receive, send)
+        elif open_request.cancelled_caught and not finished:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    response = JSONResponse(_ENDED, 401, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
+    await response(scope, receive, send)

@@ -46,19 +46,21 @@ class FastCall:
         self._fails_in_meta = fails_in_meta
 
     def settled(self, reply: RawReply) -> None:
-        """Answer the request; or, where the server asks for input, see to that first."""
+        """Answer the request; or, where the server or MCPX asks for input, see to that first."""
         error = reply.error
         if error is None:
             try:
                 pieces = self._metered(reply.value or NOTHING)
-            except InputRequired as need:
-                scope = anyio.CancelScope()
-                self._wire.fast_cancels[self.key] = scope.cancel
-                self._wire.spawn(self._provide_input, need, scope)
-                return
             except Exception as fault:  # noqa: BLE001 - the boundary: whatever a result makes us raise is the answer
                 error = fault
-        self._answer(pieces if error is None else self._failure(error))
+        if error is None:
+            self._answer(pieces)
+        elif isinstance(error, InputRequired):
+            scope = anyio.CancelScope()
+            self._wire.fast_cancels[self.key] = scope.cancel
+            self._wire.spawn(self._provide_input, error, scope)
+        else:
+            self._answer(self._failure(error))
 
     async def _provide_input(self, need: InputRequired, scope: anyio.CancelScope) -> None:
         with scope:

@@ -36,6 +36,7 @@ class ClientInfo(msgspec.Struct, gc=False):
     """What a client of 2026-07-28 calls itself."""
 
     name: str = ""
+    version: str = ""
 
 
 class Meta(msgspec.Struct, gc=False, rename={"version": PROTOCOL_VERSION_META_KEY}):

@@ -12,9 +12,11 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
+from mcpx.audit.origin import Origin, client_text, this_user
 from mcpx.config import StructuredContent
 from mcpx.core.exposure import Shown
 from mcpx.core.messages import Exec, Read
@@ -26,6 +28,7 @@ from mcpx.gateway.frontends.fast_call import FastCall
 from mcpx.gateway.frontends.fast_parameters import (
     NOTHING,
     Arguments,
+    ClientInfo,
     Meta,
     Named,
     NativeParams,
@@ -63,8 +66,10 @@ class FastPath:
         self._views = hub.views
         self._upstreams = hub.upstreams
         self._clients = hub.clients
+        self._profile = hub.door.profile
         self._connection = connection
         self._meter = hub.meter
+        self._audit = hub.audit
         self._exposure = server.exposure
         self._decode = decode
         self._decode_native = decode_native
@@ -90,7 +95,8 @@ class FastPath:
             return False
         request = self._request(wire, params)
         if request is None:
-            return params.name == tools.EXEC and self._refuses(wire, request_id, params)
+            runs_a_tool = params.name == tools.EXEC or self._is_query(params.name)
+            return runs_a_tool and self._refuses(wire, request_id, params)
         self._run(wire, request_id, request, params.meta)
         return True
 
@@ -174,7 +180,11 @@ class FastPath:
             tool = native[call.name]
             return Named(call.name, Arguments(tool.server_name, tool.name), call.meta)
         named = decode_named(raw)
-        return named if named.name == tools.EXEC else None
+        return named if named.name == tools.EXEC or self._is_query(named.name) else None
+
+    def _is_query(self, name: str) -> bool:
+        """Whether it is the name of the query tool, and there is one."""
+        return name == tools.QUERY and self._exposure.shown.query
 
     def _refuses(self, wire: WireDispatcher, request_id: RequestId, params: Params) -> bool:
         """Refuse arguments that cannot be read, which the SDK could not explain; false where they can."""
@@ -194,6 +204,8 @@ class FastPath:
         refusal = unreadable_arguments(given.server_name, given.tool_name, problem)
         tool = self._exposure.shown.native.get(params.name)
         in_meta = tool is not None and has_output_schema(tool)
+        origin = self._origin(params.meta)
+        self._audit.refused("tool", given.server_name, given.tool_name, refusal.code, origin=origin)
         pieces = self._encoder(params.meta).failure(refusal, in_meta=in_meta)
         self._meter_of(params.meta).note(given.server_name, given.tool_name, NOTHING, pieces)
         wire.channel.write(*envelope.answer(request_id, pieces))
@@ -215,12 +227,18 @@ class FastPath:
         upstream = self._upstreams.get(given.server_name)
         if upstream is None or not upstream.has_listed or (known := upstream.catalogue) is None:
             return None
-        if params.name == tools.EXEC:
+        if params.name == tools.EXEC or self._is_query(params.name):
             if given.tool_name not in known.tools or given.uri or given.select:
                 return None
             context = self._context(wire, params)
             return Exec(
-                given.server_name, given.tool_name, given.arguments, context, given.select, given.max_tokens
+                given.server_name,
+                given.tool_name,
+                given.arguments,
+                context,
+                given.select,
+                given.max_tokens,
+                read_only=params.name == tools.QUERY,
             )
         if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
             return Read(given.server_name, given.uri, self._context(wire, params))
@@ -245,12 +263,24 @@ class FastPath:
             self._clients.note_sessionless(meta.log_level)
             capabilities = read_capabilities(bytes(meta.capabilities))
             caller = StreamCaller(wire, client, capabilities, level=meta.log_level)
-            return RequestContext(client=client, caller=caller)
+            return RequestContext(client=client, caller=caller, origin=self._origin(meta))
         if self._plain is None:
             capabilities = capabilities_of(self._connection.connection.client_capabilities)
             caller = StreamCaller(wire, client, capabilities, clients=self._clients)
-            self._plain = RequestContext(client=client, caller=caller)
+            self._plain = RequestContext(client=client, caller=caller, origin=self._origin(meta))
         return self._plain
+
+    def _origin(self, meta: Meta | None) -> Origin:
+        """Who asks, for the audit log."""
+        info: ClientInfo | Implementation | None
+        if self._connection.era is Era.MODERN:
+            info = meta.client_info if meta else None
+        else:
+            params = self._connection.connection.client_params
+            info = params.client_info if params else None
+        client = None if info is None else client_text(info.name, info.version)
+        transport = self._connection.transport
+        return Origin(transport=transport, client=client, user=this_user(), profile=self._profile)
 
     def _meter_of(self, meta: Meta | None) -> ClientMeter:
         """What counts the calls of this client."""

@@ -3,7 +3,8 @@
 The query may choose how tools are shown (`?expose=all`) and name the servers that are shown
 (`?only=git,linear`, also more than once). A door's sessions are kept while the frontend runs. Of the doors
 that do not show all servers, of which there may be any number, `MAX_DOORS` are kept: the sessions of the one
-that was used longest ago end for another one, and those of a profile that is not configured any more.
+that was used longest ago end for another one, and those of a profile that is not configured any more. A token
+with a name has doors and sessions of its own, and if it is for a profile, for its clients there is no other.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-import anyio.abc
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from msgspec.structs import replace
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from mcpx.config import Config
 from mcpx.core.profiles import DoorError, check_door
 from mcpx.door import EXPOSURES, Door, only_of
+from mcpx.gateway.clients.bearer import Bearer, bearer_in
 from mcpx.gateway.doors import Doors
 from mcpx.gateway.frontends.http_managers import SessionManagers
 from mcpx.gateway.transparent.endpoint import not_found
@@ -46,8 +49,8 @@ class DoorEndpoint:
         make_manager: Callable[[Server[Any]], StreamableHTTPSessionManager],
         guard: Guard,
     ) -> None:
-        def make(door: Door, _tasks: anyio.abc.TaskGroup) -> StreamableHTTPSessionManager:
-            return make_manager(doors.gateway(door))
+        def make(own: tuple[Door, Bearer | None], _tasks: object) -> StreamableHTTPSessionManager:
+            return make_manager(doors.gateway(own[0]))
 
         self._hub = doors.hub
         self._guard = guard
@@ -65,15 +68,28 @@ class DoorEndpoint:
             text = f"expose must be {', '.join(EXPOSURES[:-1])} or {EXPOSURES[-1]}"
             await PlainTextResponse(text, status_code=400)(scope, receive, send)
             return
-        only = only_of(query.getlist("only")) if "only" in query else None
-        door = Door(expose, only=only, profile=scope["path_params"].get("profile"))
+        only, bearer = only_of(query.getlist("only")) if "only" in query else None, bearer_in(scope)
+        profile = scope["path_params"].get("profile") or (None if bearer is None else bearer.token.profile)
+        door = Door(expose, only=only, profile=profile)
         try:
-            check_door(door, self._hub.config)
+            check_door(door, _visible_to(bearer, self._hub.config))
         except DoorError as error:
-            self._managers.end(door)
+            self._managers.end((door, bearer))
             response = await self._guard(Request(scope)) or not_found(str(error))
             await response(scope, receive, send)
             return
-        manager = await self._managers.get(door)
-        self._managers.end_oldest(lambda each: not each.shows_all, MAX_DOORS)
+        manager = await self._managers.get((door, bearer))
+        self._managers.end_oldest(lambda each: each[1] is bearer and not each[0].shows_all, MAX_DOORS)
         await manager.handle_request(scope, receive, send)
+
+    def end_all(self, bearer: Bearer) -> None:
+        """End the sessions of a token."""
+        self._managers.end_all(lambda each: each[1] is bearer)
+
+
+def _visible_to(bearer: Bearer | None, config: Config) -> Config:
+    """The configuration with the profiles that there are for a bearer: if its token has one, that alone."""
+    if bearer is None or bearer.token.profile is None:
+        return config
+    own = {name: each for name, each in config.profiles.items() if name == bearer.token.profile}
+    return replace(config, profiles=own)

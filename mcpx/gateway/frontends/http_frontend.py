@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import anyio
 import structlog
@@ -29,8 +30,9 @@ from mcpx.config import HttpGateway
 from mcpx.config.transport import is_loopback
 from mcpx.core.idle_exit import Use
 from mcpx.errors import MCPXError
+from mcpx.gateway.clients.bearer import Bearer
 from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.auth import OneToken, token_file
+from mcpx.gateway.frontends.auth import BearerRequests, Bearers, KnownTokens
 from mcpx.gateway.frontends.http_connection import Shared
 from mcpx.gateway.frontends.http_cors import CORS
 from mcpx.gateway.frontends.http_doors import PATH, PROFILE_PATH, DoorEndpoint
@@ -39,7 +41,8 @@ from mcpx.gateway.frontends.http_results import EncodedResults
 from mcpx.gateway.frontends.http_server import BACKLOG, HttpServer
 from mcpx.gateway.frontends.http_sessions import SessionManager
 from mcpx.gateway.transparent.endpoint import ROUTE as SERVERS_PATH
-from mcpx.gateway.transparent.endpoint import MakeManager
+from mcpx.gateway.transparent.endpoint import MakeManager, TransparentEndpoint
+from mcpx.trust.tokens import NamedTokens, token_file
 from supervisors import Incarnation
 
 log = structlog.get_logger()
@@ -77,7 +80,10 @@ def listen(host: str, port: int, *, configured: bool = False) -> socket.socket:
 
 
 class HttpFrontend:
-    """Serves any number of sessions on one socket. Without `token` everybody who reaches it may connect."""
+    """Serves any number of sessions on one socket. Without `token` everybody who reaches it may connect.
+
+    With it, tokens that have a name let in as well (`mcpx.trust.tokens`).
+    """
 
     def __init__(
         self,
@@ -93,7 +99,9 @@ class HttpFrontend:
         self._settings = settings
         self._token = token
         self._limit = limit
-        self._managers: list[SessionManager] = []
+        self._bearers = None if token is None else Bearers(NamedTokens(), self._end)
+        self._endpoints: tuple[DoorEndpoint | TransparentEndpoint, ...] = ()
+        self._managers: WeakSet[SessionManager] = WeakSet()
         self._state: ServerState | None = None
 
     @property
@@ -107,6 +115,11 @@ class HttpFrontend:
         requests = 0 if self._state is None else self._state.total_requests
         is_open = self._state is not None and bool(self._state.tasks)
         return Use(is_open or any(len(manager) for manager in self._managers), requests)
+
+    @property
+    def named_tokens(self) -> int:
+        """The number of tokens with names that let in."""
+        return 0 if self._bearers is None else len(self._bearers)
 
     async def run(self, incarnation: Incarnation) -> None:
         """Serve until the supervisor asks to leave."""
@@ -127,6 +140,8 @@ class HttpFrontend:
         self._warn_of_exposure()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_exit_when_asked, incarnation, uvicorn_server)
+            if self._bearers is not None:
+                tasks.start_soon(self._bearers.run)
             # a copy of the socket: uvicorn closes what it is given, and a restart needs it again
             await uvicorn_server.serve([self._listener.dup()])
             tasks.cancel_scope.cancel()
@@ -146,11 +161,11 @@ class HttpFrontend:
     def _app(self) -> ASGIApp:
         kept = KeptEvents()
         make = partial(self._manager, kept=kept)
-        doors, transparent = self._endpoint(make), self._doors.transparent_endpoint(make)
+        self._endpoints = doors, transparent = self._endpoint(make), self._doors.transparent_endpoint(make)
         routes: dict[str, ASGIApp] = {PATH: doors, SERVERS_PATH: transparent, PROFILE_PATH: doors}
         middleware: list[Middleware] = []
-        if self._token is not None:
-            backend = BearerAuthBackend(OneToken(self._token))
+        if self._token is not None and self._bearers is not None:
+            backend = BearerAuthBackend(KnownTokens(self._token, self._bearers))
             middleware.append(Middleware(AuthenticationMiddleware, backend=backend))
         app = Starlette(
             routes=[Route(path, endpoint=self._guarded(endpoint)) for path, endpoint in routes.items()],
@@ -165,9 +180,18 @@ class HttpFrontend:
         return DoorEndpoint(self._doors, make, security.validate_request)
 
     def _guarded(self, endpoint: ASGIApp) -> ASGIApp:
-        """The endpoint, for those who have the token."""
+        """The endpoint, for those who have a token."""
         encoded = EncodedResults(endpoint)
-        return encoded if self._token is None else RequireAuthMiddleware(encoded, required_scopes=[])
+        if self._bearers is None:
+            return encoded
+        return RequireAuthMiddleware(BearerRequests(encoded, self._bearers), required_scopes=[])
+
+    def _end(self, bearer: Bearer) -> None:
+        """End what belongs to a token that lets nobody in any more."""
+        for endpoint in self._endpoints:
+            endpoint.end_all(bearer)
+        self._doors.hub.client_left(bearer.sessionless)
+        self._doors.hub.fleet.direct.leave(bearer.direct)
 
     def _cors(self, app: ASGIApp) -> ASGIApp:
         """Let in the browser pages that the configuration names."""
@@ -177,7 +201,7 @@ class HttpFrontend:
     def _manager(self, server: Server[Any], kept: KeptEvents) -> SessionManager:
         """What keeps the sessions of one server."""
         manager = SessionManager(server, security=self._security(), limit=self._limit, kept=kept)
-        self._managers.append(manager)
+        self._managers.add(manager)
         return manager
 
     def _security(self) -> TransportSecuritySettings:

@@ -55,6 +55,11 @@ class SessionManagers(Generic[K]):
         if (ended := self._managers.pop(key, None)) is not None:
             ended[1].cancel()
 
+    def end_all(self, belongs: Callable[[K], bool]) -> None:
+        """End those managers with their sessions."""
+        for key in [key for key in self._managers if belongs(key)]:
+            self.end(key)
+
     def end_oldest(self, counts: Callable[[K], bool], most: int) -> None:
         """Keep at most that many of those that count: end the ones that were used longest ago."""
         counted = [key for key in self._managers if counts(key)]

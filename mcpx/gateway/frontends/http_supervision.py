@@ -11,6 +11,7 @@ import socket
 from typing import Final
 
 import anyio
+import msgspec
 import structlog
 
 from mcpx.config import Config
@@ -18,9 +19,9 @@ from mcpx.core.idle_exit import Use
 from mcpx.core.status import HttpStatus
 from mcpx.errors import MCPXError
 from mcpx.gateway.doors import Doors
-from mcpx.gateway.frontends.auth import load_token
 from mcpx.gateway.frontends.http_frontend import BindError, HttpFrontend, listen
 from mcpx.observe.contained import contain
+from mcpx.trust.tokens import load_token
 from supervisors import (
     Backoff,
     Cause,
@@ -75,7 +76,8 @@ class SupervisedHttp:
     def status(self) -> HttpStatus:
         """Where clients connect, or why they cannot."""
         if self.frontend is not None:
-            return HttpStatus(url=self.frontend.url)
+            tokens = self.frontend.named_tokens or msgspec.UNSET
+            return HttpStatus(url=self.frontend.url, named_tokens=tokens)
         state = self._supervisor.state(CHILD)
         at = state.next_attempt_at
         return HttpStatus(

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from mcpx.audit.origin import Origin, this_user
 from mcpx.catalog.model import JSON, PromptInfo
 from mcpx.core import pin_reviews
+from mcpx.core.auditing import noting_refusals
 from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward
@@ -27,7 +29,9 @@ from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import GetPrompt, RequestContext
 from mcpx.validation.errors import invalid_arguments
 from mcpx.validation.words import arguments_of, misspelt, top_level
+from mcpx.version import __version__
 
+COMMAND: Final = f"mcpx/{__version__}"
 OPERATIONS: Final = ("inspect", "exec", "resources", "prompts", "approve")
 LISTING_TIMEOUT_S: Final = 60.0  # that a request waits for the first listing of the server that it names
 ALL_LISTINGS_TIMEOUT_S: Final = (
@@ -90,7 +94,7 @@ async def _perform(hub: HubView, request: ControlRequest, client: ClientId, repo
         case ControlRequest(mcpx="exec"):
             return await _exec(hub, request, client, report)
         case ControlRequest(mcpx="resources", server=str(server), uri=str(uri)):
-            return _shaped(await hub.calls.read(server, uri, client=client))
+            return _shaped(await hub.calls.read(server, uri, client=client, origin=_origin(hub)))
         case ControlRequest(mcpx="prompts", server=str(server), prompt=str(prompt)):
             return {"prompt": await _prompt(hub, server, prompt, dict(request.pairs or ()), client)}
         case ControlRequest(mcpx="prompts"):
@@ -116,11 +120,17 @@ async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report:
     names = request.server or "", request.tool if isinstance(request.tool, str) else ""
     arguments = request.arguments
     if request.pairs:
-        names = await hub.calls.resolve(*names)
-        arguments = _typed(hub, names, request.pairs, arguments)
+        with noting_refusals(hub.audit, "tool", *names, _origin(hub)):
+            names = await hub.calls.resolve(*names)
+            arguments = _typed(hub, names, request.pairs, arguments)
     on_progress = progressed if request.progress else None
-    result = await hub.calls.exec(*names, arguments, on_progress, client=client)
+    result = await hub.calls.exec(*names, arguments, on_progress, client=client, origin=_origin(hub))
     return _shaped(result.as_it_came if request.unshaped else result.shaped)
+
+
+def _origin(hub: HubView) -> Origin:
+    """The command line, for the audit log."""
+    return Origin(transport="control", client=COMMAND, user=this_user(), profile=hub.door.profile)
 
 
 def _typed(hub: HubView, names: tuple[str, str], pairs: list[tuple[str, str]], arguments: Any) -> Any:
@@ -195,14 +205,15 @@ async def _prompt(hub: HubView, server: str, name: str, arguments: dict[str, str
         CallError: There is no such server, or the request failed.
         MCPXError: There is no such prompt, or the arguments are not those that it takes.
     """
-    server = hub.registry.upstream(server).name
-    known = {prompt.name: prompt for prompt in _prompts(hub, server)}
-    if known and name not in known:
-        raise MCPXError(f"{server} has no prompt {name!r}{_near(name, list(known))}")
+    with noting_refusals(hub.audit, "prompt", server, name, _origin(hub)):
+        server = hub.registry.upstream(server).name
+        known = {prompt.name: prompt for prompt in _prompts(hub, server)}
+        if known and name not in known:
+            raise MCPXError(f"{server} has no prompt {name!r}{_near(name, list(known))}")
     if name in known and (problem := _problem_of(known[name], arguments)):
         raise MCPXError(f"prompt {name} of {server}: {problem}; nothing was sent")
     request = GetPrompt(name, msgspec.json.encode(arguments) if arguments else b"")
-    forward = Forward(server, request, RequestContext(client=client))
+    forward = Forward(server, request, RequestContext(client=client, origin=_origin(hub)))
     return await hub.calls.run(forward, lambda raw: read_result(raw, server=server))
 
 

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from mcpx.audit.origin import Transport
 from mcpx.core.hub import Hub
 from mcpx.gateway.eras import EraServer
 from mcpx.gateway.frontends.fast_path import FastPath
@@ -27,9 +28,9 @@ MAX_MALFORMED_LOGGED: Final = 3  # lines of one client that are no messages; eac
 DRAIN_POLL_S: Final = 0.01  # between looks for open requests, once the client has closed its end
 
 
-def gateway_connection(server: GatewayServer, wire: WireDispatcher) -> EraServer:
-    """What serves a client of any door but a transparent one."""
-    connection = EraServer(server, wire)
+def gateway_connection(server: GatewayServer, transport: Transport, wire: WireDispatcher) -> EraServer:
+    """What serves a client of any door but a transparent one, on a stream of that kind."""
+    connection = EraServer(server, wire, transport)
     fast_path = FastPath(server, connection)
     wire.receiver.fast, wire.receiver.too_deep = fast_path.take, fast_path.refuse_too_deep
     wire.receiver.takes_batches = connection.takes_batches

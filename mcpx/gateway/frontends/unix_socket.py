@@ -183,7 +183,7 @@ class SocketFrontend:
         self._used += 1
         log.info("client.joined", clients=self.clients)
         try:
-            client = self._doors.stream_client(door, channel)
+            client = self._doors.stream_client(door, channel, "socket")
             await client.serve(incarnation)
         finally:
             channel.flush()

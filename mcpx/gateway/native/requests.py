@@ -9,8 +9,7 @@ contents are passed on as the bytes that the server gave, a blob only where it i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from functools import partial
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
 import anyio
@@ -22,14 +21,16 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import INTERNAL_ERROR
 
+from mcpx.audit.entry import Kind
 from mcpx.catalog.model import JSON, Catalogue
 from mcpx.catalog.naming import offered_uri
+from mcpx.core.auditing import noting_refusals
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward, Read, Request
 from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path
-from mcpx.gateway.clients.identity import connection_of, session_client
+from mcpx.gateway.clients.identity import connection_of, origin_of, session_client
 from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers
 from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native import forms
@@ -40,6 +41,7 @@ from mcpx.gateway.request_meta import meta_for_server
 from mcpx.rendering.result_members import enveloped
 from mcpx.rendering.result_reading import TASK, UnknownResultType, read_members, read_resource_result
 from mcpx.rendering.results import resource_value
+from mcpx.trust.completions import admitted_completion
 from mcpx.upstream.requests import Complete, GetPrompt
 from mcpx.wire.enclosed import enclose
 
@@ -148,7 +150,8 @@ class ResourcesAndPrompts:
     async def _read(self, ctx: Context, params: mcp_types.ReadResourceRequestParams) -> JSON:
         if (page := await self._kept_result(ctx, params.uri)) is not None:
             return page
-        target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
+        with self._noting_refusals(ctx, "resource", params.uri):
+            target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
         server = target.upstream.name
 
         def convert(raw: msgspec.Raw) -> JSON:
@@ -182,9 +185,11 @@ class ResourcesAndPrompts:
         return self._enclosed(ctx, {**UNCACHED, "contents": contents})
 
     async def _subscribe(self, ctx: Context, params: mcp_types.SubscribeRequestParams) -> JSON:
-        target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
+        with self._noting_refusals(ctx, "resource", params.uri):
+            target = await self._lookup.resource(params.uri, version=ctx.protocol_version)
         try:
-            self._hub.registry.resolve_uri(target.upstream, target.own_uri)
+            with self._noting_refusals(ctx, "resource", target.own_uri, target.upstream.name):
+                self._hub.registry.resolve_uri(target.upstream, target.own_uri)
             await self._subscribers.subscribe(ctx.session, target, meta_for_server(ctx.params))
         except CallError as error:
             raise about_resource(
@@ -199,7 +204,8 @@ class ResourcesAndPrompts:
     # --- prompts and completions
 
     async def _get_prompt(self, ctx: Context, params: mcp_types.GetPromptRequestParams) -> JSON:
-        upstream, name = await self._lookup.prompt(params.name)
+        with self._noting_refusals(ctx, "prompt", params.name):
+            upstream, name = await self._lookup.prompt(params.name)
         server = upstream.name
         arguments = b"" if params.arguments is None else msgspec.json.encode(params.arguments)
 
@@ -213,20 +219,29 @@ class ResourcesAndPrompts:
 
     async def _complete(self, ctx: Context, params: mcp_types.CompleteRequestParams) -> JSON:
         ref: JSON = params.ref.model_dump(by_alias=True, mode="json", exclude_none=True)
+        template: str | None = None
         if isinstance(params.ref, mcp_types.PromptReference):
-            upstream, ref["name"] = await self._lookup.prompt(params.ref.name)
+            with self._noting_refusals(ctx, "completion", params.ref.name):
+                upstream, ref["name"] = await self._lookup.prompt(params.ref.name)
         else:
-            target = await self._lookup.resource(params.ref.uri, version=ctx.protocol_version)
+            with self._noting_refusals(ctx, "completion", params.ref.uri):
+                target = await self._lookup.resource(params.ref.uri, version=ctx.protocol_version)
             upstream, ref["uri"] = target.upstream, target.own_uri
+            template = target.own_uri
         catalogue = upstream.catalogue
         if catalogue is not None and not _completes(catalogue):
             return self._enclosed(ctx, dict(_NO_COMPLETION))
         context = b"" if params.context is None else _encoded(params.context)
         request = Complete(msgspec.json.encode(ref), _encoded(params.argument), context)
 
-        return await self._ask(
-            ctx, Forward(upstream.name, request), partial(read_members, server=upstream.name)
-        )
+        def convert(raw: msgspec.Raw) -> JSON:
+            read = read_members(raw, server=upstream.name)
+            if template is None:
+                return read
+            resolved = (params.context and params.context.arguments) or {}
+            return admitted_completion(read, upstream.policy, template, params.argument.name, resolved)
+
+        return await self._ask(ctx, Forward(upstream.name, request), convert)
 
     async def _ask(self, ctx: Context, message: Forward, convert: Callable[[msgspec.Raw], JSON]) -> JSON:
         """The result of a request about a prompt.
@@ -238,6 +253,11 @@ class ResourcesAndPrompts:
             return await self._pass_on(ctx, message, convert)
         except CallError as error:
             raise as_protocol_error(error) from None
+
+    def _noting_refusals(
+        self, ctx: Context, kind: Kind, name: str, server: str = ""
+    ) -> AbstractContextManager[None]:
+        return noting_refusals(self._hub.audit, kind, server, name, origin_of(ctx.session, self._hub))
 
     # --- the stream of 2026-07-28
 

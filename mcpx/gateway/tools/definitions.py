@@ -1,4 +1,4 @@
-"""The three tools as the protocol shows them: names, schemas, annotations, and the form of results.
+"""The tools of MCPX as the protocol shows them: names, schemas, annotations, and the form of results.
 
 Pure. The descriptions are generated from the catalogues (`mcpx.rendering.descriptions`).
 """
@@ -10,6 +10,7 @@ from typing import Final
 import mcp_types
 
 from mcpx.catalog.model import JSON
+from mcpx.core.exposure import Shown
 from mcpx.errors import CallError, failure_text
 from mcpx.rendering.descriptions import Descriptions
 from mcpx.rendering.results import ToolResult
@@ -17,7 +18,10 @@ from mcpx.rendering.results import ToolResult
 INSPECT: Final = "inspect"
 EXEC: Final = "exec"
 RESOURCES: Final = "resources"
+QUERY: Final = "query"
+"""Runs read-only tools alone, as exec does any; there is one only with `tiers`."""
 NAMES: Final = (INSPECT, EXEC, RESOURCES)
+_WITH_QUERY: Final = (INSPECT, QUERY, EXEC, RESOURCES)
 ERROR_KEY: Final = "mcpx/error"
 """The member of `_meta` with the error of a call that may have no structured content."""
 
@@ -53,16 +57,25 @@ SCHEMAS: Final = {
     ),
     RESOURCES: _schema(["server_name"], server_name=_NAME, uri=_URI),
 }
+SCHEMAS[QUERY] = SCHEMAS[EXEC]
+
+
+def names(shown: Shown) -> tuple[str, ...]:
+    """The names of the tools that MCPX itself has."""
+    return _WITH_QUERY if shown.query else NAMES
 
 
 def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
-    """The three tools, annotated truthfully, so that a host's approval rules work.
+    """MCPX's own tools, annotated truthfully, so that a host's approval rules work.
 
     Reading a resource counts as open-world: a template such as `fetch://{url}` reaches the network. Without
     `anthropic/alwaysLoad` Claude Code defers tools until a search of its own finds them.
     """
     knowing = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
     reading = mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=True)
+    querying = mcp_types.ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, open_world_hint=descriptions.query_open_world
+    )
     acting = mcp_types.ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
     )
@@ -70,6 +83,7 @@ def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
     found = loaded | {"anthropic/searchHint": descriptions.search_hint}
     described = (
         (INSPECT, "Inspect servers and tools", descriptions.inspect, knowing, found),
+        (QUERY, "Run a read-only tool", descriptions.query, querying, loaded),
         (EXEC, "Run a tool", descriptions.exec, acting, loaded),
         (RESOURCES, "Read a resource", descriptions.resources, reading, None),
     )
@@ -84,6 +98,7 @@ def tools(descriptions: Descriptions) -> list[mcp_types.Tool]:
             _meta=meta,
         )
         for name, title, text, annotations, meta in described
+        if text
     ]
 
 
@@ -123,7 +138,7 @@ def _explained(error: CallError) -> list[JSON]:
 
 
 def wrong_parameters(tool: str, problem: str, *, structured: bool) -> JSON:
-    """The result for a call whose own parameters are wrong, those of one of the three tools."""
+    """The result for a call whose own parameters are wrong, those of one of MCPX's own tools."""
     required = SCHEMAS[tool].get("required", [])
     optional = ", ".join(name for name in SCHEMAS[tool]["properties"] if name not in required)
     takes = " and ".join([*([", ".join(required)] if required else []), f"optionally {optional}"])

@@ -195,7 +195,8 @@ class ResultEncoder:
                 return self.members(unknown.result)
             if isinstance(request, Read) or not self._capabilities.has_extension(TASKS):
                 raise
-            server, owner = request.server_name, self._name
+            server, client = request.server_name, request.context.client
+            owner = self._name if client is None else client.principal + self._name
             return self.members(self._views.tasks.give(unknown.result, server=server, owner=owner))
 
     def shaped(self, result: ToolResult) -> list[Bytes]:

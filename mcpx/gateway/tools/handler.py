@@ -6,6 +6,7 @@ The fast path takes what is plain, on streams. Both encode with `ResultEncoder`,
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types import INVALID_PARAMS
 
 from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.core.auditing import noting_refusals
 from mcpx.core.exposure import Exposure, Shown
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Exec, Read
@@ -23,7 +25,7 @@ from mcpx.core.tool_names import not_listed
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.handles import capabilities_in
-from mcpx.gateway.clients.identity import connection_of, session_client
+from mcpx.gateway.clients.identity import connection_of, origin_of, session_client
 from mcpx.gateway.clients.sessions import client_name
 from mcpx.gateway.metering import MeteredCall
 from mcpx.gateway.native.tools import has_output_schema
@@ -52,11 +54,11 @@ class ToolCall:
         self._encoder = ResultEncoder.for_client(hub.views, name, stamp, capabilities)
         self._client = session_client(connection_of(ctx.session), hub)
         """Which results are kept for."""
-        self._context = RequestContext(client=self._client)
+        self._context = RequestContext(client=self._client, origin=origin_of(ctx.session, hub))
         self._metered = MeteredCall(hub, ctx)
 
-    async def of_three(self, name: str, arguments: JSON) -> JSON:
-        """The result of one of the three tools.
+    async def of_own(self, name: str, arguments: JSON) -> JSON:
+        """The result of one of MCPX's own tools.
 
         Raises:
             MCPError: What the client sent is not of the protocol.
@@ -77,8 +79,9 @@ class ToolCall:
         """
         tool: ToolInfo | None = None
         try:
-            tool = await _native_tool(name, exposure)
-            encoded = encode_arguments(arguments, server=tool.server_name, tool=tool.name)
+            with noting_refusals(self._hub.audit, "tool", "", name, self._context.origin):
+                tool = await _native_tool(name, exposure)
+                encoded = encode_arguments(arguments, server=tool.server_name, tool=tool.name)
             result = await self._exec(exposure.shown.call_of(tool, encoded, self._context))
         except CallError as error:
             result = self._encoder.failure(error, in_meta=tool is not None and has_output_schema(tool))
@@ -100,7 +103,10 @@ class ToolCall:
             return self._encoder.shaped(await calls.inspect(server, tool_names, query=query))
         if name == tools.RESOURCES:
             return await self._resources(text(arguments, "server_name"), text(arguments, "uri"))
-        return await self._exec(await self._exec_request(parameters.read_exec(arguments)))
+        read_only = name == tools.QUERY
+        return await self._exec(
+            await self._exec_request(parameters.read_exec(arguments), read_only=read_only)
+        )
 
     async def _resources(self, server: str, uri: str) -> list[Bytes] | JSON:
         """The list of a server's resources, a resource, or a page of a kept result."""
@@ -121,7 +127,8 @@ class ToolCall:
         encoder, views = self._encoder, self._hub.views
         if request.select is None:
             return await self._ask(request, lambda raw: encoder.tool(raw, request))
-        views.check(request)
+        with self._noting_refusals(request.server_name, request.tool_name):
+            views.check(request)
         found = await self._ask(
             request, lambda raw: views.selectable(raw, request) or encoder.tool(raw, request)
         )
@@ -135,13 +142,18 @@ class ToolCall:
         """What `render` makes of the server's result."""
         return await sdk_path.run(self._hub, self._ctx, request, self._metered.rendering(request, render))
 
-    async def _exec_request(self, given: ExecParameters) -> Exec:
+    async def _exec_request(self, given: ExecParameters, *, read_only: bool) -> Exec:
         """The request for `ToolCalls`, with the names and arguments that are meant."""
-        server, tool_name = await self._hub.calls.resolve(given.server_name, given.tool_name)
-        tool = self._hub.registry.get_tool(server, tool_name)
-        arguments = given.arguments if tool is None else collect_arguments(given, tool)
-        encoded = encode_arguments(arguments, server=server, tool=tool_name)
-        return Exec(server, tool_name, encoded, self._context, given.select, given.max_tokens)
+        with self._noting_refusals(given.server_name, given.tool_name):
+            server, tool_name = await self._hub.calls.resolve(given.server_name, given.tool_name)
+            tool = self._hub.registry.get_tool(server, tool_name)
+            arguments = given.arguments if tool is None else collect_arguments(given, tool)
+            encoded = encode_arguments(arguments, server=server, tool=tool_name)
+        select, max_tokens = given.select, given.max_tokens
+        return Exec(server, tool_name, encoded, self._context, select, max_tokens, read_only=read_only)
+
+    def _noting_refusals(self, server: str, tool: str) -> AbstractContextManager[None]:
+        return noting_refusals(self._hub.audit, "tool", server, tool, self._context.origin)
 
 
 async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
@@ -163,11 +175,12 @@ async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:
 
 
 def _unknown(name: str, shown: Shown) -> str:
-    near = nearest(name, [*(tools.NAMES if shown.three else ()), *shown.native])
+    near = nearest(name, [*(tools.names(shown) if shown.three else ()), *shown.native])
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     text = f"Unknown tool: {shown_name(cut(name, NAME_LEN))}{hint} "
     if not shown.three:
         return f"{text}tools/list has the names of all"
     own = "other tools" if shown.native else "a server's own tools"
     run = "are run with exec(server_name, tool_name, arguments)"
-    return f"{text}MCPX has inspect, exec and resources; {own} {run}"
+    three = "inspect, query, exec" if shown.query else "inspect, exec"
+    return f"{text}MCPX has {three} and resources; {own} {run}"

@@ -1,6 +1,8 @@
 """`/mcp/servers/NAME`: an ASGI application for the transparent doors of all servers.
 
-A server's sessions are kept until the server is removed from the configuration, or the frontend ends.
+A server's sessions are kept until the server is removed from the configuration, or the frontend ends. A token
+with a name has sessions of its own. If it is for a profile, there are for its clients the servers of that
+profile alone, as the profile shows them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mcpx.core.hub import Hub
+from mcpx.core.profiles import select
+from mcpx.door import Door
+from mcpx.gateway.clients.bearer import Bearer, bearer_in
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.frontends.http_managers import SessionManagers
 from mcpx.gateway.transparent.http import TransparentServer
@@ -34,8 +39,9 @@ class TransparentEndpoint:
     """Serves while `running`. `make_manager` makes the session manager for a server of the SDK."""
 
     def __init__(self, hub: Hub, outbox: NotificationOutbox, make_manager: MakeManager) -> None:
-        def make(name: str, tasks: anyio.abc.TaskGroup) -> StreamableHTTPSessionManager:
-            return make_manager(TransparentServer(hub, name, outbox, tasks))
+        def make(own: tuple[str, Bearer | None], tasks: anyio.abc.TaskGroup) -> StreamableHTTPSessionManager:
+            name, bearer = own
+            return make_manager(TransparentServer(hub, name, outbox, tasks, bearer))
 
         self._hub = hub
         self._managers = SessionManagers(make)
@@ -46,13 +52,23 @@ class TransparentEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
-        name = str(scope["path_params"]["name"])
-        if name not in self._hub.upstreams:
-            self._managers.end(name)
-            await _unknown(name, list(self._hub.upstreams))(scope, receive, send)
+        name, bearer = str(scope["path_params"]["name"]), bearer_in(scope)
+        shown = self._shown_to(bearer)
+        if name not in shown:
+            self._managers.end((name, bearer))
+            await _unknown(name, shown)(scope, receive, send)
             return
-        manager = await self._managers.get(name)
+        manager = await self._managers.get((name, bearer))
         await manager.handle_request(scope, receive, send)
+
+    def _shown_to(self, bearer: Bearer | None) -> list[str]:
+        """The names of the servers that there are for a bearer."""
+        shown = select(Door(profile=None if bearer is None else bearer.token.profile), self._hub.config)
+        return [name for name in self._hub.upstreams if name in shown.config.servers]
+
+    def end_all(self, bearer: Bearer) -> None:
+        """End the sessions of a token."""
+        self._managers.end_all(lambda each: each[1] is bearer)
 
 
 def _unknown(name: str, names: list[str]) -> Response:

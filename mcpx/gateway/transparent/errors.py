@@ -8,14 +8,27 @@ import msgspec
 from mcp import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from mcpx.errors import CallError, Outcome, internal_error
+from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
 from mcpx.upstream.direct.messages import NOTHING, error_answer, members_of, value_of
 from mcpx.wire import envelope
 from mcpx.wire.enclosed import enclose
 
 
-def as_call_error(error: BaseException, server: str, method: str) -> CallError:
+class NotAdmitted(CallError):  # noqa: N818 - as the protocol sees it, there is nothing
+    """A request for what the rules of a person do not admit. `response` is what its client gets."""
+
+    def __init__(
+        self, response: MCPError, code: Code, *, server: str, tool: str | None = None, rule: str | None = None
+    ) -> None:
+        super().__init__(code, response.message, server=server, tool=tool)
+        self.response = response
+        self.rule = rule
+
+
+def as_call_error(
+    error: BaseException, server: str, method: str, outcome: Outcome = Outcome.UNKNOWN
+) -> CallError:
     """An exception that the handling of a request raised, as the error for its client.
 
     One that is no CallError is a fault of MCPX: it is logged.
@@ -23,11 +36,13 @@ def as_call_error(error: BaseException, server: str, method: str) -> CallError:
     if isinstance(error, CallError):
         return error
     contain(error, "transparent", server=server, method=method)
-    return internal_error(error, server=server, outcome=Outcome.UNKNOWN)
+    return internal_error(error, server=server, outcome=outcome)
 
 
 def to_mcp_error(error: CallError) -> MCPError:
-    """The error for the client: code, outcome and details are its data."""
+    """The error for the client: code, outcome and details are its data, where it is one of MCPX's."""
+    if isinstance(error, NotAdmitted):
+        return error.response
     data: dict[str, Any] = error.to_dict()
     del data["error"]  # it is the message
     return MCPError(INTERNAL_ERROR, str(error), data)

@@ -21,6 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
+from mcpx.gateway.clients.bearer import Bearer
 from mcpx.gateway.clients.identity import connection_of, request_outbound
 from mcpx.gateway.clients.outbox import NotificationOutbox
 from mcpx.gateway.transparent.peers import RequestPeer, SessionPeer
@@ -38,18 +39,23 @@ _CLIENT_KEY: Final = "mcpx.direct"
 class TransparentServer(Server[Any]):
     """Serves the clients of one server's transparent door over HTTP."""
 
-    def __init__(self, hub: Hub, server: str, outbox: NotificationOutbox, tasks: anyio.abc.TaskGroup) -> None:
-        """`tasks` runs what belongs to a client outside its requests."""
+    def __init__(
+        self,
+        hub: Hub,
+        server: str,
+        outbox: NotificationOutbox,
+        tasks: anyio.abc.TaskGroup,
+        bearer: Bearer | None = None,
+    ) -> None:
+        """`tasks` runs what belongs to a client outside its requests; `bearer` as for `DoorSessions`."""
         super().__init__(server, get_tool_input_schema=self._input_schema)
         self.middleware = [self._serve]
-        self._hub = hub
-        self._sessions = DoorSessions(hub, server)
+        self._sessions = DoorSessions(hub, server, "http", bearer)
         self._outbox = outbox
         self._tasks = tasks
 
     def _input_schema(self, tool: str) -> JSON | None:
-        upstream = self._hub.upstreams.get(self._sessions.server)
-        return None if upstream is None else self._hub.fleet.direct.schemas(upstream).of(tool)
+        return self._sessions.schema_of(tool)
 
     async def _serve(self, ctx: Context, call_next: CallNext) -> HandlerResult:  # noqa: ARG002 - as the SDK names it
         """A middleware that calls nothing behind it."""
@@ -61,7 +67,7 @@ class TransparentServer(Server[Any]):
             return None
         if client is None and ctx.method == INITIALIZE:  # over HTTP that revision does not have it
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
-        peer = RequestPeer(request_outbound(ctx.session))
+        peer = RequestPeer(request_outbound(ctx.session), self._sessions.admits_notification)
         request = self._sessions.request(ctx.method, bytes(params), ctx.request_id, peer)
         return await self._answer(client, request, peer)
 
@@ -89,7 +95,9 @@ class TransparentServer(Server[Any]):
         connection: Connection = connection_of(ctx.session)
         known = cast("DirectClient | None", connection.state.get(_CLIENT_KEY))
         if known is None:
-            known = DirectClient(SessionPeer(connection, self._outbox, self._tasks), may_vanish=True)
+            admits = self._sessions.admits_notification
+            peer = SessionPeer(connection, self._outbox, self._tasks, admits)
+            known = DirectClient(peer, may_vanish=True)
             connection.state[_CLIENT_KEY] = known
             connection.exit_stack.callback(self._sessions.leave, known)
         return known

@@ -23,14 +23,17 @@ from mcpx.upstream.direct.peer import Cancel, OnAnswer
 from mcpx.wire.enclosed import enclose, encode_read
 from supervisors import Signal
 
+Admits = Callable[[str, msgspec.Raw], bool]
+"""Whether a notification of the server, by its method and params, may go to the client."""
 MAX_WAITING: Final = 1000  # messages to the client of one request; what comes beyond is dropped
 
 
 class RequestPeer:
     """A request that the SDK's server is handling. Its messages go out in order, before its answer."""
 
-    def __init__(self, outbound: Outbound) -> None:
+    def __init__(self, outbound: Outbound, admits: Admits) -> None:
         self._outbound = outbound
+        self._admits = admits
         self._waiting: deque[Callable[[], Awaitable[object]]] = deque()
         self._changed = Signal()
         self._closed = False
@@ -38,8 +41,9 @@ class RequestPeer:
         self._asking: set[anyio.CancelScope] = set()
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
-        """Send a notification soon; after the answer it is dropped."""
-        self._put(partial(self._outbound.notify, method, _enclosed(params)))
+        """Send a notification soon, if it may go to the client; after the answer it is dropped."""
+        if self._admits(method, params):
+            self._put(partial(self._outbound.notify, method, _enclosed(params)))
 
     def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
         """Send a request of the server."""
@@ -82,15 +86,17 @@ class SessionPeer:
     """A session over HTTP, between its requests."""
 
     def __init__(
-        self, connection: Connection, outbox: NotificationOutbox, tasks: anyio.abc.TaskGroup
+        self, connection: Connection, outbox: NotificationOutbox, tasks: anyio.abc.TaskGroup, admits: Admits
     ) -> None:
+        self._admits = admits
         self._connection = connection
         self._outbox = outbox
         self._tasks = tasks
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
-        """Send a notification."""
-        self._outbox.send(self._connection, method, _enclosed(params))
+        """Send a notification, if it may go to the client."""
+        if self._admits(method, params):
+            self._outbox.send(self._connection, method, _enclosed(params))
 
     def ask(self, method: str, params: msgspec.Raw, on_answer: OnAnswer) -> Cancel:
         """Send a request of the server."""

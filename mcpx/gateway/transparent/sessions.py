@@ -6,6 +6,7 @@ request with the envelope of 2026-07-28 goes to the session that all clients of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -13,9 +14,23 @@ from mcp import MCPError
 from mcp_types import METHOD_NOT_FOUND, PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcpx.audit.entry import Entry
+from mcpx.audit.origin import Transport
 from mcpx.core.hub import Hub
-from mcpx.gateway.transparent.errors import as_call_error, error_in, to_mcp_error
+from mcpx.core.hub_view import HubView
+from mcpx.door import Door
+from mcpx.errors import Outcome
+from mcpx.gateway.clients.bearer import Bearer
+from mcpx.gateway.transparent.answers import Answers
+from mcpx.gateway.transparent.asking import Asking, asked_call
+from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
+from mcpx.gateway.transparent.enforcement import Enforcement
+from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
+from mcpx.gateway.transparent.offered import Offered
+from mcpx.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
+from mcpx.trust.questions import ApprovalRequest
 from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.direct.client import DirectClient
 from mcpx.upstream.direct.messages import error_answer, members_of, result_of, value_of
 from mcpx.upstream.direct.peer import Peer
@@ -43,36 +58,89 @@ SAFE: Final = frozenset(
     }
 )
 """Methods whose requests do no harm if they are sent once more after a lost connection."""
-TOOLS_CALL: Final = "tools/call"
+UNCOUNTED: Final = frozenset({"initialize", "ping", "server/discover"})
+"""Methods whose requests do not count for `limits.calls_per_minute`."""
 DISCOVER: Final = "server/discover"
 _VERSION_KEY: Final = PROTOCOL_VERSION_META_KEY.encode()
 
 
 class DoorSessions:
-    """The sessions of one server, for the clients of its transparent door."""
+    """The sessions of one server, for the clients of its transparent door.
 
-    def __init__(self, hub: Hub, server: str) -> None:
+    With a `bearer` they are those of its token: its profile narrows what there is, and its clients without a
+    session share none with others.
+    """
+
+    def __init__(self, hub: Hub, server: str, transport: Transport, bearer: Bearer | None = None) -> None:
         self.server = server
+        self._sessionless = hub.fleet.direct.sessionless if bearer is None else bearer.direct
         self._hub = hub
+        self._token = None if bearer is None else bearer.token
+        self._transport: Transport = transport
+        self._view = HubView(hub, Door(profile=None if bearer is None else bearer.token.profile))
+        self._asking = Asking(hub.approvals)
+        offered = Offered(server, lambda: self._view.upstreams.get(server))
+        self._answers = Answers(offered, partial(hub.fleet.pins_changed, server))
+        self._rules = Enforcement(offered, lambda: offered.is_listed or self._answers.pinned.noted)
+        self._offered = offered
 
     def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
-        """Send or queue a request; `client` is None for one without a session.
+        """Send or queue a request; `client` is None for one without a session. Never raises.
 
-        Raises:
-            CallError: `not_sent`: there is no such server, or it is not available.
+        The reply gets a `CallError` with the outcome `not_sent` where there is no such server, it is not
+        available, or there is nothing there by the name that the request has.
         """
-        upstream = self._hub.registry.upstream(self.server)
+        try:
+            self._submit(client, request, reply)
+        except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the connection
+            reply.reject(as_call_error(error, self.server, request.method, Outcome.NOT_SENT))
+        finally:
+            self._rules.forget()
+
+    def _submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        if client is not None:
+            client.note_request(request.method, request.raw)
+        entry = self._audit(client, request, reply)
+        upstream = self._view.registry.upstream(self.server)
         if upstream.queue.closed or upstream.config.disabled is not None:
             raise upstream.queue.unavailable(request)
         modern = is_modern(request.method, request.raw)
         if (refusal := _refusal(request, upstream.config.era, modern=modern)) is not None:
             reply.resolve(error_answer(refusal))
             return
-        own = client is not None and (client.greeted or not modern)
-        direct = self._hub.fleet.direct
-        direct.get_or_open(upstream, client if client is not None and own else direct.sessionless).submit(
-            request, reply
-        )
+        session = client if client is not None and (client.greeted or not modern) else None
+        version = MODERN_PROTOCOL_VERSIONS[-1] if modern else (client and client.version) or ""
+
+        def send(agreed: Passed) -> None:
+            held = self._rules.held(agreed, version=version, agreed=agreed is not request)
+            self._send(session, held, reply)
+
+        def judge(answers: InputAnswers | None = None) -> None:
+            subject = self._rules.admitted(request, version=version)
+            call = self._asked(client, request, subject, answers) if subject.tool is not None else None
+            if call is None:
+                send(request)
+            else:
+                self._asking.admit(call, request, reply, send=send, again=judge, modern=modern, entry=entry)
+
+        judge()
+
+    def _asked(
+        self, client: DirectClient | None, request: Passed, subject: Subject, answers: InputAnswers | None
+    ) -> ApprovalRequest | None:
+        """A call as a person is asked about it, if they are; with the `answers` of its client."""
+        forms = self._offered.forms_of(subject.tool or "")
+        policy = self._view.registry.upstream(self.server).policy
+        who = self._sessionless if client is None else client
+        return asked_call(request, subject, forms, policy, client=who, session=client, answers=answers)
+
+    def _send(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
+        """Send or queue a request in the session of its client, or in the one of those that have none."""
+        upstream = self._hub.upstreams[self.server]
+        if request.method not in UNCOUNTED:
+            upstream.rate.admit(request.tool)
+        who = self._sessionless if client is None else client
+        self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
 
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
         """The result of a request, enclosed (`mcpx.wire.enclosed`).
@@ -83,7 +151,7 @@ class DoorSessions:
         reply = RawReply()
         try:
             self.submit(client, request, reply)
-            answer = await reply.wait()
+            answer = self.shown(request, await reply.wait())
         except Exception as error:  # noqa: BLE001 - the boundary: one request must not cost the session
             raise to_mcp_error(as_call_error(error, self.server, request.method)) from None
         result = result_of(answer)
@@ -91,8 +159,47 @@ class DoorSessions:
             raise error_in(answer)
         return enclose([bytes(result)])
 
+    def _audit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> Entry | None:
+        """Have a request and its end written to the audit log.
+
+        Raises:
+            CallError: It must be, and cannot.
+        """
+        if request.method not in AUDITED or not self._hub.audit.enabled:
+            return None
+        about = b"" if client is None else client.about
+        origin = origin_of(self._transport, about, request.raw, self._token)
+        named = self._rules.named(request)
+        subject = named if isinstance(named, Subject) else NAMELESS
+        entry = begin(self._hub.audit, self.server, request.method, subject, origin)
+        observe(entry, reply, self.server)
+        return entry
+
+    def shown(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
+        """The answer of the server as its client gets it. Never raises."""
+        try:
+            return self._asking.continued(request, self._answers.shown(request, answer))
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever a server says may only cost its answer
+            return to_answer(as_call_error(error, self.server, request.method))
+
+    def admits_notification(self, method: str, params: msgspec.Raw) -> bool:
+        """Whether a notification of the server may go to the client."""
+        return self._answers.admits(method, params)
+
+    def schema_of(self, tool: str) -> dict[str, Any] | None:
+        """The schema of a tool's arguments; None where it is not known, or the tool is not shown."""
+        upstream = self._view.upstreams.get(self.server)
+        if upstream is None or not upstream.policy.admits_tool(tool):
+            return None
+        return self._hub.fleet.direct.schemas(upstream).of(tool)
+
     def notify(self, client: DirectClient, method: str, params: msgspec.Raw) -> None:
-        """Pass a notification of a client on; dropped where it has no session, or the server is away."""
+        """Pass a notification of a client on; dropped where it has no session, or the server is away.
+
+        One by the name of a request that rules are about is dropped, too: it could run what they hide.
+        """
+        if self._rules.is_strict(method):
+            return
         client.note_notification(method, params)
         upstream = self._hub.upstreams.get(self.server)
         session = None if upstream is None else upstream.direct.get(client)
@@ -102,6 +209,7 @@ class DoorSessions:
     def leave(self, client: DirectClient) -> None:
         """End what belongs to a client that has left."""
         client.connected = False
+        self._asking.client_left(client)
         self._hub.fleet.direct.leave(client)
 
     def request(self, method: str, params: msgspec.Raw | bytes, key: RequestId, origin: Peer) -> Passed:

@@ -11,8 +11,8 @@ from mcp import MCPError
 from mcp.shared.dispatcher import DispatchContext, coerce_request_id
 from mcp.shared.transport_context import TransportContext
 
+from mcpx.audit.origin import Transport
 from mcpx.core.hub import Hub
-from mcpx.errors import CallError
 from mcpx.gateway.transparent.errors import as_call_error, to_answer
 from mcpx.gateway.transparent.sessions import DoorSessions
 from mcpx.upstream.call_queue import RawReply
@@ -40,8 +40,8 @@ from supervisors import Reply
 class TransparentConnection:
     """Serves one connection. It is the `Peer` of the client and of all its requests."""
 
-    def __init__(self, hub: Hub, server: str, wire: WireDispatcher) -> None:
-        self._sessions = DoorSessions(hub, server)
+    def __init__(self, hub: Hub, server: str, transport: Transport, wire: WireDispatcher) -> None:
+        self._sessions = DoorSessions(hub, server, transport)
         self._client = DirectClient(self)
         self._wire = wire
         self._standing: dict[RequestId, Callable[[], None]] = {}  # what cancels each
@@ -68,10 +68,7 @@ class TransparentConnection:
         reply: RawReply = Reply(partial(self._answer, request, key))
         open_requests = self._standing if method in STANDING else wire.fast_cancels
         open_requests[key] = reply.abandon
-        try:
-            self._sessions.submit(self._client, request, reply)
-        except CallError as error:
-            reply.reject(error)
+        self._sessions.submit(self._client, request, reply)
         return True
 
     async def _on_request(
@@ -90,7 +87,7 @@ class TransparentConnection:
             )
             answer = to_answer(error)
         else:
-            answer = reply.value
+            answer = self._sessions.shown(request, reply.value)
         self._wire.channel.write(*answer_line(request.id, answer))
 
     def _take_notification(self, method: str, params: msgspec.Raw) -> bool:
@@ -109,7 +106,12 @@ class TransparentConnection:
     # --- from the server
 
     def notify(self, method: str, params: msgspec.Raw) -> None:
-        """Send a notification; a log or progress message is dropped while the client does not read."""
+        """Send a notification that may go to the client.
+
+        A log or progress message is dropped while the client does not read.
+        """
+        if not self._sessions.admits_notification(method, params):
+            return
         encoded = bytes(params) if params else None
         if method in LOSSY:
             self._wire.notify_lossy(method, encoded)

@@ -16,13 +16,14 @@ may cut a text, `tool_list` and `resource_list` say how a server looks at each s
 steps.
 """
 
-from mcpx.rendering.descriptions.descriptions import Descriptions, describe
+from mcpx.rendering.descriptions.descriptions import Descriptions, QueryTool, describe
 from mcpx.rendering.descriptions.resource_list import describe_resources
 from mcpx.rendering.descriptions.servers import instructions, native_instructions
 from mcpx.rendering.descriptions.tool_list import describe_tools
 
 __all__ = [
     "Descriptions",
+    "QueryTool",
     "describe",
     "describe_resources",
     "describe_tools",

@@ -16,6 +16,10 @@ from mcpx.text import cut, one_line, shown_server
 INSTRUCTIONS_CHARS: Final = 2000
 _SHORT_CHARS: Final = 1000  # up to which every client shows the instructions that shows them
 _CALLS: Final = "inspect(query) finds tools, exec(server_name, tool_name, arguments) runs one. "
+_CALLS_WITH_QUERY: Final = (
+    "inspect(query) finds tools. The tool query runs a read-only one, exec any other: query(server_name,"
+    " tool_name, arguments), exec(server_name, tool_name, arguments). "
+)
 _REST: Final = (
     ". inspect(server_name) lists a server's tools; inspect(server_name, tool_name) shows one whole, which is"
     " optional: exec checks arguments before anything is sent. resources(server_name, uri) reads a resource."
@@ -29,24 +33,25 @@ _LEAST_CHARS: Final = 60  # of a server's own instructions; fewer say nothing
 _NO_SERVERS: Final = "No servers are configured"
 
 
-def instructions(servers: Sequence[ServerInfo]) -> str:
-    """How to use the three tools, and every server with the number of its tools, in 2,000 characters.
+def instructions(servers: Sequence[ServerInfo], *, query: bool = False) -> str:
+    """How to use MCPX's own tools, and every server with the number of its tools, in 2,000 characters.
 
     How to call and the servers stand first. Many servers are grouped by the number of their tools, which is
     shorter; more of them are their names alone, and the last are only counted.
     """
+    calls = _CALLS_WITH_QUERY if query else _CALLS
     if not servers:
-        return f"{_CALLS}{_NO_SERVERS}{_REST}"
+        return f"{calls}{_NO_SERVERS}{_REST}"
     servers = sorted(servers, key=lambda server: server.name)
     room = INSTRUCTIONS_CHARS - len(_REST)
     if sum(len(server.name) + 1 for server in servers) < room:
-        counted = f"{_CALLS}Servers (tool count): {', '.join(map(_with_count, servers))}"
+        counted = f"{calls}Servers (tool count): {', '.join(map(_with_count, servers))}"
         if len(counted) <= _SHORT_CHARS:
             return counted + _REST
-        grouped = f"{_CALLS}Servers by tool count: {_grouped(servers)}"
+        grouped = f"{calls}Servers by tool count: {_grouped(servers)}"
         if len(grouped) <= room:
             return grouped + _REST
-    head = f"{_CALLS}Servers: "
+    head = f"{calls}Servers: "
     return head + names(servers, chars=room - len(head))[0] + _REST
 
 

@@ -15,7 +15,7 @@ other passes, and a server that is not ready is listed from its last known catal
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -23,6 +23,10 @@ from mcpx.catalog.model import ServerInfo, State, ToolInfo
 from mcpx.rendering.descriptions.ladder import Ladder, counted, fit
 from mcpx.rendering.signatures import in_order, is_deprecated, line_parts, sentences, signature
 from mcpx.text import one_line, shown_name, shown_server
+
+Marked = Callable[[ToolInfo], bool]
+Mark = Callable[[ToolInfo], str]
+READ_ONLY_MARK: Final = "*"
 
 _SUMMARY_LEN: Final = 100
 _TYPED_LEN: Final = 300  # of a signature with types
@@ -35,40 +39,54 @@ _MARKDOWN: Final = re.compile(rf"{_HEADING.pattern}|^\s*(?:[-*+]|\d+\.)\s", re.M
 _MARKDOWN_SEARCH_CHARS: Final = 8000
 
 
-def describe_tools(servers: Sequence[ServerInfo], *, budget: int, max_description_len: int = 300) -> str:
+def describe_tools(
+    servers: Sequence[ServerInfo],
+    *,
+    budget: int,
+    max_description_len: int = 300,
+    marked: Marked | None = None,
+) -> str:
     """The list of servers and tools alone, within `budget` tokens.
 
-    `max_description_len` is the most characters shown of a server's instructions.
+    `max_description_len` is the most characters shown of a server's instructions. Tools that are `marked`
+    have `READ_ONLY_MARK` before their names.
     """
     if not servers:
         return "No servers are configured."
-    return fit(_in_order(servers), _ladder(max_description_len, named=False), budget)
+    return fit(_in_order(servers), _ladder(max_description_len, named=False, marked=marked), budget)
 
 
-def list_tools(servers: Sequence[ServerInfo], *, budget: int, max_description_len: int = 300) -> str:
+def list_tools(
+    servers: Sequence[ServerInfo],
+    *,
+    budget: int,
+    max_description_len: int = 300,
+    marked: Marked | None = None,
+) -> str:
     """The list of tools for a text that names the servers; empty where most servers do not fit."""
-    return fit(_in_order(servers), _ladder(max_description_len, named=True), budget)
+    return fit(_in_order(servers), _ladder(max_description_len, named=True, marked=marked), budget)
 
 
 def _in_order(servers: Sequence[ServerInfo]) -> list[ServerInfo]:
     return sorted(servers, key=lambda server: server.name)
 
 
-def _ladder(instructions: int, *, named: bool) -> Ladder:
+def _ladder(instructions: int, *, named: bool, marked: Marked | None) -> Ladder:
     most = min(instructions, _INSTRUCTIONS_LEN)
     short = min(instructions, _SHORT_INSTRUCTIONS_LEN)
     summary = min(instructions, _SUMMARY_LEN)
+    mark = _unmarked if marked is None else partial(_mark, marked)
     rungs = (
-        partial(_with_summaries, instructions=most, summary=summary, typed=True),
-        partial(_with_summaries, instructions=most, summary=summary, typed=False),
-        partial(_with_parameters, instructions=most),
-        partial(_with_names, instructions=most),
-        partial(_with_names, instructions=short),
-        partial(_with_names, instructions=0),
+        partial(_with_summaries, mark, instructions=most, summary=summary, typed=True),
+        partial(_with_summaries, mark, instructions=most, summary=summary, typed=False),
+        partial(_with_parameters, mark, instructions=most),
+        partial(_with_names, mark, instructions=most),
+        partial(_with_names, mark, instructions=short),
+        partial(_with_names, mark, instructions=0),
         _without if named else _with_count,
     )
     return Ladder(
-        name=("named" if named else "tools", instructions),
+        name=(("named" if named else "tools") + ("" if marked is None else " marked"), instructions),
         rungs=rungs,
         listing=len(rungs) - 1,
         entries=lambda server: len(server.tools),
@@ -109,9 +127,18 @@ def _nothing(server: ServerInfo) -> list[str]:
     return [] if server.state is State.DISABLED else ["(tools not listed yet)"]
 
 
-def _with_summaries(server: ServerInfo, *, instructions: int, summary: int, typed: bool) -> str:
+def _unmarked(_tool: ToolInfo) -> str:
+    return ""
+
+
+def _mark(marked: Marked, tool: ToolInfo) -> str:
+    """What stands before the name of a tool."""
+    return READ_ONLY_MARK if marked(tool) else ""
+
+
+def _with_summaries(mark: Mark, server: ServerInfo, *, instructions: int, summary: int, typed: bool) -> str:
     limit = _TYPED_LEN if typed else None
-    tools = [_line(tool, summary, typed, limit) for tool in in_order(server.tools.values())]
+    tools = [mark(tool) + _line(tool, summary, typed, limit) for tool in in_order(server.tools.values())]
     return "\n".join([_head(server, instructions), *(tools or _nothing(server))])
 
 
@@ -121,13 +148,13 @@ def _line(tool: ToolInfo, summary: int, typed: bool, limit: int | None) -> str: 
     return f"{shown}: {text}" if text else shown
 
 
-def _with_parameters(server: ServerInfo, *, instructions: int) -> str:
-    tools = [signature(tool) for tool in in_order(server.tools.values())]
+def _with_parameters(mark: Mark, server: ServerInfo, *, instructions: int) -> str:
+    tools = [mark(tool) + signature(tool) for tool in in_order(server.tools.values())]
     return "\n".join([_head(server, instructions), *(tools or _nothing(server))])
 
 
-def _with_names(server: ServerInfo, *, instructions: int) -> str:
-    names = [_name(tool) for tool in in_order(server.tools.values())]
+def _with_names(mark: Mark, server: ServerInfo, *, instructions: int) -> str:
+    names = [mark(tool) + _name(tool) for tool in in_order(server.tools.values())]
     between = ", " if any(" " in name for name in names) else " "  # a comma costs a model a token
     return "\n".join([_head(server, instructions), *([between.join(names)] if names else _nothing(server))])
 

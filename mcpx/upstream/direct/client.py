@@ -41,14 +41,18 @@ Notify = Callable[[str, msgspec.Raw | bytes], None]
 class DirectClient:
     """One client of direct sessions. `peer` takes the messages that belong to none of its requests.
 
-    Without a peer it stands for all clients that have no session with the server (2026-07-28). One that
-    `may_vanish` need not say that it leaves.
+    Without a peer it stands for all clients of one token that have no session with the server (2026-07-28).
+    One that `may_vanish` need not say that it leaves.
     """
 
     def __init__(self, peer: Peer | None, *, may_vanish: bool = False) -> None:
         self.peer = peer
         self.may_vanish = may_vanish
         self.connected = True
+        self.about: bytes = b""
+        """What it says of itself in its handshake, in JSON."""
+        self.capabilities: bytes = b"{}"
+        """What it has declared there, in JSON."""
         self.version: str | None = None
         """The revision that the server answered `initialize` with."""
         self._initialize: bytes | None = None
@@ -61,6 +65,13 @@ class DirectClient:
     def greeted(self) -> bool:
         """Whether the server has accepted its `initialize`."""
         return self._initialize is not None
+
+    def note_request(self, method: str, params: msgspec.Raw | bytes) -> None:
+        """Remember what the client says of itself, and declares."""
+        if method == INITIALIZE:
+            members = members_of(params)
+            self.about = bytes(members.get("clientInfo", b""))
+            self.capabilities = bytes(members.get("capabilities", b"{}"))
 
     def note_result(self, method: str, params: msgspec.Raw | bytes, result: msgspec.Raw) -> None:
         """Remember what a request that succeeded has put in force."""
@@ -119,6 +130,12 @@ class DirectClient:
             self.peer.notify(method, msgspec.Raw())
         for uri in list(self._subscriptions):
             self.peer.notify("notifications/resources/updated", msgspec.Raw(b'{"uri":' + uri.encode() + b"}"))
+
+    def announce_lists(self) -> None:
+        """Tell the client that the lists that it has got are shown differently."""
+        if self.peer is not None and self._initialized is not None:
+            for method in dict.fromkeys(LISTS[listed] for listed in self._lists):
+                self.peer.notify(method, msgspec.Raw())
 
 
 async def _tried(ask: Ask, method: str, params: bytes) -> msgspec.Raw | None:

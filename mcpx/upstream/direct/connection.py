@@ -20,6 +20,7 @@ from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import LOG_LEVEL_META_KEY
 
 from mcpx.config import ServerConfig
+from mcpx.errors import CallError
 from mcpx.upstream.direct.carriers import Carrier
 from mcpx.upstream.direct.client import INITIALIZE, DirectClient
 from mcpx.upstream.direct.headers import ToolSchemas
@@ -118,6 +119,7 @@ class DirectConnection:
     def send(self, request: Request, on_answer: OnRawAnswer, on_progress: OnProgress) -> Sent:
         if not isinstance(request, Passed):
             raise TypeError(f"a direct session takes no {type(request).__name__}")
+        request = request.as_admitted()
         request_id = self._register(request, on_progress)
 
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:
@@ -166,7 +168,12 @@ class DirectConnection:
 
     def stand(self, standing: Standing) -> None:
         """Send a request that stays open for good; the connection before may have had it, too."""
-        request_id = self._register(standing.request, lambda _step: None)
+        try:
+            request = standing.request.as_admitted()
+        except CallError as refusal:
+            standing.refuse(refusal)
+            return
+        request_id = self._register(request, lambda _step: None)
         key = coerce_request_id(request_id)
 
         def answered(result: msgspec.Raw | None, error: Exception | None) -> None:

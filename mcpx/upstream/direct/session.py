@@ -16,6 +16,7 @@ import structlog
 
 from mcpx.catalog.model import ServerInfo
 from mcpx.config import ServerConfig, redactor_of
+from mcpx.errors import CallError
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.call_queue import CallQueue, RawReply
@@ -28,7 +29,7 @@ from mcpx.upstream.direct.standing import METHODS, Standing
 from mcpx.upstream.errors import NoAnswer
 from mcpx.upstream.health import Health, open_health
 from mcpx.upstream.malformed_log import MalformedLog
-from mcpx.upstream.requests import Passed
+from mcpx.upstream.requests import Passed, Request
 from mcpx.upstream.server_info import server_info
 from mcpx.upstream.transport.ledger import Ledger
 from mcpx.upstream.transport.link import Hooks, Link, open_link
@@ -68,7 +69,7 @@ class DirectSession:
         self.health: Health | None = None
         """The health check, while it serves."""
         self.last_error: str | None = None
-        self.queue = _Queue(config, supervisor, counters, self.info, child=child)
+        self.queue = _Queue(config, supervisor, counters, self.info, child=child, refusal=_refusal_of)
         self._limit = max_message_bytes
         self._ledger = ledger
         self._server_log = server_log
@@ -111,6 +112,12 @@ class DirectSession:
         """Pass a notification of the client on; dropped where the server is away."""
         if self._connection is not None:
             self._connection.carrier.notify(method, params)
+
+    def announce_lists(self) -> None:
+        """Tell the client, or all that share the session, that lists are shown differently."""
+        self.client.announce_lists()
+        for standing in self.queue.standing:
+            standing.announce_lists()
 
     def retire(self, why: str) -> None:
         """Refuse new requests and fail the waiting ones, because of `why`; the running ones may finish."""
@@ -220,6 +227,16 @@ class DirectSession:
         self.pid = link.pid
         if link.pid is not None:
             self._ledger.add(self.child, link.pid, link.mark)
+
+
+def _refusal_of(request: Request) -> CallError | None:
+    """Why a request may not be sent any more, by the rules that are in force now."""
+    try:
+        if isinstance(request, Passed):
+            request.as_admitted()
+    except CallError as refusal:
+        return refusal
+    return None
 
 
 class _Queue(CallQueue):

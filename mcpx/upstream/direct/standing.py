@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
@@ -45,7 +45,11 @@ class Standing:
     def sent(self, cancel: Callable[[], None]) -> None:
         """Note that it was sent; `cancel` cancels it at the server."""
         self._cancel = cancel
-        self._reply.on_abandon = cancel
+        self._reply.on_abandon = self._withdraw
+
+    def _withdraw(self) -> bool:
+        self._cancel()
+        return True
 
     def lost(self) -> None:
         """Note that the connection has ended; there is nothing to cancel."""
@@ -62,22 +66,29 @@ class Standing:
     def notify(self, method: str, params: msgspec.Raw) -> None:
         """Pass on a notification of its stream, under the client's own id."""
         if method == ACKNOWLEDGED and self._acknowledged:
-            self._announce_changes()
+            self.announce_lists()
+            self._announce_resources()
             return
         self._acknowledged = self._acknowledged or method == ACKNOWLEDGED
         is_own = subscription_of(params) == self.request.id
         self.request.origin.notify(method, params if is_own else with_subscription(params, self._id))
 
-    def _announce_changes(self) -> None:
-        """Notify the client of all that it has subscribed to: it may have changed meanwhile."""
-        wanted = value_of(members_of(self.request.raw).get("notifications"))
-        if not isinstance(wanted, dict):
-            return
-        meta = {SUBSCRIPTION_ID_META_KEY: self.request.id}
+    def announce_lists(self) -> None:
+        """Notify the client of the lists that it has subscribed to: they may have changed."""
         for kind, method in _CHANGED.items():
-            if wanted.get(kind) is True:
-                self.request.origin.notify(method, msgspec.Raw(envelope.encode({"_meta": meta})))
-        uris = wanted.get("resourceSubscriptions")
+            if self._wanted().get(kind) is True:
+                self._announce(method, {})
+
+    def _announce_resources(self) -> None:
+        """Notify the client of the resources that it has subscribed to: they may have changed meanwhile."""
+        uris = self._wanted().get("resourceSubscriptions")
         for uri in uris if isinstance(uris, list) else []:
-            params = msgspec.Raw(envelope.encode({"_meta": meta, "uri": uri}))
-            self.request.origin.notify("notifications/resources/updated", params)
+            self._announce("notifications/resources/updated", {"uri": uri})
+
+    def _announce(self, method: str, params: dict[str, Any]) -> None:
+        meta = {SUBSCRIPTION_ID_META_KEY: self.request.id}
+        self.request.origin.notify(method, msgspec.Raw(envelope.encode({"_meta": meta, **params})))
+
+    def _wanted(self) -> dict[str, Any]:
+        wanted = value_of(members_of(self.request.raw).get("notifications"))
+        return wanted if isinstance(wanted, dict) else {}

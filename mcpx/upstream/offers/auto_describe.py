@@ -8,7 +8,7 @@ that cannot be read. A resource counts as changed when its URI, type, size or `l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
@@ -85,13 +85,18 @@ class Describer:
         }
         return replace(catalogue, resources=catalogue.resources | described) if described else catalogue
 
-    async def read_missing(self, session: ClientSession) -> None:
-        """Read the text resources that have no description and are not too large; a few at a time."""
+    async def read_missing(self, session: ClientSession, admits: Callable[[str], bool]) -> None:
+        """Read the text resources that have no description and are not too large; a few at a time.
+
+        `admits` says whether there is a resource for clients: no other is read.
+        """
         wanted = [item for item in self._undescribed.values() if self._wants(item)]
         queue = iter(wanted)
 
         async def work() -> None:
             for item in queue:
+                if not admits(item.uri):
+                    continue
                 await self._describe(item, session)
 
         async with anyio.create_task_group() as tasks:

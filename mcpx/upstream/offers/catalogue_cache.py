@@ -37,7 +37,7 @@ class CatalogueCache:
     """Keeps `current`. `on_change` is called after it was replaced, with what differs; it must not raise.
 
     `on_listing` is called with each whole listing before it is taken in. `max_message_bytes` bounds each page
-    of a list.
+    of a list. `admits` says whether there is a resource for clients: no other is read for a description.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class CatalogueCache:
         max_message_bytes: int,
         on_change: Callable[[Diff], None],
         on_listing: Callable[[Catalogue], None] = lambda _listed: None,
+        admits: Callable[[str], bool] = lambda _uri: True,
         store: CatalogueStore | None = None,
     ) -> None:
         remembered = store.load(config) if store is not None else None
@@ -60,6 +61,7 @@ class CatalogueCache:
         self._limit = max_message_bytes
         self._on_change = on_change
         self._on_listing = on_listing
+        self._admits = admits
         self._store = store
         self._identity: str | None = None  # in the store, of what is running now
         self._omission_log = OmissionLog(config.name)
@@ -152,7 +154,7 @@ class CatalogueCache:
         """Read resources without a description for the beginning of their text, where that is configured."""
         try:
             if self._config.auto_describe and self.current is not None:
-                await self._describer.read_missing(session)
+                await self._describer.read_missing(session, self._admits)
                 self._replace(self._describer.renew(self.current))
                 self._keep()
         finally:

@@ -30,6 +30,7 @@ def server_identity(server: ServerConfig) -> str:
     """The digest, in hexadecimal digits."""
     known = [[field, msgspec.to_builtins(getattr(server, field))] for field in _FIELDS]
     if isinstance(server.transport, Stdio):
+        del known[1][1]["limits"]
         known.append(["programs", list(_programs(server.transport))])
     written = json.dumps(known, sort_keys=True)  # ASCII: values may hold bytes that are no UTF-8
     return hashlib.sha256(written.encode()).hexdigest()
@@ -42,18 +43,18 @@ def _programs(stdio: Stdio) -> Iterator[tuple[str | int, ...]]:
     except FileNotFoundError:
         folder = ""
     yield (folder,)
-    found = program_of(stdio, in_force(), folder)
+    found = program_of(stdio, in_force())
     yield from _file(found or os.path.join(folder, stdio.command), any_kind=True)  # noqa: PTH118
     for argument in stdio.args[:MAX_ARGUMENTS]:
         yield from _file(os.path.join(folder, argument), any_kind=argument.endswith(_SCRIPTS))  # noqa: PTH118
 
 
-def program_of(stdio: Stdio, environment: Environment, folder: str | None = None) -> str | None:
+def program_of(stdio: Stdio, environment: Environment) -> str | None:
     """The file that a server's command runs, in the real folder; None if there is none.
 
     A version manager may make a link to that folder for each shell.
     """
-    found = environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd or folder)
+    found = environment.find(stdio.command, path=stdio.env.get("PATH"), folder=stdio.cwd)
     if found is None:
         return None
     parent, name = os.path.split(found)

@@ -23,6 +23,14 @@ class ClientHandle(CallerHandle, Protocol):
     log_level: str | None
     """The level from which it wants log messages of all servers; None for none."""
 
+    @property
+    def confined(self) -> bool:
+        """Whether it gets from servers only what belongs to its own calls, as one with a named token does.
+
+        What comes between calls may be about a call of others.
+        """
+        ...
+
     def sees(self, server: str) -> bool:
         """Whether it is shown that server. To one that is not, nothing of the server may get."""
         ...
@@ -96,17 +104,23 @@ class ConnectedClients:
     def only_client(self, server: str, client: object | None = None) -> ClientHandle | None:
         """The given client; or the only one that sees a server.
 
-        None where several do, or there is any without a session.
+        None where several do, or there is any without a session, or it is confined to its own calls.
         """
         seeing = [each for each in self.handles.values() if each.sees(server)]
         if client is not None:
             return next((each for each in seeing if each.client is client), None)
-        return seeing[0] if len(seeing) == 1 and not self._has_sessionless else None
+        if len(seeing) != 1 or self._has_sessionless or seeing[0].confined:
+            return None
+        return seeing[0]
 
     def broadcast_log(self, server: str, params: JSON, client: object | None = None) -> None:
-        """Send a log message of a server to those who see it and want its level, or to one client alone."""
+        """Send a log message of a server to those who see it and want its level, or to one client alone.
+
+        Those who are confined to their own calls get only what is for them alone.
+        """
         for handle in list(self.handles.values()):
-            if (client is not None and handle.client is not client) or not handle.sees(server):
+            is_for = handle.client is client if client is not None else not handle.confined
+            if not is_for or not handle.sees(server):
                 continue
             if wants(handle.log_level, str(params.get("level"))):
                 try:

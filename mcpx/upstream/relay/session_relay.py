@@ -1,7 +1,8 @@
 """What a server sends of its own accord on one session, relayed: all that a session knows of the relay.
 
 A log message that is attributed to a client goes to that client only, if it wants its level. One that comes
-while no call is in flight goes to every client that has set a level. While calls of several clients are in
+while no call is in flight goes to every client that has set a level, except those that came with a token of
+a name. While calls of several clients are in
 flight on one session it goes to none of them, but into the server's own log file. `logger` is prefixed with
 the server's name. Requests go through `ServerRequestRouter`.
 """

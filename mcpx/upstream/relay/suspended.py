@@ -120,8 +120,8 @@ class SuspendedCall:
         elif self.inner.value is not None:
             self.listener.resolve(self.inner.value)
 
-    def cancel(self) -> None:
-        """Cancel the call at the server: its client has left or did not come back."""
+    def cancel(self) -> bool:
+        """Cancel the call at the server: its client has left or did not come back. It was sent: True."""
         if self._timer is not None:
             self._timer.cancel()
         self._calls.discard(self)
@@ -130,6 +130,7 @@ class SuspendedCall:
             if not question.answer.done():
                 question.answer.set_exception(MCPError(REQUEST_TIMEOUT, "The client did not answer"))
                 question.answer.exception()  # nobody may be left to see it
+        return True
 
 
 class SuspendedCalls:
@@ -170,7 +171,8 @@ class SuspendedCalls:
     def cancel_for(self, client: object) -> None:
         """Cancel the calls of a client that has left."""
         for suspended in list(self._suspended.values()):
-            if suspended.call.caller is not None and suspended.call.caller.client is client:
+            caller, own = suspended.call.caller, suspended.call.request.context.client
+            if (caller is not None and caller.client is client) or (own is not None and own is client):
                 suspended.cancel()
 
     def resume(self, request: Request, reply: RawReply) -> bool:
@@ -183,7 +185,7 @@ class SuspendedCalls:
         if answers is None or answers.state is None or not answers.state.startswith(PREFIX):
             return False
         suspended = self._suspended.get(answers.state)
-        if suspended is None:
+        if suspended is None or suspended.call.request.context.client is not request.context.client:
             text = (
                 f"The call of {self._server} that waited for these answers is over: they came more than "
                 f"{self.timeout:g} s after it asked, or it was cancelled; it may have taken effect"

@@ -21,6 +21,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, redactor_of
+from mcpx.errors import leaves
 from mcpx.upstream.errors import EraRefused, NoAnswer, Unhealthy, ends_session
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.session.handshake import Handshake
@@ -29,7 +30,6 @@ from mcpx.upstream.session.sdk_session import PassingSession
 from mcpx.upstream.session.senders import Sender, SessionSender, WireSender
 from mcpx.upstream.transport.exchange import capture_failures
 from mcpx.upstream.transport.link import Hooks, Link, open_link
-from mcpx.upstream.transport.unreachable import leaves
 from mcpx.version import __version__
 from supervisors import Signal
 

@@ -26,6 +26,7 @@ SESSION_HEADER: Final = "mcp-session-id"
 MAX_RETRY_AFTER_LEN: Final = 64  # characters; a date has 29
 _ACCEPTED: Final = frozenset({httpx2.codes.ACCEPTED, httpx2.codes.NO_CONTENT})
 _PLACEHOLDER_ERROR: Final = RPCError(INTERNAL_ERROR, "the error that the server sent is read elsewhere")
+_PING: Final = {"jsonrpc": "2.0", "id": "mcpx-ping", "method": "ping"}
 _TEXT_TYPES: Final = ("application/json", "text/plain", "application/problem+json")
 
 Redact = Callable[[str], str]
@@ -48,14 +49,23 @@ def posted_in(request: httpx2.Request) -> Posted:
 def with_params(request: httpx2.Request, posted: Posted, params: bytes) -> httpx2.Request:
     """The same JSON-RPC request with other params."""
     head = envelope.encode({"jsonrpc": "2.0", "id": posted.id, "method": posted.method})
-    headers = {name: value for name, value in request.headers.items() if name != "content-length"}
     return httpx2.Request(
         request.method,
         request.url,
-        headers=headers,
+        headers=_headers(request),
         content=b"".join((head[:-1], b',"params":', params, b"}")),
         extensions=request.extensions,
     )
+
+
+def ping_like(request: httpx2.Request) -> httpx2.Request:
+    """A ping in the session of another request."""
+    return httpx2.Request("POST", request.url, headers=_headers(request), json=_PING)
+
+
+def _headers(request: httpx2.Request) -> dict[str, str]:
+    """The headers of a request for one with another content."""
+    return {name: value for name, value in request.headers.items() if name != "content-length"}
 
 
 def content_type(response: httpx2.Response) -> str:

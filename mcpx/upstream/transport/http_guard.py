@@ -53,7 +53,6 @@ MAX_NOTIFICATIONS: Final = 64  # on their way to one server
 
 _JSON: Final = {"Content-Type": "application/json"}
 _FORGOTTEN: Final = httpx2.codes.NOT_FOUND  # the server does not know the session any more
-_PING: Final = {"jsonrpc": "2.0", "id": "mcpx-ping", "method": "ping"}
 _STREAMS: Final = "subscriptions/listen"  # a request that is answered for as long as the session lives
 _ORDERED: Final = "notifications/initialized"  # what follows it may depend on it
 _FAILURES: Final = (NotExecuted, ConnectionDropped, Refused, ResponseTooLarge, MalformedMessage)
@@ -216,10 +215,8 @@ class HttpGuard(httpx2.AsyncBaseTransport):
 
     async def _is_known(self, request: httpx2.Request) -> bool:
         """Whether the server takes a ping in the session of a request that it did not read."""
-        headers = {name: value for name, value in request.headers.items() if name != "content-length"}
-        ping = httpx2.Request("POST", request.url, headers=headers, json=_PING)
         with anyio.move_on_after(PROBE_TIMEOUT_S), suppress(httpx2.HTTPError):
-            response = await self._send(ping)
+            response = await self._send(http_answers.ping_like(request))
             await response.aclose()
             return response.status_code not in {_FORGOTTEN, httpx2.codes.BAD_REQUEST}
         return True

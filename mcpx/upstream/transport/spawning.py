@@ -18,15 +18,18 @@ from typing import Final, NamedTuple
 import structlog
 
 from mcpx.config import Stdio
+from mcpx.config.trust import ProcessLimits
 from mcpx.daemon.environment import CHILD_MARK
 from mcpx.environment import in_force
 from mcpx.upstream.transport.descriptors import restore_for
 from mcpx.upstream.transport.ledger import Ledger
+from mcpx.upstream.transport.process_limits import limit_processes
 from mcpx.upstream.transport.process_table import has_proc, resting
 
 log = structlog.get_logger()
 REAP_TIMEOUT_S: Final = 2.0  # only an unkillable process takes longer
 LOOK_PAUSE_S: Final = 0.005  # between two looks at whether early processes are busy
+NO_LIMITS: Final = ProcessLimits()
 MARK_BYTES: Final = 16  # random: no other process has it by chance
 
 
@@ -43,7 +46,7 @@ def spawn(stdio: Stdio) -> Spawned:
 
     The child is given a short list of harmless variables of the environment in force and what is configured,
     never the whole environment; and a random mark, by which a later MCPX recognises it as ours. Its command
-    is looked for on its own PATH.
+    is looked for on its own PATH. Its `limits` are set once it runs.
 
     Raises:
         OSError: It cannot be started (not found, no permission, no such folder).
@@ -60,6 +63,8 @@ def spawn(stdio: Stdio) -> Spawned:
         start_new_session=True,
     )
     restore_for(popen.pid)
+    if stdio.limits != NO_LIMITS:
+        limit_processes(popen.pid, stdio.limits)
     return Spawned(popen, mark)
 
 
@@ -81,31 +86,30 @@ class EarlyChildren:
         left = deque(commands)
         if not left:
             return
-        self._ledger = Ledger()
-        if orphans := self._ledger.sweep():
+        self._ledger = ledger = Ledger()
+        if orphans := ledger.sweep():
             log.warning("orphans.ended", process_groups=orphans)
-        self._start_next(left, at_once)
+        self._start_next(ledger, left, at_once)
         if left and has_proc():
             self._enough.clear()
-            self._thread = threading.Thread(target=self._start_rest, args=(left, at_once), daemon=True)
+            args = ledger, left, at_once
+            self._thread = threading.Thread(target=self._start_rest, args=args, daemon=True)
             self._thread.start()
 
-    def _start_next(self, left: deque[Stdio], count: int) -> None:
-        while left and count > 0:
+    def _start_next(self, ledger: Ledger, left: deque[Stdio], count: int) -> None:
+        for _ in range(min(count, len(left))):
             stdio = left.popleft()
-            count -= 1
             with suppress(OSError):  # the server's own start says so
                 child = spawn(stdio)
-                assert self._ledger is not None  # noqa: S101 - `start` has made it
-                self._ledger.add(child.mark, child.popen.pid, child.mark)
+                ledger.add(child.mark, child.popen.pid, child.mark)
                 self._waiting.append((stdio, child))
 
-    def _start_rest(self, left: deque[Stdio], at_once: int) -> None:
+    def _start_rest(self, ledger: Ledger, left: deque[Stdio], at_once: int) -> None:
         looks: dict[int, tuple[str, str] | None] = {}
         while left and not self._enough.wait(LOOK_PAUSE_S):
             before, looks = looks, {child.popen.pid: resting(child.popen.pid) for _, child in self._waiting}
             busy = sum(1 for pid, look in looks.items() if look is None or look != before.get(pid))
-            self._start_next(left, at_once - busy)
+            self._start_next(ledger, left, at_once - busy)
 
     def _stop_starting(self) -> None:
         if self._thread is not None:

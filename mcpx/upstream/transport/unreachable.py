@@ -1,22 +1,14 @@
-"""Why a server over HTTP cannot be reached, in words for people; and exceptions inside groups. Pure."""
+"""Why a server over HTTP cannot be reached, in words for people. Pure."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from mcpx.errors import leaves
+
 _MAX_CAUSES: Final = 10  # of an error, one behind the other
-
-
-def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions inside exception groups, or the error itself."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from leaves(inner)
-    else:
-        yield error
 
 
 def unreachable(url: str, error: BaseException) -> str:

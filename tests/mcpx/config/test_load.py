@@ -10,8 +10,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from mcpx.config import Stdio, load, locate
+from mcpx.config import Stdio, load
 from mcpx.errors import ConfigError
+from mcpx.paths import config_file
 
 NOBODY = 65534
 
@@ -52,8 +53,8 @@ def test_the_argument_comes_first_then_the_variable_then_the_users_folder(
 
 def test_a_tilde_in_the_path_is_the_home_folder(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "MCPX_CONFIG": "~/c.json"}
-    assert locate(environ=environ) == tmp_path / "c.json"
-    assert locate("~/d.json", environ=environ) == tmp_path / "d.json"
+    assert config_file(environ=environ) == tmp_path / "c.json"
+    assert config_file("~/d.json", environ=environ) == tmp_path / "d.json"
 
 
 def test_a_relative_working_folder_starts_at_the_folder_of_the_file(

@@ -46,6 +46,15 @@ def test_showing_tools_in_another_way_restarts_nothing():
     assert plan_reload(old, new) == ReloadPlan(untouched=("s", "own"), settings=("expose", "pinned"))
 
 
+def test_another_rate_of_calls_restarts_nothing_and_other_limits_of_processes_do():
+    servers = {"s": entry(), "own": entry(settings={"limits": {"open_files": 99}})}
+    old = config_of(servers, limits={"calls_per_minute": 5, "open_files": 90})
+    rate = config_of(servers, limits={"calls_per_minute": 6, "open_files": 90})
+    assert plan_reload(old, rate) == ReloadPlan(untouched=("s", "own"), settings=("limits",))
+    files = config_of(servers, limits={"calls_per_minute": 5, "open_files": 91})
+    assert plan_reload(old, files).changed == ("s",)
+
+
 def test_settings_are_in_force_at_once_or_named_for_as_long_as_they_are_not():
     old = config_of({"s": entry()})
     http = HttpGateway(port=9, allowed_hosts=("h",))

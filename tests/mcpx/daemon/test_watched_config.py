@@ -51,6 +51,29 @@ async def test_a_client_sees_what_was_added_and_is_told_of_a_file_that_cannot_be
     assert any(note["method"] == CHANGED for note in client.notifications)
 
 
+async def test_a_client_is_told_when_there_is_a_query_tool_and_when_there_is_none(house):
+    house.write({"s": entry()})
+    hints = {"echo": {"readOnlyHint": True}}
+    with_tiers = {"mcpServers": {"s": entry()}, "tiers": True, "annotations": hints}
+
+    async with house.attached() as client:
+
+        async def names_after(text):
+            client.notifications.clear()
+            replace_config(house, json.dumps(text))
+            while not any(note["method"] == CHANGED for note in client.notifications):
+                await client.request("ping")
+                await anyio.sleep(0.01)  # the daemon needs the processor
+            return [tool["name"] for tool in (await client.request("tools/list"))["tools"]]
+
+        await client.initialize()
+        await client.request("tools/list")
+        assert "query" in await names_after(with_tiers)
+        echo = ECHO | {"server_name": "s"}
+        assert (await client.call("query", **echo))["content"][0]["text"] == "hi"
+        assert "query" not in await names_after({"mcpServers": {"s": entry()}})
+
+
 async def test_a_shim_and_its_daemon_go_on_after_they_were_stopped(house, ears):
     house.write({"s": entry(ears)}, call_timeout=MIN_AWAY_S)
     async with house.attached() as client:

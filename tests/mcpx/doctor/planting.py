@@ -162,6 +162,13 @@ def readable_token(home: Home) -> None:
     token.chmod(0o644)
 
 
+def named_tokens(home: Home, text: str, mode: int = 0o600) -> None:
+    home.write({"s": entry()}, http={"port": 0})
+    file = ensure_folder(home.folder / "state") / "tokens.json"
+    file.write_text(text)
+    file.chmod(mode)
+
+
 def installed_unit(home: Home) -> Path:
     if sys.platform != "linux":
         pytest.skip("the service of this system is another one")

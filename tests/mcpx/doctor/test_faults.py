@@ -130,6 +130,14 @@ FAULTS = {
     "a file where the state folder is to be": Fault(planting.state_is_a_file, ("state",), "MCPX_STATE_DIR"),
     "a port that is taken": Fault(planting.port_taken, ("HTTP", "127.0.0.1", "in use"), "port"),
     "a token that others may read": Fault(planting.readable_token, ("HTTP", "state/token"), "chmod 600"),
+    "tokens that others may read": Fault(
+        lambda home: planting.named_tokens(home, '{"tokens": []}', 0o644),
+        ("HTTP", "state/tokens.json"),
+        "chmod 600",
+    ),
+    "tokens that cannot be read": Fault(
+        lambda home: planting.named_tokens(home, "{"), ("HTTP", "not a list of tokens"), "mcpx token"
+    ),
     "a unit that runs what is gone": Fault(
         planting.stale_unit, ("mcpx.service", "/old/python"), "daemon install"
     ),

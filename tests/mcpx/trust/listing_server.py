@@ -1,10 +1,10 @@
 """A small MCP server over stdio that offers what it is told to, and notes what it is asked; for tests.
 
 Run as `python -S -E listing_server.py OFFER`, where OFFER is a JSON object: `name`, the names of `tools` and
-`prompts`, the URIs of `resources`, `templates`, the `annotations` of tools by name, and `notes`, a file to
-which a line is added for each request that runs, reads, gets, completes or subscribes to something. A request
-for something that it does not offer is refused as by any server. A tool whose argument `touch` is a URI says
-that this resource was updated.
+`prompts`, the URIs of `resources`, `templates`, the `annotations` of tools by name, the `mime_type` of the
+resources, and `notes`, a file to which a line is added for each request that runs, reads, gets, completes or
+subscribes to something. A request for something that it does not offer is refused as by any server. A tool
+whose argument `touch` is a URI says that this resource was updated.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "prompts/list":
             return {"prompts": [{"name": each, "arguments": [{"name": "about"}]} for each in PROMPTS]}
         case "resources/list":
-            return {"resources": [{"uri": each, "name": each.rpartition("/")[2]} for each in RESOURCES]}
+            kind = {"mimeType": OFFER["mime_type"]} if "mime_type" in OFFER else {}
+            return {"resources": [{"uri": each, "name": each[-1], **kind} for each in RESOURCES]}
         case "resources/templates/list":
             return {"resourceTemplates": [{"uriTemplate": each, "name": each} for each in TEMPLATES]}
         case "ping" | "logging/setLevel":

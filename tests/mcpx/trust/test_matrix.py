@@ -91,6 +91,10 @@ RULES = {
 }
 
 
+OVER_HTTP = ["deny", "allow-for-all", "named-for-all", "profile-deny", "profile-by-server"]
+"""Over HTTP the requests are served as on a stream by the SDK: one rule of each kind is enough."""
+
+
 def entry(folder, name, offer, **settings):
     told = {"name": name, "notes": str(folder / f"{name}-notes"), **offer}
     args = ["-S", "-E", str(SERVER), json.dumps(told)]
@@ -191,6 +195,8 @@ REFUSED_URIS = [
 REFUSED = [
     *(call("resources", server_name="vault", uri=uri) for uri in REFUSED_URIS),
     *(call("resources", server_name="vault", uri=f"mcpx://vault/{uri}") for uri in REFUSED_URIS),
+    *(call("resources", server_name="", uri=f"mcpx://vault/{uri}") for uri in REFUSED_URIS),
+    *(call("resources", server_name="", uri=uri) for uri in REFUSED_URIS),
     *(("resources/read", {"uri": f"mcpx://vault/{uri}"}) for uri in REFUSED_URIS),
     *(("resources/read", {"uri": uri}) for uri in REFUSED_URIS),
     completion(type="ref/resource", uri="mcpx://vault/note:///secret/{name}"),
@@ -276,7 +282,7 @@ async def test_on_a_stream_nothing_denied_is_seen_or_run_and_nothing_allowed_is_
     assert not DENIED.search(sent(tmp_path))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", OVER_HTTP)
 async def test_over_http_nothing_denied_is_seen_or_run_and_nothing_allowed_is_lost(tmp_path, rule):
     async with worlds(tmp_path, rule) as (here, there), here.http() as ours, there.http() as theirs:
         for at_ours, at_theirs in zip(ours, theirs, strict=True):
@@ -390,3 +396,69 @@ async def test_in_the_terminal_without_a_daemon_it_is_the_same(tmp_path):
     assert "no tool named" in refused.stderr + refused.stdout
     assert not DENIED.search(listed.stdout)
     assert not DENIED.search(sent(tmp_path))
+
+
+QUERIES = [
+    ("tools/list", {}),
+    call("query", server_name="vault", tool_name="look"),
+    call("query", server_name="vault", tool_name="find"),
+    call("query", server_name="vault", tool_name="wipe"),
+    call("query", server_name="", tool_name="wipe"),
+    call("query", server_name="vault", tool_name="wip"),
+    call("query", server_name="vault", tool_name="wipe_all", arguments={"text": 3}),
+]
+
+
+@pytest.mark.parametrize(
+    "rule", ["deny", "allow-for-all", "named-for-all", "profile-deny", "profile-by-server"]
+)
+async def test_with_tiers_a_denied_tool_that_is_read_only_is_unknown_to_query_too(
+    tmp_path, rule, monkeypatch
+):
+    read_only = {"annotations": {"look": {"readOnlyHint": True}, "wipe": {"readOnlyHint": True}}}
+    for offer in (OFFER, LEFT):
+        monkeypatch.setitem(offer, "annotations", read_only["annotations"])
+    async with worlds(tmp_path, rule, tiers=True) as (here, there):
+        for modern, slow in ((False, False), (False, True), (True, False), (True, True)):
+            async with (
+                here.line(modern=modern, slow=slow) as ours,
+                there.line(modern=modern, slow=slow) as theirs,
+            ):
+                for method, params in QUERIES:
+                    answers = [await asked(line, method, params) for line in (ours, theirs)]
+                    assert answers[0] == answers[1], (method, params)
+    assert "tools/call look" in sent(tmp_path)
+    assert not DENIED.search(sent(tmp_path))
+
+
+ATTEMPTS = [
+    (call("exec", server_name="vault", tool_name="wipe"), "wipe", "tools.deny: wipe*"),
+    (call("vault__wipe"), "vault__wipe", None),
+    (call("resources", server_name="vault", uri="note:///secret/a"), "note:///secret/a", "resources.deny: "),
+    (("resources/read", {"uri": "mcpx://vault/note:///secret/b"}), "note:///secret/b", "resources.deny: "),
+    (("resources/read", {"uri": "note:///secret/b"}), "note:///secret/b", None),
+    (("prompts/get", {"name": "vault.betray"}), "vault.betray", None),
+    (completion(type="ref/prompt", name="vault.betray"), "vault.betray", None),
+    (
+        completion(type="ref/resource", uri="mcpx://vault/note:///secret/{name}"),
+        "note:///secret/{name}",
+        "resources.deny: ",
+    ),
+]
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["fast", "slow"])
+async def test_each_attempt_is_in_the_audit_log_and_the_rule_where_it_is_known(tmp_path, slow):
+    config = config_of({"vault": entry(tmp_path, "vault", OFFER)}, **DENY)
+    async with open_watched(config, state=tmp_path / "state") as watch:
+        world = World(watch, FRONT_DOOR)
+        async with world.line(modern=False, slow=slow) as line:
+            for (method, params), _, _ in ATTEMPTS:
+                await line.ask(method, params)
+    files = (tmp_path / "state" / "audit").glob("*.jsonl")
+    lines = [json.loads(each) for file in files for each in file.read_text().splitlines()]
+    found = [each for each in lines if DENIED.search(each.get("name", ""))]
+    assert [each["name"] for each in found] == [name for _, name, _ in ATTEMPTS]
+    assert {each["outcome"] for each in found} == {"not_sent"}
+    for line, (_, _, rule) in zip(found, ATTEMPTS, strict=True):
+        assert (line["rule"] or "").startswith(rule or ""), line

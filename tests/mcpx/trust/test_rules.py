@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.config.trust import AccessRules, ToolRules
+from mcpx.config.trust import AccessRules, ToolRules, joined
 from mcpx.trust.rules import NameRules, URIRules
 
 
 def tools(server="git", **rules):
-    return NameRules("tools", server, ToolRules(**rules))
+    given = ToolRules(**rules)
+    return NameRules("tools", server, joined(given, given))
 
 
 def uris(**rules):

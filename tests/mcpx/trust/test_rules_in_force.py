@@ -149,8 +149,8 @@ OFFER = {
 }
 
 
-def offering(folder, **settings):
-    told = {"name": "s", "notes": str(folder / "notes"), **OFFER}
+def offering(folder, more=None, **settings):
+    told = {"name": "s", "notes": str(folder / "notes"), **OFFER, **(more or {})}
     args = ["-S", "-E", str(SERVER), json.dumps(told)]
     return {"s": {"command": sys.executable, "args": args, "restart": QUICK, **settings}}
 
@@ -212,6 +212,14 @@ async def test_a_subscription_to_what_is_denied_is_silent_and_goes_on_when_it_is
         await soon(lambda: notes().count("resources/subscribe note:///a") == 2)
         await touch(line)
         await line.hear("notifications/resources/updated")
+
+
+async def test_what_is_denied_is_not_read_for_a_description(tmp_path):
+    settings = {"auto_describe": True, "resources": {"deny": ["note:///b"]}}
+    offered = {"resources": ["note:///a", "note:///b"], "mime_type": "text/plain"}
+    async with open_watched(config_of(offering(tmp_path, offered, **settings))) as watch:
+        await watch.hub.described(5)
+    assert (tmp_path / "notes").read_text().split() == ["resources/read", "note:///a"]
 
 
 async def test_annotations_that_a_person_gives_are_shown_at_once_in_place_of_the_servers(tmp_path):

@@ -117,6 +117,22 @@ async def test_the_three_tools_are_the_same_as_over_stdio_in_both_eras(tmp_path,
                 assert (await session.call_tool("exec", call)).content[0].text == "hi"
 
 
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_query_is_served_over_http_too(tmp_path, mode):
+    hints = {"echo": {"readOnlyHint": True, "openWorldHint": False}}
+    config = write_config(tmp_path, {"s": entry()}, tiers=True, annotations=hints)
+    async with http(tmp_path, config, "--no-auth") as (_, url), httpx2.AsyncClient() as client:
+        transport = streamable_http_client(url, http_client=client)
+        with anyio.fail_after(30):
+            async with Client(transport, mode=mode, cache=None) as session:
+                listed = {tool.name: tool for tool in (await session.list_tools()).tools}
+                assert list(listed) == ["inspect", "query", "exec", "resources"]
+                call = {"server_name": "s", "tool_name": "echo", "arguments": {"text": "hi"}}
+                assert (await session.call_tool("query", call)).content[0].text == "hi"
+                refused = await session.call_tool("query", call | {"tool_name": "count", "arguments": {}})
+                assert refused.structured_content["outcome"] == "not_sent"
+
+
 async def test_many_clients_at_once_each_get_their_own_answers(tmp_path, config):
     async with http(tmp_path, config, "--no-auth") as (_, url):
         got: dict[str, str] = {}

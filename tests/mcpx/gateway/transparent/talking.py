@@ -128,7 +128,7 @@ async def on_stream(hub, server: str = "odd"):
         os.set_blocking(fd, False)
     channel = Channel(fds[0], fds[3])
     wire = WireDispatcher(channel, limit=1 << 20, on_malformed=lambda *_: None, refuses=True)
-    connection = TransparentConnection(hub, server, wire)
+    connection = TransparentConnection(hub, server, "stdio", wire)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connection.run)
@@ -154,7 +154,8 @@ class Http(Talk):
         headers = dict(self.headers)
         if "method" in message and "mcp-protocol-version" in headers:
             headers["mcp-method"] = message["method"]
-            if isinstance(name := (message.get("params") or {}).get("name"), str):
+            params = message.get("params") or {}
+            if isinstance(name := params.get("name", params.get("uri")), str):
                 headers["mcp-name"] = name
         if "id" in message and "method" in message and message["method"] != "initialize":
             self._tasks.start_soon(self._post, line, headers)

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from mcpx.catalog.diff import diff
 from mcpx.catalog.model import Catalogue, LeftOut, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 from mcpx.config import Http, ServerConfig, Stdio
+from mcpx.config.trust import ProcessLimits
 from mcpx.upstream.offers import remembered
 from mcpx.upstream.offers.entries import read_entry
 from mcpx.upstream.offers.remembered import CatalogueFiles
@@ -145,6 +146,11 @@ def test_another_entry_is_another_server(files, server, other):
     keep(files, server)
     assert load(files, other(server)) is None
     assert load(files, server) is not None
+
+
+def test_other_limits_of_its_processes_are_no_other_server(files, server):
+    keep(files, server)
+    assert load(files, changed(server, limits=ProcessLimits(nice=5))) is not None
 
 
 def test_the_value_of_a_header_counts(files):

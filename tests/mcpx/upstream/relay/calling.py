@@ -30,6 +30,7 @@ class FakeCaller:
         self.modern = modern
         self.capabilities = read_capabilities(can)
         self.log_level = level
+        self.confined = False
         self.seen: set[str] | None = None  # the servers that it is shown; None: all
         self.logged: list[dict[str, Any]] = []
         self.notified: list[tuple[str, dict[str, Any]]] = []

@@ -133,3 +133,16 @@ def test_a_client_that_does_not_see_a_server_is_none_of_its_clients():
     assert clients.only_client("other", bob.client) is bob
     clients.broadcast_log("s", {"level": "error"})
     assert (len(ann.notified), bob.notified) == (1, [])
+
+
+def test_what_comes_between_calls_is_not_for_those_who_are_confined_to_their_own():
+    clients, ann, bob = ConnectedClients(), FakeCaller(level="info"), FakeCaller(level="info")
+    bob.confined = True
+    clients.join(bob)
+    assert clients.only_client("s") is None
+    assert clients.only_client("s", bob.client) is bob
+    clients.join(ann)
+    clients.broadcast_log("s", {"level": "error"})
+    clients.broadcast_log("s", {"level": "info"}, bob.client)
+    assert [params["level"] for _, params in ann.notified] == ["error"]
+    assert [params["level"] for _, params in bob.notified] == ["info"]

@@ -6,7 +6,7 @@ import pytest
 from mcp.shared.inbound import decode_header_value
 
 from mcpx.catalog.model import State
-from mcpx.core.calls import ExecutionResult
+from mcpx.core.execution import ExecutionResult
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import config_of, open_watched
 from tests.mcpx.upstream.raw import ECHO, OBJECT, initialize, result, tools

@@ -1,0 +1,268 @@
+"""The audit log of one hub: a line for each request of a client to a server, sent or refused.
+
+The router calls `begin` for each request, and gives the entry to the request's reply as its observer; what is
+refused before it gets there goes to `refused`. The lines of one turn of the event loop are written together
+at its end. Nothing here costs a call anything but time, with one exception: with `audit_required`, `begin`
+refuses what could not be written.
+
+Where the disk takes nothing, lines wait in bounded memory, and are counted as lost beyond that; the log says
+so once, `problem` for as long as it lasts, and a line of its own in the audit log how many were lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from mcpx.audit.chain import Chain, open_chain
+from mcpx.audit.chain_files import MAX_SLOT_TEXT
+from mcpx.audit.entry import Entry, Kind, argument_names, encoded, members_of
+from mcpx.audit.origin import Origin, library
+from mcpx.errors import CallError, Code
+from mcpx.text import cut
+
+log = structlog.get_logger()
+MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
+MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
+RETRY_S: Final = 1.0
+NOTHING: Final = b""
+_BEGUN: Final = b'{"time":"%b",%b,"arguments":%b'
+_DIED: Final = (
+    b',"outcome":"unknown","code":"daemon_died","ms":null,"bytes_in":null,"bytes_out":null,'
+    b'"approval":null,"rule":null'
+)
+
+
+class Audit:
+    """Writes the audit log in `folder`, once it is switched on by `configure`."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self.enabled = False
+        self._folder = folder
+        self._place = ""
+        self._required = False
+        self._redact: Callable[[Any], Any] | None = None
+        self._chain: Chain | None = None
+        self.problem: str | None = None
+        """Why it cannot be written at the moment."""
+        self._ended: list[Entry] = []
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = self.lost = 0
+        self._waiting_slots: list[int] = []
+        self._retry: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._second, self._second_text, self._last_us = -1, b"", 0
+
+    def configure(self, *, enabled: bool, required: bool, redact: Callable[[Any], Any] | None) -> None:
+        """Put settings in force. `redact` takes the secrets out of values; None: none are written."""
+        self.enabled, self._required, self._redact = enabled, required, redact
+
+    def open(self) -> None:
+        """Take a chain, and write what the process before has left open. Never raises."""
+        if self.enabled and self._chain is None and self.problem is None:
+            try:
+                self._chain = self._opened()
+            except OSError as error:
+                self._fail(error)
+
+    def _opened(self) -> Chain:
+        """A chain that is ready for calls.
+
+        Raises:
+            OSError: There is none to be had.
+        """
+        folder = self._folder()
+        self._place = str(folder)
+        chain = open_chain(folder)
+        try:
+            notes = [self._note("chain", chain.problem)] if chain.problem else []
+            if lines := [*notes, *(text + _DIED for text in chain.left_open)]:
+                chain.append(lines)
+            chain.start()
+        except OSError:
+            chain.close()
+            raise
+        if chain.problem:
+            log.warning("audit.tampered", folder=self._place, problem=chain.problem)
+        if chain.left_open:
+            log.info("audit.recovered", calls=len(chain.left_open))
+        return chain
+
+    def close(self) -> None:
+        """Write what is to be written, and give the chain back."""
+        self._flush()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._try_again(again=False)
+        if self._chain is not None:
+            self._chain.close()
+            self._chain = None
+
+    @property
+    def waiting(self) -> int:
+        """How many lines wait for the disk to take them."""
+        return len(self._waiting)
+
+    # --- calls
+
+    def begin(
+        self,
+        kind: Kind,
+        server: str,
+        name: str,
+        arguments: msgspec.Raw | bytes = NOTHING,
+        origin: Origin | None = None,
+    ) -> Entry:
+        """Note that a request begins. The entry is to be the observer of its reply.
+
+        Raises:
+            CallError: `overloaded`: the audit log is required, and cannot be written.
+        """
+        who, at = origin or library(), self._now()
+        text = _BEGUN % (at, members_of(who, server, kind, name), argument_names(arguments))
+        entry = Entry(text, arguments, self._settled)
+        if self._chain is None:
+            self.open()
+        if self._chain is not None:
+            if len(text) > MAX_SLOT_TEXT:
+                short = members_of(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS))
+                text = _BEGUN % (at, short, b"null")
+            entry.slot = self._chain.begin(text)
+        if self._required and not self._has_room(entry):
+            error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
+            entry.code = str(error.code)
+            self._settled(entry)
+            raise error
+        return entry
+
+    def _has_room(self, entry: Entry) -> bool:
+        """Whether the line of a call that begins can be written, as far as can be known."""
+        if self._chain is None or self.problem is not None or entry.slot is None:
+            return False
+        try:
+            self._chain.check_room()
+        except OSError as error:
+            self._fail(error)
+            return False
+        return True
+
+    def refused(
+        self,
+        kind: Kind,
+        server: str,
+        name: str,
+        code: str,
+        *,
+        origin: Origin | None = None,
+        rule: str | None = None,
+    ) -> None:
+        """Note a request that was refused, with that code, before there was anything to send."""
+        if self.enabled:
+            text = _BEGUN % (self._now(), members_of(origin or library(), server, kind, name), b"null")
+            entry = Entry(text, NOTHING, self._settled)
+            entry.code, entry.rule = code, rule
+            self._settled(entry)
+
+    def _settled(self, entry: Entry) -> None:
+        self._ended.append(entry)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop = self._loop or asyncio.get_running_loop()
+            self._loop.call_soon(self._flush)
+
+    def _now(self) -> bytes:
+        """The time in UTC, by microseconds, never the same twice."""
+        now = self._last_us = max(time.time_ns() // 1000, self._last_us + 1)
+        second, rest = divmod(now, 1_000_000)
+        if second != self._second:
+            self._second = second
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return b"%b.%06dZ" % (self._second_text, rest)
+
+    # --- lines
+
+    def _flush(self) -> None:
+        """Write the lines of the calls that have ended."""
+        self._scheduled = False
+        entries, self._ended = self._ended, []
+        if not entries:
+            return
+        texts = [_line(entry, self._redact) for entry in entries]
+        slots = [entry.slot for entry in entries if entry.slot is not None]
+        if self._chain is None or self.problem is not None:
+            self._keep(texts, slots)
+            return
+        try:
+            self._chain.append(texts, slots)
+        except OSError as error:
+            self._keep(texts, slots)
+            self._fail(error)
+
+    def _keep(self, texts: list[bytes], slots: list[int]) -> None:
+        """Keep lines that cannot be written."""
+        self._waiting_slots += slots
+        for text in texts:
+            if self._waiting_bytes + len(text) > MAX_WAITING_BYTES:
+                self.lost += 1
+            else:
+                self._waiting.append(text)
+                self._waiting_bytes += len(text)
+
+    def _fail(self, error: OSError, *, again: bool = True) -> None:
+        """Note that the log cannot be written; `again` says that it is tried again."""
+        reason = error.strerror or str(error)
+        if self.problem is None:
+            log.error("audit.unwritable", folder=self._place, reason=reason, required=self._required)
+        self.problem = reason
+        self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again) if again else None
+
+    def _try_again(self, *, again: bool = True) -> None:
+        """Write what waits."""
+        texts, lost = list(self._waiting), self.lost
+        try:
+            if self._chain is None:
+                self._chain = self._opened()
+            if self._required and again:
+                self._chain.check_room()
+            if lost:
+                texts.append(self._note("lost", f"{lost} lines could not be written"))
+            self._chain.append(texts, self._waiting_slots)
+        except OSError as error:
+            self._fail(error, again=again)
+            return
+        self._waiting, self._waiting_slots = [], []
+        self._waiting_bytes = self.lost = 0
+        self.problem = self._retry = None
+        log.info("audit.written_again", lines=len(texts), lost=lost)
+
+    def _note(self, name: str, what: str) -> bytes:
+        """A line on the log itself."""
+        return b'{"time":"%b","kind":"audit","name":"%b","what":%b' % (
+            self._now(),
+            name.encode(),
+            encoded(what),
+        )
+
+
+def _not_audited(problem: str, server: str, tool: str | None) -> CallError:
+    text = (
+        f"The audit log cannot be written ({problem}), and audit_required is set; nothing was sent."
+        " Try again later; mcpx status says whether it can be"
+    )
+    return CallError(Code.OVERLOADED, text, server=server, tool=tool)
+
+
+def _line(entry: Entry, redact: Callable[[Any], Any] | None) -> bytes:
+    try:
+        return entry.line(redact)
+    except Exception:
+        # the boundary: a result or an error that cannot be looked at must not cost the lines of other calls
+        log.exception("audit.failed")
+        return entry.begun + _DIED.replace(b"daemon_died", b"internal_error")

@@ -1,0 +1,170 @@
+"""The files of a chain of audit lines: its segments, and the file with its head and its open calls.
+
+A chain is `NUMBER.state` and the segments `NUMBER-FIRST.jsonl` in the folder, where FIRST is the `seq` of the
+first line. The state file begins with the head, the place of the last line, padded to `HEAD_BYTES`; behind it
+stand slots, one for each call that is open. All is written with `pwrite` into blocks that are there already,
+so that a full disk does not matter. Read by `mcpx.audit.reading`, written by `mcpx.audit.chain`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mcpx.paths import READ_FLAGS
+
+HEAD_BYTES: Final = 4096
+SLOT_BYTES: Final = 1024
+FIRST_SLOTS: Final = 32
+MAX_SLOTS: Final = 16384
+GENESIS: Final = b"0" * 64
+"""What stands for the hash of the line before the first one."""
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for JSON that is none, or is not of the shape that is wanted."""
+_HEAD: Final = struct.Struct("<8sQQQQ32sI")
+_SLOT: Final = struct.Struct("<QH")
+_CHECKSUM: Final = struct.Struct("<I")
+_MAGIC: Final = b"mcpxaud1"
+_NAME: Final = re.compile(r"(\d{1,6})-(\d{12,18})\.jsonl")
+MAX_SLOT_TEXT: Final = SLOT_BYTES - _SLOT.size
+
+
+class Head(NamedTuple):
+    """The place of the last line of a chain, when it was last noted."""
+
+    seq: int = 0
+    hash: bytes = GENESIS
+    """In hexadecimal."""
+    oldest: int = 1
+    """The `seq` of the oldest line that is kept."""
+    segment: int = 1
+    """The `seq` that the last segment begins with."""
+    begun: int = 0
+    """How many calls had begun."""
+    open_slots: int = 0
+    """A bit for each slot whose call was open."""
+
+
+class Segment(NamedTuple):
+    """One file of lines."""
+
+    path: Path
+    chain: int
+    first: int
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What the chain is made of, in one line."""
+
+    seq: int
+    prev: str
+    hash: str
+    time: str = ""
+
+
+def segment_path(folder: Path, chain: int, first: int) -> Path:
+    """Where the segment is that begins with that line."""
+    return folder / f"{chain}-{first:012d}.jsonl"
+
+
+def state_path(folder: Path, chain: int) -> Path:
+    """Where the head and the open calls of a chain are."""
+    return folder / f"{chain}.state"
+
+
+def segments(folder: Path, chain: int | None = None) -> list[Segment]:
+    """The segments of one chain, or of all, in order.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    named = [match for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]  # noqa: PTH208 - by name
+    found = [Segment(folder / each[0], int(each[1]), int(each[2])) for each in named]
+    found.sort(key=lambda each: (each.chain, each.first))
+    return found if chain is None else [each for each in found if each.chain == chain]
+
+
+def chain_numbers(folder: Path) -> set[int]:
+    """The numbers of the chains of which anything is there.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    stems = {each.stem for each in folder.glob("*.state")}
+    return {int(stem) for stem in stems if stem.isascii() and stem.isdecimal()} | {
+        each.chain for each in segments(folder)
+    }
+
+
+def packed_head(head: Head) -> bytes:
+    """The head as it stands in the file."""
+    mask = head.open_slots.to_bytes((head.open_slots.bit_length() + 7) // 8, "little")
+    fixed = _HEAD.pack(
+        _MAGIC, head.seq, head.oldest, head.segment, head.begun, bytes.fromhex(head.hash.decode()), len(mask)
+    )
+    return b"".join((fixed, mask, _CHECKSUM.pack(zlib.crc32(fixed + mask))))
+
+
+def read_head(state: int) -> Head | None:
+    """The head in an open state file; None where there is none that can be believed."""
+    data = os.pread(state, HEAD_BYTES, 0)
+    if len(data) < _HEAD.size + _CHECKSUM.size or not data.startswith(_MAGIC):
+        return None
+    _, seq, oldest, segment, begun, digest, length = _HEAD.unpack_from(data)
+    end = _HEAD.size + length
+    if end + _CHECKSUM.size > len(data) or _CHECKSUM.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
+        return None
+    mask = int.from_bytes(data[_HEAD.size : end], "little")
+    return Head(seq, digest.hex().encode(), oldest, segment, begun, mask)
+
+
+def head_of(folder: Path, chain: int) -> Head | None:
+    """The head of a chain that another process may be writing; None where there is none.
+
+    Raises:
+        OSError: It is there and cannot be read.
+    """
+    try:
+        state = os.open(state_path(folder, chain), READ_FLAGS)
+    except FileNotFoundError:
+        return None
+    try:
+        return read_head(state)
+    finally:
+        os.close(state)
+
+
+def packed_slot(begun: int, text: bytes) -> bytes:
+    """A slot with the beginning of a call, the `begun`-th of its chain."""
+    return _SLOT.pack(begun, len(text)) + text
+
+
+def open_calls(state: int, head: Head) -> tuple[list[bytes], int]:
+    """The beginnings of the calls that were open when the chain was last written, the oldest first.
+
+    And how many had begun by then.
+    """
+    found: list[tuple[int, bytes]] = []
+    highest, offset, number = head.begun, HEAD_BYTES, 0
+    while len(data := os.pread(state, SLOT_BYTES, offset)) == SLOT_BYTES:
+        begun, length = _SLOT.unpack_from(data)
+        highest = max(highest, begun)
+        was_open = bool(head.open_slots >> number & 1) or begun > head.begun
+        if begun and was_open and length <= MAX_SLOT_TEXT:
+            found.append((begun, data[_SLOT.size : _SLOT.size + length]))
+        offset, number = offset + SLOT_BYTES, number + 1
+    return [text for _, text in sorted(found)], highest
+
+
+def place_of(line: bytes) -> Place | None:
+    """The place that a line gives itself; None where it is no line of the audit log."""
+    try:
+        return msgspec.json.decode(line, type=Place)
+    except UNREADABLE:
+        return None

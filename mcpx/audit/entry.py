@@ -1,0 +1,231 @@
+"""One call in the audit log: what is known when it begins, and the line that its end makes of that. Pure.
+
+A line is a JSON object in a fixed order: what is known at the beginning (`begun`), then how the call ended
+(`ended`), then its place in the chain (`mcpx.audit.chain`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import msgspec
+
+from mcpx.audit.chain_files import UNREADABLE
+from mcpx.audit.origin import Origin
+from mcpx.errors import CallError
+from mcpx.text import cut
+from supervisors import Abandoned, Reply
+
+Kind = Literal["tool", "resource", "prompt", "completion", "task", "audit"]
+"""What was asked for; `audit` is what the log says of itself."""
+Approval = Literal["asked", "once", "session", "always", "refused"]
+"""What a person has said to a call. `asked`: nothing yet, so nothing was sent."""
+
+MAX_NAME_CHARS: Final = 2048  # of a tool or a URI
+MAX_ARGUMENTS: Final = 64  # that are named
+MAX_ARGUMENT_CHARS: Final = 128  # of the name of one
+MAX_ARGUMENTS_TEXT: Final = 512  # bytes; beyond it, the two limits above hold
+MAX_NAMES_BYTES: Final = 1 << 20  # of arguments; those of larger ones are not read
+MAX_VALUES_BYTES: Final = 16 << 10  # of arguments whose values are written
+MAX_RESULT_BYTES: Final = 64 << 10  # of a result that is read for its outcome; of a larger one, the ends are
+_END_BYTES: Final = 4096
+_encode: Final = msgspec.json.Encoder().encode
+_names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Result(msgspec.Struct, gc=False):
+    is_error: bool | None = msgspec.field(name="isError", default=False)
+    kind: str | None = msgspec.field(name="resultType", default=None)
+
+
+class _Response(msgspec.Struct, gc=False):
+    result: _Result = msgspec.field(default_factory=_Result)
+    error: msgspec.Raw | None = None
+
+
+_response: Final = msgspec.json.Decoder(_Response).decode
+_result: Final = msgspec.json.Decoder(_Result).decode
+
+
+_LINE: Final = b'%b,%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
+
+
+class Entry:
+    """One call, from its beginning to its line. It is the observer of the call's reply.
+
+    `rule` and `approval` may be set while it runs: by which rule it was refused or asked, and what came of
+    that.
+    """
+
+    __slots__ = (
+        "_on_end",
+        "approval",
+        "arguments",
+        "begun",
+        "code",
+        "ended_at",
+        "is_response",
+        "reply",
+        "rule",
+        "size",
+        "slot",
+        "started_at",
+    )
+
+    def __init__(self, begun: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]) -> None:
+        self.begun = begun
+        self.arguments = arguments
+        """As they came, where their values are to be written; else empty."""
+        self.size = len(arguments)
+        self.slot: int | None = None
+        self.code: str | None = None
+        """Why it was refused before there was a reply."""
+        self.is_response = False
+        """Whether the reply is a whole JSON-RPC response."""
+        self.rule: str | None = None
+        self.approval: Approval | None = None
+        self.started_at = self.ended_at = time.perf_counter()
+        self.reply: Reply[Any] | None = None
+        self._on_end = on_end
+
+    def __call__(self, reply: Reply[Any]) -> None:
+        """Note that the call has ended."""
+        self.ended_at = time.perf_counter()
+        self.reply = reply
+        self._on_end(self)
+
+    def line(self, redact: Callable[[Any], Any] | None) -> bytes:
+        """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
+        outcome, code, size = self._ending()
+        took_ms = (self.ended_at - self.started_at) * 1000
+        by = _by(self.approval, self.rule)
+        text = _LINE % (self.begun, _how(outcome, code), took_ms, self.size, size, by)
+        return text if redact is None else text + values(self.arguments, redact)
+
+    def _ending(self) -> tuple[str, str | None, int]:
+        """The outcome of the call, its code, and the size of its result."""
+        reply = self.reply
+        if reply is None:
+            return "not_sent", self.code, 0
+        error = reply.error
+        if error is None:
+            raw = b"" if reply.value is None else reply.value
+            size = len(raw)
+            if self.approval == "asked":
+                return "not_sent", None, 0
+            return *_outcome(raw, size, is_response=self.is_response), size
+        if isinstance(error, CallError):
+            self.rule = self.rule or error.rule
+            return error.outcome.value, error.code.value, 0
+        if isinstance(error, Abandoned):
+            return "unknown" if error.begun else "not_sent", "cancelled", 0
+        return "unknown", "internal_error", 0
+
+
+@lru_cache(maxsize=4096)
+def members_of(origin: Origin, server: str, kind: Kind, name: str) -> bytes:
+    """The members of a line that say who asks for what."""
+    return _texts_or_null(
+        ("client", origin.client),
+        ("user", origin.user),
+        ("transport", origin.transport),
+        ("profile", origin.profile),
+        ("token", origin.token),
+        ("server", cut(server, MAX_ARGUMENT_CHARS)),
+        ("kind", kind),
+        ("name", cut(name, MAX_NAME_CHARS)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _how(outcome: str, code: str | None) -> bytes:
+    return _texts_or_null(("outcome", outcome), ("code", code))
+
+
+@lru_cache(maxsize=256)
+def _by(approval: str | None, rule: str | None) -> bytes:
+    return _texts_or_null(("approval", approval), ("rule", rule))
+
+
+def _texts_or_null(*members: tuple[str, str | None]) -> bytes:
+    """Members of an object, each a text or null."""
+    pairs = ((key.encode(), b"null" if text is None else encoded(text)) for key, text in members)
+    return b",".join(b'"%b":%b' % pair for pair in pairs)
+
+
+def encoded(text: str) -> bytes:
+    """A text as JSON, whatever is in it."""
+    try:
+        return _encode(text)
+    except UnicodeEncodeError:  # half a character, which JSON can spell and UTF-8 cannot
+        return _encode(text.encode(errors="replace").decode())
+
+
+def argument_names(arguments: msgspec.Raw | bytes) -> bytes:
+    """The names of arguments, as a JSON array; null where they cannot be read."""
+    if not arguments:
+        return b"[]"
+    if len(arguments) > MAX_NAMES_BYTES:
+        return b"null"
+    try:
+        names = list(_names(arguments))
+    except UNREADABLE:
+        return _other_names(arguments)
+    text = _encode(names)
+    if len(text) > MAX_ARGUMENTS_TEXT:
+        return _encode([cut(name, MAX_ARGUMENT_CHARS) for name in names[:MAX_ARGUMENTS]])
+    return text
+
+
+def _other_names(arguments: msgspec.Raw | bytes) -> bytes:
+    """Those of an object within a string; none of null."""
+    try:
+        given = msgspec.json.decode(arguments, type=str | None)
+    except UNREADABLE:
+        return b"null"
+    if given is None:
+        return b"[]"
+    return argument_names(given.encode(errors="replace")) if given.lstrip().startswith("{") else b"null"
+
+
+def values(arguments: msgspec.Raw | bytes, redact: Callable[[Any], Any]) -> bytes:
+    """The member with the arguments' values; null where they are too large or cannot be read."""
+    if not arguments:
+        return b',"values":{}'
+    if len(arguments) > MAX_VALUES_BYTES:
+        return b',"values":null'
+    try:
+        return b',"values":%b' % _encode(redact(msgspec.json.decode(arguments)))
+    except (*UNREADABLE, UnicodeEncodeError):
+        return b',"values":null'
+
+
+def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple[str, str | None]:
+    """How a result that came ended, and a code: `ok`, `tool_error`, `input_required`, `task`, or `failed`."""
+    if size > MAX_RESULT_BYTES:
+        return _outcome_of_large(memoryview(raw), is_response=is_response)
+    try:
+        if is_response:
+            response = _response(raw)
+            if response.error is not None:
+                return "failed", "upstream_error"
+            read = response.result
+        else:
+            read = _result(raw)
+    except UNREADABLE:
+        return "ok", None
+    if read.is_error:
+        return "tool_error", None
+    return read.kind if read.kind in {"input_required", "task"} else "ok", None
+
+
+def _outcome_of_large(raw: memoryview, *, is_response: bool) -> tuple[str, str | None]:
+    """The same, from the ends of the text alone: a very large result is read nowhere."""
+    start, end = (bytes(part).replace(b" ", b"") for part in (raw[:_END_BYTES], raw[-_END_BYTES:]))
+    if is_response and start.startswith((b'{"error":', b'{"jsonrpc":"2.0","error":')):
+        return "failed", "upstream_error"
+    failed = b'"isError":true' in start or b'"isError":true' in end
+    return "tool_error" if failed else "ok", None

@@ -1,0 +1,139 @@
+"""Reading audit lines: those that fit a selection, of all chains, in the order of their time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcpx.audit.chain_files import UNREADABLE, Segment, segments
+
+Number = float | int | None
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line says. A line of the log on itself has a time, a kind, a name and `what` alone."""
+
+    time: str
+    kind: str = ""
+    name: str = ""
+    client: str | None = None
+    user: str | None = None
+    transport: str | None = None
+    profile: str | None = None
+    token: str | None = None
+    server: str = ""
+    arguments: list[str] | None = None
+    outcome: str = ""
+    code: str | None = None
+    ms: Number = None
+    approval: str | None = None
+    rule: str | None = None
+    what: str = ""
+    raw: bytes = b""
+    """The line as it stands in the file."""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lines are wanted. Each that is None fits all."""
+
+    server: str | None = None
+    tool: str | None = None
+    """The name of a tool, a prompt, or the URI of a resource."""
+    client: str | None = None
+    """The name that a client calls itself, with or without its version."""
+    code: str | None = None
+    """A code, or an outcome."""
+    since: str | None = None
+    """The earliest time, as it stands in the lines."""
+
+    def fits(self, line: Line) -> bool:
+        """Whether a line is wanted."""
+        return (
+            self.server in {None, line.server}
+            and self.tool in {None, line.name}
+            and (self.client is None or self.client in {line.client, (line.client or "").partition("/")[0]})
+            and self.code in {None, line.code, line.outcome}
+            and (self.since is None or line.time >= self.since)
+        )
+
+
+_decode: Final = msgspec.json.Decoder(Line).decode
+
+
+def last_lines(folder: Path, wanted: Selection, most: int) -> list[Line]:
+    """The last lines that are wanted, at most that many, by their time.
+
+    Raises:
+        OSError: They cannot be read.
+    """
+    of_chains: dict[int, list[Segment]] = {}
+    for segment in _segments(folder):
+        of_chains.setdefault(segment.chain, []).append(segment)
+    found: list[Line] = []
+    for files in of_chains.values():
+        found += _last_of_chain(files, wanted, most)
+    return sorted(found, key=lambda line: line.time)[-most:]
+
+
+def _segments(folder: Path) -> list[Segment]:
+    try:
+        return segments(folder)
+    except FileNotFoundError:  # nothing was written yet
+        return []
+
+
+def _last_of_chain(files: list[Segment], wanted: Selection, most: int) -> list[Line]:
+    found: list[Line] = []
+    for file in reversed(files):
+        lines = _lines(_read(file.path, 0))
+        found = [line for line in lines if wanted.fits(line)] + found
+        if len(found) >= most or (lines and wanted.since is not None and lines[0].time < wanted.since):
+            break
+    return found[-most:]
+
+
+def _read(path: Path, offset: int) -> bytes:
+    """The whole lines of a file from an offset on."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except FileNotFoundError:  # it was removed, because there is enough of all
+        return b""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _lines(data: bytes) -> list[Line]:
+    """The lines; what is no line is left out."""
+    return [line for raw in data.splitlines() if (line := _line(raw)) is not None]
+
+
+def _line(raw: bytes) -> Line | None:
+    try:
+        return msgspec.structs.replace(_decode(raw), raw=raw)
+    except UNREADABLE:
+        return None
+
+
+class Follower:
+    """What is written from now on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets = {segment.path: segment.path.stat().st_size for segment in _segments(folder)}
+
+    def more(self, wanted: Selection) -> list[Line]:
+        """The lines since the last time that are wanted.
+
+        Raises:
+            OSError: They cannot be read.
+        """
+        found: list[Line] = []
+        for segment in _segments(self._folder):
+            offset = self._offsets.get(segment.path, 0)
+            data = _read(segment.path, offset)
+            self._offsets[segment.path] = offset + len(data)
+            found += [line for line in _lines(data) if wanted.fits(line)]
+        return sorted(found, key=lambda line: line.time)

@@ -1,0 +1,159 @@
+"""`mcpx audit`: what was run, by whom, and how it ended; and whether the log of that is whole.
+
+Reads the files, whether a daemon runs or not. A line of the table is cleaned of what a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mcpx.cli.daemon import with_config
+from mcpx.cli.group import Group
+from mcpx.cli.printing import echo, print_json
+
+if TYPE_CHECKING:
+    from mcpx.audit.reading import Line, Selection
+
+LINES: Final = 50  # shown by default
+POLL_INTERVAL_S: Final = 0.2
+MAX_ARGUMENTS_CHARS: Final = 60  # of the names of arguments
+_AGE: Final = re.compile(r"(\d{1,6})\s*([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@click.group(cls=Group, invoke_without_command=True, short_help="What was run, by whom, and how it ended.")
+@with_config
+@click.option("--server", help="Of that server alone.")
+@click.option("--tool", help="Of the tool or prompt of that name, or the resource with that URI.")
+@click.option("--client", help="Of clients that call themselves so.")
+@click.option("--code", help="With that code or outcome: unknown_tool, not_sent, tool_error, ...")
+@click.option("--since", metavar="TIME", help="From then on: 90s, 30m, 1h, 7d, or 2026-11-22[T14:30].")
+@click.option("-n", "--lines", type=click.IntRange(1), default=LINES, show_default=True, help="How many.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lines as they stand in the log.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as they are written.")
+@click.pass_context
+def audit(  # noqa: PLR0917 - click passes them by name
+    ctx: click.Context,
+    config_path: str | None,
+    server: str | None,
+    tool: str | None,
+    client: str | None,
+    code: str | None,
+    since: str | None,
+    lines: int,
+    as_json: bool,  # noqa: FBT001 - as above
+    follow: bool,  # noqa: FBT001 - as above
+) -> None:
+    """Show the audit log: each request of a client to a server, sent or refused, of all configurations.
+
+    It is in the folder `audit` of the state folder, and says the names of arguments, not their values.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mcpx.audit.reading import Follower, Selection, last_lines
+
+    wanted = Selection(server=server, tool=tool, client=client, code=code, since=_since(since))
+    folder = _folder(config_path)
+    follower = Follower(folder) if follow else None
+    found = last_lines(folder, wanted, lines)
+    _print(found, as_json=as_json)
+    if not found and follower is None and not as_json:
+        echo(_why_nothing(folder, wanted), err=True)
+    while follower is not None:
+        time.sleep(POLL_INTERVAL_S)
+        _print(follower.more(wanted), as_json=as_json)
+
+
+@audit.command(short_help="Whether the log is whole.")
+@with_config
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def verify(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes it by name
+    """Look for lines of the audit log that were changed or are missing; exits with 1 if there are any."""
+    from mcpx.audit.verifying import Verified
+    from mcpx.audit.verifying import verify as look
+
+    folder = _folder(config_path)
+    found = look(folder) if folder.is_dir() else Verified()
+    if as_json:
+        import msgspec
+
+        print_json(msgspec.to_builtins(found))
+    else:
+        for each in (*found.problems, *found.remarks):
+            place = each.file if each.line is None else f"{each.file}:{each.line}"
+            echo(f"{folder / place}: {each.problem}", fg="red" if each in found.problems else "yellow")
+        chains = "1 chain" if found.chains == 1 else f"{found.chains} chains"
+        verdict = "nothing is changed or missing" if not found.problems else f"{len(found.problems)} problems"
+        echo(f"{found.lines} lines in {chains}: {verdict}")
+    if found.problems:
+        sys.exit(1)
+
+
+def _folder(config_path: str | None) -> Path:
+    """The folder of the log: in the state folder of the daemon, which may have another than this command."""
+    from mcpx.daemon.paths import daemon_paths
+    from mcpx.daemon.running import located
+    from mcpx.paths import AUDIT_FOLDER
+
+    return located(daemon_paths(config_path)).folder.parent.parent / AUDIT_FOLDER
+
+
+def _since(text: str | None) -> str | None:
+    """A time as the lines have it.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if text is None:
+        return None
+    if age := _AGE.fullmatch(text.strip()):
+        at = datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+    else:
+        try:
+            at = datetime.fromisoformat(text).astimezone(UTC)  # without a zone: that of this machine
+        except (ValueError, OverflowError):
+            problem = "--since takes 90s, 30m, 1h, 7d, or a time such as 2026-11-22T14:30"
+            raise click.UsageError(problem) from None
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _why_nothing(folder: Path, wanted: Selection) -> str:
+    from mcpx.audit.reading import Selection
+
+    if wanted != Selection():
+        return f"no line in {folder} fits"
+    return f"nothing was run yet ({folder})"
+
+
+def _print(lines: list[Line], *, as_json: bool) -> None:
+    for line in lines:
+        echo(line.raw.decode() if as_json else shown(line))
+    if lines:
+        sys.stdout.flush()
+
+
+def shown(line: Line) -> str:
+    """A line for people, in local time."""
+    from mcpx.text import cut, one_line
+
+    at = datetime.fromisoformat(line.time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    if line.kind == "audit":
+        return f"{at}  audit log: {one_line(line.what)}"
+    who = [line.client or line.transport or "", *(f"{name}" for name in (line.profile, line.token) if name)]
+    kind = "" if line.kind == "tool" else f"{line.kind} "
+    target = ".".join(part for part in (line.server, line.name) if part)
+    arguments = cut(", ".join(line.arguments or ()), MAX_ARGUMENTS_CHARS)
+    ended = " ".join(part for part in (line.outcome, line.code or "") if part)
+    parts = [at, " ".join(who), f"{kind}{target}({arguments})", ended]
+    if line.ms is not None:
+        parts.append(f"{line.ms:.1f} ms")
+    if line.approval or line.rule:
+        parts.append(f"[{' '.join(part for part in (line.approval, line.rule) if part)}]")
+    return "  ".join(map(one_line, parts))

@@ -1,0 +1,158 @@
+"""`mcpx token`: tokens with names for HTTP clients. Daemons see at once what is changed here."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcpx.cli.daemon import with_config
+from mcpx.cli.group import Group
+from mcpx.cli.known_names import complete_profile, complete_token
+from mcpx.cli.printing import console, echo
+from mcpx.config.document import quote
+from mcpx.errors import MCPXError
+
+if TYPE_CHECKING:
+    from mcpx.trust.tokens import NamedToken
+
+_LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def _lifetime(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
+    """A time from now: 90m, 12h, 30d or 4w.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    found = _LIFETIME.fullmatch(value or "")
+    if found is None and value is not None:
+        raise click.BadParameter(f"{value!r} is no time such as 90m, 12h, 30d or 4w")
+    return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+@click.group(cls=Group, short_help="Tokens for HTTP clients.")
+def token() -> None:
+    """Make tokens for HTTP clients, each with a name, and if you want a profile and an end, and revoke them.
+
+    A client sends its token as Authorization: Bearer TOKEN. Sessions and results belong to the token: who has
+    another one cannot get at them. The default token, in the file that the daemon's log names, shows
+    everything and stays.
+    """
+
+
+@token.command(short_help="Make one.")
+@click.argument("name")
+@click.option(
+    "--profile", shell_complete=complete_profile, help="The profile that its clients see, and nothing else."
+)
+@click.option(
+    "--expires", metavar="TIME", callback=_lifetime, help="When it ends, from now: 90m, 12h, 30d or 4w."
+)
+@with_config
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def new(
+    name: str,
+    profile: str | None,
+    expires: timedelta | None,
+    config_path: str | None,
+    as_json: bool,  # noqa: FBT001 - click passes it by name
+) -> None:
+    """Make the token NAME and print it: this once, for MCPX keeps only its hash.
+
+    With --profile its clients are at that profile's door, whether they connect to /mcp or to /mcp/PROFILE;
+    any other door does not exist for them.
+    """
+    from mcpx.trust.tokens import issue
+
+    if profile is not None:
+        _check_profile(profile, config_path)
+    now = datetime.now(UTC).replace(microsecond=0)
+    secret, made = issue(name, profile=profile, expires=None if expires is None else now + expires, now=now)
+    if as_json:
+        echo(json.dumps({**_as_json(made, now), "token": secret}, indent=2))
+        return
+    echo(secret)
+    shows = "everything" if profile is None else f"the profile {profile}"
+    end = "until it is revoked" if made.expires is None else f"until {_local(made.expires)}"
+    echo(f"{name} shows {shows}, {end}; it is not shown again", err=True)
+
+
+@token.command("list", short_help="Their names.")
+@with_config
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def list_tokens(config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+    """List the tokens that were made with mcpx token new. The tokens themselves are kept nowhere."""
+    from mcpx.trust.tokens import load_named
+
+    tokens, now = load_named(), datetime.now(UTC)
+    if as_json:
+        echo(json.dumps({"tokens": [_as_json(each, now) for each in tokens]}, indent=2))
+    elif not tokens:
+        echo("no token was made; begin with: mcpx token new NAME", err=True)
+    else:
+        _print_table(tokens, now)
+
+
+@token.command(short_help="End one.")
+@click.argument("name", shell_complete=complete_token)
+@with_config
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def revoke(name: str, config_path: str | None, as_json: bool) -> None:  # noqa: ARG001, FBT001 - click passes them by name
+    """End the token NAME for good, and the sessions of its clients with it."""
+    from mcpx.trust.tokens import revoke as revoke_token
+
+    revoke_token(name)
+    echo(json.dumps({"revoked": name}) if as_json else f"revoked {name}; the sessions of its clients end")
+
+
+def _check_profile(profile: str, config_path: str | None) -> None:
+    """Refuse a profile that is not configured.
+
+    Raises:
+        MCPXError: It is none.
+        ConfigError: The configuration cannot be used.
+    """
+    from mcpx.config import load
+    from mcpx.config.profiles import did_you_mean
+    from mcpx.paths import config_file
+
+    profiles = load(config_file(config_path), resolve=False).profiles
+    if profile not in profiles:
+        hint = did_you_mean(profile, profiles) if profiles else ": none is configured"
+        raise MCPXError(f"there is no profile {quote(profile)}{hint}")
+
+
+def _as_json(token: NamedToken, now: datetime) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "profile": token.profile,
+        "created": token.created.isoformat(),
+        "expires": None if token.expires is None else token.expires.isoformat(),
+        "expired": token.is_expired(now),
+    }
+
+
+def _print_table(tokens: tuple[NamedToken, ...], now: datetime) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for header in ("name", "shows", "created", "expires"):
+        table.add_column(header, no_wrap=header != "shows")
+    for each in tokens:
+        end = "never" if each.expires is None else _local(each.expires)
+        if each.is_expired(now):
+            end = f"expired {end}"
+        shows = "everything" if each.profile is None else f"profile {each.profile}"
+        style = "dim" if each.is_expired(now) else ""
+        table.add_row(*(Text(cell, style=style) for cell in (each.name, shows, _local(each.created), end)))
+    console().print(table)
+
+
+def _local(time: datetime) -> str:
+    return f"{time.astimezone():%Y-%m-%d %H:%M}"

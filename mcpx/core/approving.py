@@ -1,0 +1,91 @@
+"""Calls that a person has to agree to: what `mcpx.trust.approvals` decides about the calls of clients.
+
+The router has each such call admitted before it is sent, and `mcpx.core.calls` asks the person. Each request
+of a client that is refused or asked about ends with a CallError, so every way to call a tool is covered.
+"""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+from mcp import MCPError
+from msgspec.structs import replace
+
+from mcpx.audit.entry import Approval, Entry
+from mcpx.catalog.model import JSON, ToolInfo
+from mcpx.trust.approval_form import KEY
+from mcpx.trust.approvals import Approvals
+from mcpx.trust.questions import ApprovalRequest, ApprovalRequired, NotApproved, form_of
+from mcpx.upstream.actor import Upstream
+from mcpx.upstream.call_queue import RawReply
+from mcpx.upstream.context import ELICITATION, CallerHandle, InputAnswers
+from mcpx.upstream.requests import CallTool
+
+
+def admitted(
+    approvals: Approvals,
+    upstream: Upstream,
+    tool: ToolInfo,
+    call: CallTool,
+    *,
+    rule: str | None,
+    reply: RawReply,
+) -> CallTool:
+    """The call as it may be sent now; `rule` is the one by which a person is asked, if any.
+
+    The audit log learns from the reply's entry what became of that.
+
+    Raises:
+        CallError: As from `Approvals.admit`.
+    """
+    context = call.context
+    caller = context.caller
+    client = context.client or (caller and caller.client)
+    asked = ApprovalRequest(
+        client=client,
+        session=None if context.client is not None and context.client.sessionless else client,
+        can_be_asked=caller is not None and caller.capabilities.refusal(ELICITATION, {}) is None,
+        policy=upstream.policy,
+        tool=tool,
+        arguments=call.arguments,
+        rule=rule,
+        answers=context.answers,
+    )
+    try:
+        found = approvals.admit(asked)
+    except ApprovalRequired:
+        _note(reply, rule, "asked")
+        raise
+    except NotApproved as error:
+        _note(reply, rule, "refused" if error.is_refusal else None)
+        raise
+    _note(reply, rule, found.by)
+    if found.answers is not context.answers:
+        context = replace(context, answers=found.answers)
+    return replace(call, context=context, approved=form_of(tool) if rule is not None else None)
+
+
+def _note(reply: RawReply, rule: str | None, approval: Approval | None) -> None:
+    entry = reply.observer
+    if rule is not None and isinstance(entry, Entry):
+        entry.rule, entry.approval = rule, approval
+
+
+async def obtain_approval(approvals: Approvals, need: ApprovalRequired, caller: CallerHandle) -> InputAnswers:
+    """Ask the client's person. What comes of it, if only that nobody has answered, `Approvals` judges."""
+    answer: JSON | None = None
+    question = need.question
+    try:
+        with anyio.move_on_after(need.within_s) as scope:
+            question.withdraw = scope.cancel
+            try:
+                answer = await caller.ask(ELICITATION, need.params, None)
+            except MCPError as error:
+                answer = {"action": "cancel", "error": error.message}
+    except BaseException:
+        approvals.forget(question)
+        raise
+    finally:
+        question.withdraw = None
+    responses = {} if answer is None else {KEY: answer}
+    return InputAnswers(msgspec.json.encode(responses), question.state)

@@ -1,0 +1,71 @@
+"""What the audit log says of the requests at a transparent door."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from mcp_types import CLIENT_INFO_META_KEY
+
+from mcpx.audit.audit import Audit
+from mcpx.audit.entry import Entry, Kind
+from mcpx.audit.origin import Origin, Transport, client_text, this_user
+from mcpx.errors import CallError, Code
+from mcpx.gateway.transparent.subjects import Subject
+from mcpx.trust.tokens import NamedToken
+from mcpx.upstream.direct.messages import NOTHING, members_of, result_of, value_of
+from supervisors import Reply
+
+_KINDS: Final[dict[str, Kind]] = {
+    "tools/call": "tool",
+    "resources/read": "resource",
+    "resources/subscribe": "resource",
+    "prompts/get": "prompt",
+    "completion/complete": "completion",
+    "tasks/result": "task",
+    "tasks/update": "task",
+    "tasks/cancel": "task",
+}
+AUDITED: Final = frozenset(_KINDS)
+"""The methods whose requests are written. How often a client asks for a task is nobody's matter."""
+
+
+def begin(audit: Audit, server: str, method: str, subject: Subject, origin: Origin) -> Entry:
+    """The entry of a request that begins.
+
+    Raises:
+        CallError: As from `Audit.begin`.
+    """
+    names = subject.tool, subject.resource, subject.prompt, subject.template, subject.task
+    name = next((each for each in names if each is not None), "")
+    return audit.begin(_KINDS[method], server, name, subject.members.get("arguments", NOTHING), origin)
+
+
+def observe(entry: Entry, reply: Reply[msgspec.Raw], server: str) -> None:
+    """Have the entry note how a request ends whose reply is a whole answer."""
+
+    def settled(answered: Reply[msgspec.Raw]) -> None:
+        noted: Reply[Any] = Reply()
+        noted.observer = entry
+        if answered.error is not None:
+            noted.reject(answered.error)
+        elif (result := result_of(answered.value or NOTHING)) is not None:
+            noted.resolve(result)
+        else:
+            noted.reject(CallError(Code.UPSTREAM_ERROR, "the server answered with an error", server=server))
+
+    reply.observer = settled
+
+
+def origin_of(
+    transport: Transport, client: bytes, params: msgspec.Raw | bytes, token: NamedToken | None
+) -> Origin:
+    """Who is behind a request. `client` is what it said of itself in its handshake, if there was one."""
+    about = msgspec.Raw(client)
+    if CLIENT_INFO_META_KEY.encode() in bytes(params):
+        about = members_of(members_of(params).get("_meta", NOTHING)).get(CLIENT_INFO_META_KEY, NOTHING)
+    said = value_of(about) if about else None
+    name, version = (said.get("name"), said.get("version")) if isinstance(said, dict) else (None, None)
+    text = client_text(name, version if isinstance(version, str) else None) if isinstance(name, str) else None
+    name, profile = (None, None) if token is None else (token.name, token.profile)
+    return Origin(transport=transport, client=text, user=this_user(), profile=profile, token=name)

@@ -1,0 +1,97 @@
+"""What a server lists and says of itself at a transparent door, held against what is pinned.
+
+Its session there is one of its own, perhaps the only one: what differs there is a change like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from mcp_types import SERVER_INFO_META_KEY
+
+from mcpx.catalog.model import Catalogue, ToolInfo
+from mcpx.trust.pins import ServerPins
+from mcpx.upstream.direct.messages import NOTHING, members_of, value_of
+from mcpx.upstream.offers.entries import MAX_TEXT_CHARS
+from mcpx.wire import envelope
+
+TOOLS_LIST: Final = "tools/list"
+GREETINGS: Final = frozenset({"initialize", "server/discover"})
+MAX_TOOLS: Final = 10_000
+
+
+class PinnedPages:
+    """The pages of tools that clients of one door get. `changed` is called when what waits has changed."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.noted = False
+        """Whether any tools were held against their pins."""
+        self._said: Catalogue | None = None  # what the server says of itself, and nothing else
+        self._changed = changed
+        self._listed: dict[str, ToolInfo] = {}
+
+    def note_greeting(self, pins: ServerPins, said: Catalogue) -> None:
+        """Take in what the server says of itself."""
+        self._said = said
+        if pins.record.state != "unseen":
+            self._note(pins, {})
+
+    def note_page(
+        self, pins: ServerPins, params: msgspec.Raw | bytes, result: msgspec.Raw, tools: dict[str, ToolInfo]
+    ) -> None:
+        """Take in a page. Of a server that was never seen all pages are pinned together, at the last."""
+        if not pins.is_active:
+            return
+        if "cursor" not in members_of(params):
+            self._listed = {}
+        if len(self._listed) < MAX_TOOLS:
+            self._listed |= tools
+        self.noted = True
+        if pins.record.state != "unseen":
+            self._note(pins, tools)
+        elif value_of(members_of(result).get("nextCursor")) is None:
+            self._note(pins, self._listed)
+
+    def _note(self, pins: ServerPins, tools: dict[str, ToolInfo]) -> None:
+        before = pins.changes()
+        pins.note_part(tools, self._said)
+        if pins.changes() != before:
+            self._changed()
+
+
+def said_in(result: msgspec.Raw) -> Catalogue:
+    """What a server says of itself in its answer to `initialize` or `server/discover`."""
+    members = members_of(result)
+    info = members.get("serverInfo")
+    if info is None:
+        info = members_of(members.get("_meta", NOTHING)).get(SERVER_INFO_META_KEY)
+    about = value_of(info)
+    name, title = (about.get("name"), about.get("title")) if isinstance(about, dict) else (None, None)
+    return Catalogue(
+        generation=0,
+        implementation=_text(name),
+        server_title=_text(title) or _text(name),
+        instructions=_text(value_of(members.get("instructions"))),
+    )
+
+
+def as_approved(result: msgspec.Raw, said: Catalogue, shown: Catalogue) -> bytes:
+    """The answer with what the server says of itself as it is `shown`, in place of what it has said."""
+    members = members_of(result)
+    if shown.instructions is None:
+        members.pop("instructions", None)
+    elif shown.instructions != said.instructions:
+        members["instructions"] = msgspec.Raw(envelope.encode(shown.instructions))
+    if shown.server_title != said.server_title and "serverInfo" in members:
+        info = members_of(members["serverInfo"])
+        info.pop("title", None)
+        if shown.server_title is not None:
+            info["title"] = msgspec.Raw(envelope.encode(shown.server_title))
+        members["serverInfo"] = msgspec.Raw(envelope.encode(info))
+    return envelope.encode(members)
+
+
+def _text(value: Any) -> str | None:
+    return value[:MAX_TEXT_CHARS] if isinstance(value, str) and value else None
