@@ -28,7 +28,7 @@ from mcpx.core.profiles import Selection, select
 from mcpx.core.readiness import await_descriptions
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.trust.catalogue_rules import NO_RULES, Rules
-from mcpx.trust.policy import NarrowedPolicy
+from mcpx.trust.narrowed_policy import NarrowedPolicy
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 

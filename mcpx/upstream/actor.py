@@ -21,7 +21,8 @@ from mcpx.config import Era, ServerConfig
 from mcpx.errors import CallError
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
-from mcpx.trust.policy import NarrowedPolicy, ServerPolicy
+from mcpx.trust.narrowed_policy import NarrowedPolicy
+from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.admission import refusal_of
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.call_rate import CallRate

@@ -11,7 +11,8 @@ from mcpx.config import Config, Profile, ServerConfig, Stdio
 from mcpx.core.hub_view import NarrowedUpstream, ShownUpstreams
 from mcpx.core.profiles import DoorError, check_door, select
 from mcpx.door import FRONT_DOOR, Door, only_of
-from mcpx.trust.policy import NarrowedPolicy, ServerPolicy
+from mcpx.trust.narrowed_policy import NarrowedPolicy
+from mcpx.trust.policy import ServerPolicy
 
 SERVERS = ("git", "linear", "db-one", "db-two")
 

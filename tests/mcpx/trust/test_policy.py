@@ -8,7 +8,8 @@ from mcpx.catalog.model import Catalogue, LeftOut, ToolInfo
 from mcpx.config import ServerConfig, Stdio
 from mcpx.config.trust import AccessRules, Hints, ToolRules
 from mcpx.trust.catalogue_rules import Rules
-from mcpx.trust.policy import MAX_KEPT, WRITES, NarrowedPolicy, ServerPolicy
+from mcpx.trust.narrowed_policy import NarrowedPolicy
+from mcpx.trust.policy import MAX_KEPT, WRITES, ServerPolicy
 
 
 def server(**settings):
