@@ -236,14 +236,21 @@ def open_chain(folder: Path) -> Chain:
 
 
 def _locked(path: Path) -> int | None:
-    """A state file, if no other process has it."""
+    """A state file, if no other process has it.
+
+    Raises:
+        OSError: It cannot be opened, or nothing can be locked there.
+    """
     state = os.open(path, _STATE_FLAGS, 0o600)
     try:
         fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(state), path.stat()):
             return state
-    except OSError:
+    except (BlockingIOError, FileNotFoundError):  # another process has it, or has removed it
         pass
+    except OSError:
+        os.close(state)
+        raise
     os.close(state)
     return None
 

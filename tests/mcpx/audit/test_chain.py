@@ -178,7 +178,7 @@ def written(tmp_path_factory):
     return log, log.files[0].read_bytes()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
 @given(data=st.data())
 def test_one_flipped_bit_is_found(written, monkeypatch, data):
     monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)

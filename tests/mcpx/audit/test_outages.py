@@ -102,6 +102,17 @@ async def test_a_folder_that_others_may_change_is_not_written(log):
     assert log.files == []
 
 
+async def test_where_nothing_can_be_locked_nothing_is_written_and_it_is_said(log, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(chain.fcntl, "flock", no_locks)
+    with log.audit() as audit:
+        assert audit.problem == "No locks available"
+        call(audit, "one")
+    assert len(list(log.folder.iterdir())) == 1
+
+
 async def test_with_full_the_values_are_written_without_secrets(log):
     def redact(value):
         return json.loads(json.dumps(value).replace("hunter22", "***TOKEN***"))
