@@ -316,3 +316,13 @@ async def test_a_task_of_a_tool_that_is_denied_meanwhile_is_not_there(tmp_path):
         assert "result" in await talk.ask("tasks/get", '{"taskId":"t2"}')
         listed = (await talk.ask("tasks/list"))["result"]
         assert listed["tasks"] == [{"taskId": "t2"}]
+
+
+@pytest.mark.parametrize("method", ["Tools/Call", "tools/call ", "TOOLS/LIST", "resources/Read"])
+async def test_no_other_spelling_of_a_method_gets_past_a_rule(method, tmp_path):
+    async with door("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
+        refused = await client.ask(method, '{"name":"odd","uri":"odd://x"}')
+        assert refused["error"]["code"] == -32601
+        await client.talk.send(method, '{"name":"odd"}')
+        assert "result" in await client.ask("vendor/Call")
+        assert not client.received(method)
