@@ -12,7 +12,7 @@ A profile narrows a policy and never widens it (`NarrowedPolicy`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec.structs import replace
 
@@ -154,6 +154,11 @@ class ServerPolicy:
         return rules.restrict or rules.ask or self._asks_for_writes
 
     @property
+    def alters_lists(self) -> bool:
+        """Whether lists may be shown otherwise than the server gives them."""
+        return self._annotations.change or any(map(self.restricts, get_args(Kind)))
+
+    @property
     def reads_tools(self) -> bool:
         """Whether the form of a tool may matter: it is pinned, or shown with other annotations."""
         return (self._pins is not None and self._pins.is_active) or self._annotations.change
@@ -276,6 +281,11 @@ class NarrowedPolicy(ServerPolicy):
         rules = self._narrowing()
         own: bool = getattr(rules, kind).restrict or (kind == "tools" and rules.tools.ask)
         return own or self._base.restricts(kind)
+
+    @property
+    def alters_lists(self) -> bool:
+        """As that of the server, or whether the profile hides something."""
+        return self._base.alters_lists or any(map(self.restricts, get_args(Kind)))
 
     @property
     def reads_tools(self) -> bool:

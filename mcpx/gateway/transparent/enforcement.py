@@ -95,8 +95,11 @@ class Enforcement:
         return is_misspelt(method) and policy is not None and any(map(policy.restricts, KINDS))
 
     def drops(self, method: str) -> bool:
-        """Whether a notification of a client by that name could run what rules hide."""
-        return self.is_strict(method) or self._is_misspelt(method)
+        """Whether a notification of a client by that name could run something at a lenient server.
+
+        It would be in no audit log, count for no limit, and pass all rules.
+        """
+        return method in METHODS or self._is_misspelt(method)
 
     def guarded(self, request: Passed, *, version: str, agreed: bool = False) -> Passed:
         """A request as it may be sent, which is held against the rules again each time when it is.

@@ -117,11 +117,9 @@ class DoorSessions:
 
         def judge(answers: InputAnswers | None = None) -> None:
             subject = self._rules.admitted(request, version=version)
-            call = (
-                self._approval_request(client, request, subject, answers)
-                if subject.tool is not None
-                else None
-            )
+            call = None
+            if subject.tool is not None:
+                call = self._approval_request(client, request, subject, answers)
             if call is None:
                 send(request)
             else:
@@ -144,6 +142,7 @@ class DoorSessions:
         if request.method not in UNCOUNTED:
             upstream.rate.admit(request.tool)
         who = self._sessionless if client is None else client
+        who.is_narrowed = self._view.door.profile is not None
         self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
 
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
@@ -200,7 +199,7 @@ class DoorSessions:
     def notify(self, client: DirectClient, method: str, params: msgspec.Raw) -> None:
         """Pass a notification of a client on; dropped where it has no session, or the server is away.
 
-        One by the name of a request that rules are about is dropped, too: it could run what they hide.
+        One by the name of a request that asks for something is dropped, too.
         """
         if self._rules.drops(method):
             return

@@ -165,8 +165,10 @@ async def test_the_server_gets_the_name_that_was_held_against_the_rules(tmp_path
         assert '"x":1e400' in line
 
 
-async def test_a_call_in_the_form_of_a_notification_reaches_no_server(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
+@pytest.mark.parametrize("settings", [{}, {"tools": {"deny": ["odd"]}}])
+async def test_a_call_in_the_form_of_a_notification_reaches_no_server(settings, tmp_path):
+    """It would be in no audit log, and servers that do not look at the id would run it."""
+    async with door("stream", "handshake", tmp_path / "ears", **settings) as (_, client):
         await client.talk.send("tools/call", '{"name":"odd"}')
         await client.talk.send("notifications/vendor")
         await client.ask("ping")
