@@ -130,6 +130,7 @@ def noting_refusals(
     except CallError as error:
         audit.refused(kind, server, name, error.code, origin=origin, rule=error.rule)
         raise
-    except (MCPError, MCPXError):
-        audit.refused(kind, server, name, _UNKNOWN.get(kind, "invalid_arguments"), origin=origin)
+    except (MCPError, MCPXError) as error:
+        code, rule = _UNKNOWN.get(kind, "invalid_arguments"), getattr(error, "rule", None)
+        audit.refused(kind, server, name, code, origin=origin, rule=rule)
         raise

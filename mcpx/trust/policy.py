@@ -24,7 +24,8 @@ from mcpx.trust.catalogue_rules import Rules
 from mcpx.trust.pin_changes import Change
 from mcpx.trust.pins import ServerPins
 
-MAX_KEPT: Final = 4  # catalogues: the sessions of a server beside its main one list for themselves
+MAX_KEPT: Final = 2  # catalogues: the session of a server in the other era lists for itself
+MAX_UNLISTED: Final = 64  # tools that are kept though they are not listed
 _SETTINGS: Final = ("tools", "resources", "prompts", "annotations", "trust_annotations", "approve")
 HELD: Final = "quarantine"
 """The rule by which there is nothing of a server that a person has not approved, or whose pins are lost."""
@@ -97,6 +98,7 @@ class ServerPolicy:
             while len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
             known = self._kept[id(whole)] = whole, self._make(whole)
+            self._forget_all_but(whole.tools)
         self._whole, self._shown = known
         return self._shown
 
@@ -105,6 +107,12 @@ class ServerPolicy:
         self._kept.clear()
         self._tools.clear()
         self._refused.clear()
+
+    def _forget_all_but(self, listed: Collection[str]) -> None:
+        """Forget the tools that are not listed any more, where there are many of them."""
+        if len(self._tools) > 2 * len(listed) + MAX_UNLISTED:
+            self._tools = {name: known for name, known in self._tools.items() if name in listed}
+            self._refused.intersection_update(listed)
 
     def _make(self, whole: Catalogue) -> Catalogue:
         shown = whole

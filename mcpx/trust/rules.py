@@ -20,6 +20,7 @@ from mcpx.config.trust import AccessRules, ToolRules
 Fits = Callable[[str], object]
 MAX_KEPT: Final = 4096  # names of tools, by which it is known whether a person is asked
 _MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
+_USUAL_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
 _WILD: Final = re.compile(r"[*?\[{]")
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+(?=:)")
@@ -214,22 +215,29 @@ def _decoded(uri: str) -> str:
 
 
 def _canonical(uri: str) -> str:
-    """Scheme and host in lower case, no fragment, a path without empty segments and steps."""
+    """Scheme and host in lower case, no fragment, a path without empty segments and steps.
+
+    Without what makes no other resource of it: a user, a port that is the usual one, a local host.
+    """
     found = _SCHEME.match(uri)
+    rest = uri[found.end() + 1 :] if found else uri
+    rest, question, query = rest.partition("#")[0].partition("?")
+    rest, query = rest.replace("\\", "/"), f"{question}{query}" if query else ""
     if found is None:
-        return uri
-    scheme, rest = found[0].lower(), uri[found.end() + 1 :].partition("#")[0].removesuffix("?")
-    rest, question, query = rest.partition("?")
-    rest = rest.replace("\\", "/")
-    authority = ""
+        return _steps_resolved(rest) + query
+    scheme, host = found[0].lower(), ""
     if rest.startswith("//"):
-        authority, slash, path = rest[2:].partition("/")
-        authority, rest = authority.lower(), slash + path
-    if scheme == "file" and rest.startswith("/"):
-        authority = "" if authority == "localhost" else authority
-    elif not uri[found.end() + 1 :].startswith("//"):
-        return f"{scheme}:{_steps_resolved(rest)}{question}{query}"
-    return f"{scheme}://{authority}{_steps_resolved(rest)}{question}{query}"
+        host, slash, path = rest[2:].partition("/")
+        host, rest = _canonical_host(scheme, host), slash + path
+    if not host and not rest.startswith("/"):
+        return f"{scheme}:{_steps_resolved(rest)}{query}"
+    return f"{scheme}://{host}{_steps_resolved(rest)}{query}"
+
+
+def _canonical_host(scheme: str, authority: str) -> str:
+    host = authority.rpartition("@")[2].lower()
+    host = host.removesuffix(_USUAL_PORTS.get(scheme, "")).rstrip(".")
+    return "" if scheme == "file" and host == "localhost" else host
 
 
 def _steps_resolved(path: str) -> str:

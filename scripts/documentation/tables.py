@@ -67,8 +67,7 @@ ERRORS: Final = {
         "The error gives the cause and the time of the next attempt. Repeat later.",
     ),
     "overloaded": (
-        "`queue_size` calls wait already, no place of `max_concurrency` became free, `limits.calls_per_minute` is"
-        " used up, or HTTP 429.",
+        "`queue_size` calls wait, no place of `max_concurrency` became free, HTTP 429, or over `limits`.",
         "Repeat later; `retry_in_s`, or `retry_after_s` if the server said so, says when.",
     ),
     "server_died": (

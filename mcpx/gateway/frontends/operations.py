@@ -154,7 +154,10 @@ def server_entry(hub: HubView, name: str) -> JSON:
     """What inspect says of a server among all; `described` is its state as a person reads it."""
     info = hub.upstreams[name].info()
     described = info.describe_state() + ("; from last time" if info.from_last_time() else "")
-    return {**info.to_dict(), "described": described}
+    changes = len(hub.upstreams[name].policy.changes())
+    if changes:
+        described += "; changed since it was approved"
+    return {**info.to_dict(), **({"changes": changes} if changes else {}), "described": described}
 
 
 async def _await_listings(hub: HubView, server: str | None) -> None:

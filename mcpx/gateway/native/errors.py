@@ -23,9 +23,16 @@ RESOURCE_NOT_FOUND: Final = -32002  # the 2026-07-28 revision has INVALID_PARAMS
 _UNKNOWN: Final = frozenset({Code.UNKNOWN_SERVER, Code.UNKNOWN_RESOURCE})
 
 
-def no_such_resource(uri: str, problem: str, *, version: str, **details: Any) -> MCPError:
+class UnknownNameError(MCPError):
+    """There is no such prompt or resource."""
+
+    rule: str | None = None
+    """The rule by which there is none: for the audit log, and never for the client."""
+
+
+def no_such_resource(uri: str, problem: str, *, version: str, **details: Any) -> UnknownNameError:
     """The error for a URI that names no resource."""
-    return MCPError(_not_found(version), problem, {"uri": cut(uri, URI_LEN), **details})
+    return UnknownNameError(_not_found(version), problem, {"uri": cut(uri, URI_LEN), **details})
 
 
 def about_resource(error: CallError, *, uri: str, own: str, version: str) -> MCPError:

@@ -18,7 +18,7 @@ from mcpx.catalog.naming import MAX_OFFERED_CHARS, offered_prompt, offered_uri, 
 from mcpx.catalog.uris import is_offered
 from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.subscribers import ResourceTarget
-from mcpx.gateway.native.errors import no_such_resource
+from mcpx.gateway.native.errors import UnknownNameError, no_such_resource
 from mcpx.text import shown_name
 from mcpx.text.nearest import nearest
 from mcpx.upstream.actor import Upstream
@@ -74,7 +74,10 @@ class Lookup:
             if found
             else f"No server has {uri}; resources/list has the names of all, as mcpx://SERVER/URI"
         )
-        raise no_such_resource(uri, problem, version=version)
+        error = no_such_resource(uri, problem, version=version)
+        rules = (upstream.policy.rule_against_resource(uri) for upstream, _ in known)
+        error.rule = next(filter(None, rules), None)
+        raise error
 
     def _target(
         self, upstream: Upstream, own: str, client_uri: str, rename: Callable[[str], str]
@@ -111,4 +114,8 @@ class Lookup:
         known = [offered_prompt(server.name, info.name) for server, its in catalogues for info in its.prompts]
         near = nearest(offered, known)
         hint = f"; did you mean {' or '.join(map(shown_name, near))}?" if near else ""
-        raise MCPError(INVALID_PARAMS, f"Unknown prompt: {shown_name(offered)}{hint}", {"did_you_mean": near})
+        text = f"Unknown prompt: {shown_name(offered)}{hint}"
+        error = UnknownNameError(INVALID_PARAMS, text, {"did_you_mean": near})
+        if named is not None and upstream is not None:
+            error.rule = upstream.policy.rule_against_prompt(named[1])
+        raise error

@@ -162,6 +162,7 @@ def test_status_and_inspect_show_the_difference(git):
         "push is new",
     ]
     assert "mcpx approve git" in git.done("status")
+    assert "changed since it was approved" in git.done("inspect")
     shown = git.done("inspect", "git", "commit")
     assert "commit has changed" in shown
     assert "and mails it" in shown

@@ -436,9 +436,9 @@ ATTEMPTS = [
     (call("vault__wipe"), "vault__wipe", None),
     (call("resources", server_name="vault", uri="note:///secret/a"), "note:///secret/a", "resources.deny: "),
     (("resources/read", {"uri": "mcpx://vault/note:///secret/b"}), "note:///secret/b", "resources.deny: "),
-    (("resources/read", {"uri": "note:///secret/b"}), "note:///secret/b", None),
-    (("prompts/get", {"name": "vault.betray"}), "vault.betray", None),
-    (completion(type="ref/prompt", name="vault.betray"), "vault.betray", None),
+    (("resources/read", {"uri": "note:///secret/b"}), "note:///secret/b", "resources.deny: "),
+    (("prompts/get", {"name": "vault.betray"}), "vault.betray", "prompts.deny: betray"),
+    (completion(type="ref/prompt", name="vault.betray"), "vault.betray", "prompts.deny: betray"),
     (
         completion(type="ref/resource", uri="mcpx://vault/note:///secret/{name}"),
         "note:///secret/{name}",

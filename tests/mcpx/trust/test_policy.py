@@ -8,7 +8,7 @@ from mcpx.catalog.model import Catalogue, LeftOut, ToolInfo
 from mcpx.config import ServerConfig, Stdio
 from mcpx.config.trust import AccessRules, Hints, ToolRules
 from mcpx.trust.catalogue_rules import Rules
-from mcpx.trust.policy import WRITES, NarrowedPolicy, ServerPolicy
+from mcpx.trust.policy import MAX_KEPT, WRITES, NarrowedPolicy, ServerPolicy
 
 
 def server(**settings):
@@ -48,6 +48,14 @@ def test_a_tool_keeps_its_object_from_listing_to_listing():
     again = replace(whole, tools={**whole.tools, "c": whole.tools["a"]})
     assert policy.shown(whole).tools["a"] is policy.shown(again).tools["a"]
     assert policy.shown(whole).tools["a"].annotations == {"readOnlyHint": True}
+
+
+def test_what_is_kept_of_a_server_that_renames_its_tools_for_ever_is_bounded():
+    policy = ServerPolicy(server(trust_annotations=False))
+    for number in range(500):
+        policy.shown(catalogue(f"tool{number}"))
+    assert len(policy._tools) < 100
+    assert len(policy._kept) <= MAX_KEPT
 
 
 def test_nothing_that_was_kept_with_the_whole_catalogue_is_shown_of_a_part():

@@ -88,6 +88,28 @@ def test_a_denied_uri_is_denied_in_every_spelling(uri):
     assert uris(deny=("file:///etc/secret",)).against(uri) == "resources.deny: file:///etc/secret"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "uri"),
+    [
+        ("note:///secret/*", "note:/secret/a"),
+        ("note:///secret/*", "note:////secret/a"),
+        ("secret/*", "./secret/a"),
+        ("secret/*", "x/../secret/a"),
+        ("https://host/secret", "https://me@HOST:443/secret"),
+        ("https://host/secret", "https://host./secret"),
+        ("https://host/*", "https://host//x"),
+        ("mcpx://files/note:///a", "note:///%61"),
+    ],
+)
+def test_what_a_server_may_take_for_the_same_is_denied(pattern, uri):
+    assert uris(deny=(pattern,)).against(uri)
+
+
+@pytest.mark.parametrize("uri", ["https://host:8443/secret", "http://host/secret", "note:secret", "x"])
+def test_another_uri_is_not_denied(uri):
+    assert not uris(deny=("https://host/secret", "note:///secret")).against(uri)
+
+
 def test_a_listed_uri_with_a_query_is_not_the_one_without():
     rules = uris(deny=("note://all",))
     assert rules.against("note://all?page=2")

@@ -10,6 +10,7 @@ import pytest
 from tests.mcpx.gateway.frontends.test_http_frontend import ACCEPT, HELLO
 from tests.mcpx.serving import ENVELOPE, LEGACY, MODERN, serving, write_config
 from tests.mcpx.upstream.raw import entry, result
+from tests.mcpx.upstream.raw_http import raw_http
 
 pytestmark = pytest.mark.anyio
 
@@ -73,3 +74,27 @@ async def test_meta_and_progress_pass_through_the_http_door(modern, tmp_path):
     }
     assert type(step["progress"]) is int
     assert "nothing was sent" in refused[-1]["error"]["message"]
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["old-client", "new-client"])
+async def test_the_token_of_a_client_reaches_no_server(modern, tmp_path):
+    with raw_http({}) as raw:
+        config = write_config(
+            tmp_path, {"s": {"url": raw.url, "headers": {"Authorization": "Bearer own-of-the-server"}}}
+        )
+        arguments = ["serve", config, "--transport", "http", "--port", "0"]
+        async with serving(tmp_path, *arguments) as mcpx, httpx2.AsyncClient(timeout=20) as client:
+            url = (await mcpx.logged("http.listening"))["url"]
+            token = (tmp_path / "state" / "token").read_text().strip()
+            client.headers |= {"Authorization": f"Bearer {token}", "Cookie": "a=b", "X-Own": token}
+            headers = await headers_of(client, url, modern=modern)
+            params = {**CALL, "_meta": ENVELOPE} if modern else CALL
+            call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+            got = messages(await client.post(url, json=call, headers=headers))
+    assert "pong" in json.dumps(got[-1]), got
+    sent = [
+        {name.lower(): value for name, value in each.items()} for its in raw.headers.values() for each in its
+    ]
+    assert {each["authorization"] for each in sent} == {"Bearer own-of-the-server"}
+    assert token not in json.dumps(sent)
+    assert not any("cookie" in each for each in sent)

@@ -8,6 +8,7 @@ import sys
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import anyio
 import httpx2
@@ -248,6 +249,14 @@ async def test_a_session_is_of_its_token_and_does_not_exist_for_another():
         assert await site.status(again, **own) == 404
         renewed = make("one")
         assert await site.status(renewed, **own) == 404
+
+
+async def test_session_ids_are_random():
+    one = make("one")
+    async with served(shops()) as site, site.at(one) as first, site.at(one) as second:
+        ids = [door._headers["Mcp-Session-Id"] for door in (first, second)]
+    assert ids[0] != ids[1]
+    assert [UUID(each).version for each in ids] == [4, 4]
 
 
 async def test_the_event_stream_of_a_session_stays_when_others_ask_for_it():
