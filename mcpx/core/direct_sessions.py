@@ -45,7 +45,7 @@ class DirectSessions:
         self.sessionless = DirectClient(None)
         """Stands for all clients without a session with their server (2026-07-28) or a token with a name."""
         self._schemas: dict[str, ToolSchemas] = {}
-        self._seen: dict[str, int] = {}  # the revision of each server's policy that its clients know of
+        self._seen: dict[str, tuple[int, bool]] = {}  # the policy of each server that its clients know of
         self._upstreams = upstreams
         self._make = make
         self._start = start
@@ -66,7 +66,7 @@ class DirectSessions:
             raise CallError(Code.OVERLOADED, text, server=upstream.name)
         on_idle = partial(self._end, upstream, client, _IDLE) if client.peer is None else None
         if not upstream.direct:
-            self._seen[upstream.name] = upstream.policy.revision
+            self._seen[upstream.name] = upstream.policy.revision, upstream.policy.alters_lists
         own = upstream.direct[client] = self._make(
             upstream,
             client,
@@ -108,12 +108,15 @@ class DirectSessions:
             self.get_or_open(new, client).announce_lists()
 
     def announce_rules(self, name: str, changed: Diff) -> None:
-        """Tell the clients of a server's sessions that lists have changed, if its policy or a profile has."""
+        """Tell the clients of a server's sessions that lists are shown differently, where they are."""
         upstream = self._upstreams.get(name)
         if upstream is None or not upstream.direct:
             return
-        revision = upstream.policy.revision
-        if changed is EVERYTHING or self._seen.get(name) != revision:
-            self._seen[name] = revision
-            for session in list(upstream.direct.values()):
+        policy, before = upstream.policy, self._seen.get(name)
+        self._seen[name] = now = policy.revision, policy.alters_lists
+        if now == before and changed is not EVERYTHING:
+            return
+        alters = now[1] or (before is not None and before[1])
+        for session in list(upstream.direct.values()):
+            if alters or session.client.is_narrowed:
                 session.announce_lists()

@@ -7,6 +7,7 @@ rules of the profile, as they are at the moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import get_args
 
 from mcpx.catalog.model import Catalogue, ToolInfo
 from mcpx.errors import CallError
@@ -64,6 +65,11 @@ class NarrowedPolicy(ServerPolicy):
         rules = self._narrowing()
         own: bool = getattr(rules, kind).restrict or (kind == "tools" and rules.tools.ask)
         return own or self._base.restricts(kind)
+
+    @property
+    def alters_lists(self) -> bool:
+        """As that of the server, or whether the profile hides something."""
+        return self._base.alters_lists or any(map(self.restricts, get_args(Kind)))
 
     @property
     def reads_tools(self) -> bool:

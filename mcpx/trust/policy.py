@@ -12,7 +12,7 @@ A profile narrows a policy and never widens it (`mcpx.trust.narrowed_policy`).
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec.structs import replace
 
@@ -160,6 +160,11 @@ class ServerPolicy:
             return bool(getattr(self._rules, kind).restrict)
         rules = self._rules.tools
         return rules.restrict or rules.ask or self._asks_for_writes
+
+    @property
+    def alters_lists(self) -> bool:
+        """Whether lists may be shown otherwise than the server gives them."""
+        return self._annotations.change or any(map(self.restricts, get_args(Kind)))
 
     @property
     def reads_tools(self) -> bool:

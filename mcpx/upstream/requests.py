@@ -162,7 +162,7 @@ class Passed(_Request, frozen=True):
     """What takes the messages of the server that belong to this request."""
     tool: str | None = None
     """The tool that it calls, for error messages."""
-    hold: Callable[[Passed], Passed] | None = None
+    admit: Callable[[Passed], Passed] | None = None
     """Gives it as it may be sent, or raises the `CallError` that it fails with. Called each time before it is
     sent: it may have waited, while other rules were put in force."""
 
@@ -172,7 +172,7 @@ class Passed(_Request, frozen=True):
         Raises:
             CallError: It may not.
         """
-        return self if self.hold is None else self.hold(self)
+        return self if self.admit is None else self.admit(self)
 
     def params(self) -> list[bytes]:
         """The params, whole."""

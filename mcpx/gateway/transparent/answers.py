@@ -19,8 +19,8 @@ from mcpx.gateway.transparent.pinned_pages import (
     GREETINGS,
     TOOLS_LIST,
     PinnedPages,
+    about_in,
     as_approved,
-    said_in,
 )
 from mcpx.gateway.transparent.subjects import kinds_of
 from mcpx.upstream.direct.messages import members_of, result_answer, result_of, value_of
@@ -61,10 +61,10 @@ class Answers:
         policy = self._offered.policy
         if policy is None or policy.pins is None or not policy.pins.is_active:
             return answer
-        said = said_in(result)
-        self.pinned.note_greeting(policy.pins, said)
-        shown = policy.shown_page(said)
-        return answer if shown is said else result_answer(as_approved(result, said, shown))
+        about = about_in(result)
+        self.pinned.note_greeting(policy.pins, about)
+        shown = policy.shown_page(about)
+        return answer if shown is about else result_answer(as_approved(result, about, shown))
 
     def _shown_page(self, request: Passed, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
         policy, method = self._offered.policy, request.method

@@ -114,8 +114,8 @@ class Asking:
 
     def continued(self, request: Passed, answer: msgspec.Raw) -> msgspec.Raw:
         """The answer to a call; where it wants input, its client comes back with it unasked."""
-        result = result_of(answer)
-        if result is None or _PREFIX not in bytes(request.raw) or _INPUT_REQUIRED not in bytes(result):
+        result = result_of(answer) if _PREFIX in bytes(request.raw) else None
+        if result is None or _INPUT_REQUIRED not in bytes(result):
             return answer
         members = members_of(result)
         if value_of(members.get("resultType")) != INPUT_REQUIRED:
@@ -133,7 +133,7 @@ class Asking:
         self._approvals.client_left(client)
 
 
-def asked_call(
+def approval_request(
     request: Passed,
     subject: Subject,
     forms: Sequence[ToolInfo],

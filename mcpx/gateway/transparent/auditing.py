@@ -64,8 +64,8 @@ def origin_of(
     about = msgspec.Raw(client)
     if CLIENT_INFO_META_KEY.encode() in bytes(params):
         about = members_of(members_of(params).get("_meta", NOTHING)).get(CLIENT_INFO_META_KEY, NOTHING)
-    said = value_of(about) if about else None
-    name, version = (said.get("name"), said.get("version")) if isinstance(said, dict) else (None, None)
+    info = value_of(about) if about else None
+    name, version = (info.get("name"), info.get("version")) if isinstance(info, dict) else (None, None)
     text = client_text(name, version if isinstance(version, str) else None) if isinstance(name, str) else None
     name, profile = (None, None) if token is None else (token.name, token.profile)
     return Origin(transport=transport, client=text, user=this_user(), profile=profile, token=name)

@@ -11,14 +11,22 @@ from collections.abc import Callable
 
 import msgspec
 from mcp import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from msgspec.structs import replace
 
 from mcpx.errors import NAME_LEN, CallError, Code
 from mcpx.gateway.native.errors import no_such_resource
 from mcpx.gateway.transparent.errors import NotAdmitted
 from mcpx.gateway.transparent.offered import Offered
-from mcpx.gateway.transparent.subjects import METHODS, NAMELESS, Subject, kinds_of, subject_of
+from mcpx.gateway.transparent.subjects import (
+    KINDS,
+    METHODS,
+    NAMELESS,
+    Subject,
+    is_misspelt,
+    kinds_of,
+    subject_of,
+)
 from mcpx.text import cut, shown_name
 from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.requests import Passed
@@ -72,13 +80,28 @@ class Enforcement:
             CallError: It may not.
         """
         if request.method not in METHODS:
+            if self._is_misspelt(request.method):
+                response = MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+                raise NotAdmitted(response, Code.INVALID_ARGUMENTS, server=self._server)
             return NAMELESS
         subject = self.read(request)
         if (refusal := self.refusal(subject, version=version)) is not None:
             raise refusal
         return subject
 
-    def held(self, request: Passed, *, version: str, agreed: bool = False) -> Passed:
+    def _is_misspelt(self, method: str) -> bool:
+        """Whether rules are set, and a lenient server may take the method for one that they are about."""
+        policy = self._offered.policy
+        return is_misspelt(method) and policy is not None and any(map(policy.restricts, KINDS))
+
+    def drops(self, method: str) -> bool:
+        """Whether a notification of a client by that name could run something at a lenient server.
+
+        It would be in no audit log, count for no limit, and pass all rules.
+        """
+        return method in METHODS or self._is_misspelt(method)
+
+    def guarded(self, request: Passed, *, version: str, agreed: bool = False) -> Passed:
         """A request as it may be sent, which is held against the rules again each time when it is.
 
         Of a call that a person has `agreed` to, it does not matter whether they have to be asked.
@@ -89,13 +112,13 @@ class Enforcement:
         if request.method not in METHODS:
             return request
 
-        def hold(given: Passed) -> Passed:
+        def admit(given: Passed) -> Passed:
             subject = self.admitted(given, version=version)
             if not agreed and subject.tool is not None and (rule := self._asks(subject.tool)) is not None:
                 raise self._ask_again(subject.tool, rule)
             return self._certain(given, subject)
 
-        return replace(hold(request), hold=hold)
+        return replace(admit(request), admit=admit)
 
     def _certain(self, request: Passed, subject: Subject) -> Passed:
         """A request with the params that were held against rules, where there are some."""

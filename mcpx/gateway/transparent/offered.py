@@ -16,6 +16,7 @@ from mcpx.upstream.actor import Upstream
 from mcpx.upstream.direct.messages import members_of, value_of
 
 MAX_LISTED: Final = 10_000  # tools and prompts of pages that clients have got
+MAX_TASK_BYTES: Final = 64 << 10  # of a result that is a task
 MAX_TASKS: Final = 10_000  # whose tools are known
 _TASK_ID: Final = b'"taskId"'
 
@@ -94,7 +95,7 @@ class Offered:
 
     def note_task(self, result: msgspec.Raw, tool: str) -> None:
         """Remember the tool of a task that a call was answered with."""
-        if _TASK_ID not in bytes(result):
+        if len(memoryview(result)) > MAX_TASK_BYTES or _TASK_ID not in bytes(result):
             return
         members = members_of(result)
         task = value_of((members_of(members["task"]) if "task" in members else members).get("taskId"))

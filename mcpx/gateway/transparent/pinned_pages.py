@@ -26,15 +26,15 @@ class PinnedPages:
     """The pages of tools that clients of one door get. `changed` is called when what waits has changed."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        self.noted = False
+        self.compared = False
         """Whether any tools were held against their pins."""
-        self._said: Catalogue | None = None  # what the server says of itself, and nothing else
+        self._about: Catalogue | None = None  # what the server says of itself, and nothing else
         self._changed = changed
         self._listed: dict[str, ToolInfo] = {}
 
-    def note_greeting(self, pins: ServerPins, said: Catalogue) -> None:
+    def note_greeting(self, pins: ServerPins, about: Catalogue) -> None:
         """Take in what the server says of itself."""
-        self._said = said
+        self._about = about
         if pins.record.state != "unseen":
             self._note(pins, {})
 
@@ -48,7 +48,7 @@ class PinnedPages:
             self._listed = {}
         if len(self._listed) < MAX_TOOLS:
             self._listed |= tools
-        self.noted = True
+        self.compared = True
         if pins.record.state != "unseen":
             self._note(pins, tools)
         elif value_of(members_of(result).get("nextCursor")) is None:
@@ -56,19 +56,19 @@ class PinnedPages:
 
     def _note(self, pins: ServerPins, tools: dict[str, ToolInfo]) -> None:
         before = pins.changes()
-        pins.note_part(tools, self._said)
+        pins.note_part(tools, self._about)
         if pins.changes() != before:
             self._changed()
 
 
-def said_in(result: msgspec.Raw) -> Catalogue:
+def about_in(result: msgspec.Raw) -> Catalogue:
     """What a server says of itself in its answer to `initialize` or `server/discover`."""
     members = members_of(result)
     info = members.get("serverInfo")
     if info is None:
         info = members_of(members.get("_meta", NOTHING)).get(SERVER_INFO_META_KEY)
-    about = value_of(info)
-    name, title = (about.get("name"), about.get("title")) if isinstance(about, dict) else (None, None)
+    named = value_of(info)
+    name, title = (named.get("name"), named.get("title")) if isinstance(named, dict) else (None, None)
     return Catalogue(
         generation=0,
         implementation=_text(name),
@@ -77,14 +77,14 @@ def said_in(result: msgspec.Raw) -> Catalogue:
     )
 
 
-def as_approved(result: msgspec.Raw, said: Catalogue, shown: Catalogue) -> bytes:
-    """The answer with what the server says of itself as it is `shown`, in place of what it has said."""
+def as_approved(result: msgspec.Raw, about: Catalogue, shown: Catalogue) -> bytes:
+    """The answer with what the server says of itself as it is `shown`, in place of what it said."""
     members = members_of(result)
     if shown.instructions is None:
         members.pop("instructions", None)
-    elif shown.instructions != said.instructions:
+    elif shown.instructions != about.instructions:
         members["instructions"] = msgspec.Raw(envelope.encode(shown.instructions))
-    if shown.server_title != said.server_title and "serverInfo" in members:
+    if shown.server_title != about.server_title and "serverInfo" in members:
         info = members_of(members["serverInfo"])
         info.pop("title", None)
         if shown.server_title is not None:

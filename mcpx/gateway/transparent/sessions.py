@@ -22,7 +22,7 @@ from mcpx.door import Door
 from mcpx.errors import Outcome
 from mcpx.gateway.clients.bearer import Bearer
 from mcpx.gateway.transparent.answers import Answers
-from mcpx.gateway.transparent.asking import Asking, asked_call
+from mcpx.gateway.transparent.asking import Asking, approval_request
 from mcpx.gateway.transparent.auditing import AUDITED, begin, observe, origin_of
 from mcpx.gateway.transparent.enforcement import Enforcement
 from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, to_mcp_error
@@ -81,7 +81,7 @@ class DoorSessions:
         self._asking = Asking(hub.approvals)
         offered = Offered(server, lambda: self._view.upstreams.get(server))
         self._answers = Answers(offered, partial(hub.fleet.pins_changed, server))
-        self._rules = Enforcement(offered, lambda: offered.is_listed or self._answers.pinned.noted)
+        self._rules = Enforcement(offered, lambda: offered.is_listed or self._answers.pinned.compared)
         self._offered = offered
 
     def submit(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
@@ -112,12 +112,14 @@ class DoorSessions:
         version = MODERN_PROTOCOL_VERSIONS[-1] if modern else (client and client.version) or ""
 
         def send(agreed: Passed) -> None:
-            held = self._rules.held(agreed, version=version, agreed=agreed is not request)
-            self._send(session, held, reply)
+            guarded = self._rules.guarded(agreed, version=version, agreed=agreed is not request)
+            self._send(session, guarded, reply)
 
         def judge(answers: InputAnswers | None = None) -> None:
             subject = self._rules.admitted(request, version=version)
-            call = self._asked(client, request, subject, answers) if subject.tool is not None else None
+            call = None
+            if subject.tool is not None:
+                call = self._approval_request(client, request, subject, answers)
             if call is None:
                 send(request)
             else:
@@ -125,14 +127,14 @@ class DoorSessions:
 
         judge()
 
-    def _asked(
+    def _approval_request(
         self, client: DirectClient | None, request: Passed, subject: Subject, answers: InputAnswers | None
     ) -> ApprovalRequest | None:
         """A call as a person is asked about it, if they are; with the `answers` of its client."""
         forms = self._offered.forms_of(subject.tool or "")
         policy = self._view.registry.upstream(self.server).policy
         who = self._sessionless if client is None else client
-        return asked_call(request, subject, forms, policy, client=who, session=client, answers=answers)
+        return approval_request(request, subject, forms, policy, client=who, session=client, answers=answers)
 
     def _send(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         """Send or queue a request in the session of its client, or in the one of those that have none."""
@@ -140,6 +142,7 @@ class DoorSessions:
         if request.method not in UNCOUNTED:
             upstream.rate.admit(request.tool)
         who = self._sessionless if client is None else client
+        who.is_narrowed = self._view.door.profile is not None
         self._hub.fleet.direct.get_or_open(upstream, who).submit(request, reply)
 
     async def answer(self, client: DirectClient | None, request: Passed) -> dict[str, Any]:
@@ -196,9 +199,9 @@ class DoorSessions:
     def notify(self, client: DirectClient, method: str, params: msgspec.Raw) -> None:
         """Pass a notification of a client on; dropped where it has no session, or the server is away.
 
-        One by the name of a request that rules are about is dropped, too: it could run what they hide.
+        One by the name of a request that asks for something is dropped, too.
         """
-        if self._rules.is_strict(method):
+        if self._rules.drops(method):
             return
         client.note_notification(method, params)
         upstream = self._hub.upstreams.get(self.server)

@@ -8,7 +8,7 @@ goes on with each such member once, and is refused where it has another spelling
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from mcp import MCPError
@@ -21,6 +21,7 @@ from mcpx.wire import envelope
 
 TOOLS_CALL: Final = "tools/call"
 LISTEN: Final = "subscriptions/listen"
+KINDS: Final = get_args(Kind)
 COMPLETE: Final = "completion/complete"
 _URIS: Final = "resourceSubscriptions"
 _MEMBERS: Final = {
@@ -38,6 +39,13 @@ _MEMBERS: Final = {
 }
 """The member that says what each request is about."""
 METHODS: Final = frozenset(_MEMBERS)
+_GUARDED: Final = METHODS | {
+    "tools/list",
+    "resources/list",
+    "resources/templates/list",
+    "prompts/list",
+    "tasks/list",
+}
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +74,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NAMELESS: Final = Subject()
+
+
+def is_misspelt(method: str) -> bool:
+    """Whether a lenient server may take a method for one of those that rules are about."""
+    return method not in _GUARDED and method.strip().casefold() in _GUARDED
 
 
 def subject_of(method: str, params: msgspec.Raw | bytes) -> Subject:

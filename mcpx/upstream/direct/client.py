@@ -49,6 +49,8 @@ class DirectClient:
         self.peer = peer
         self.may_vanish = may_vanish
         self.connected = True
+        self.is_narrowed = False
+        """Whether a profile narrows what it is shown."""
         self.about: bytes = b""
         """What it says of itself in its handshake, in JSON."""
         self.capabilities: bytes = b"{}"

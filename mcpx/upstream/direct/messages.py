@@ -19,6 +19,7 @@ TOKEN: Final = "progressToken"  # noqa: S105 - of progress
 _META: Final = b'"_meta"'
 CANCELLED: Final = "notifications/cancelled"
 NOTHING: Final = msgspec.Raw()
+_RESULT: Final = b'"result":'
 
 
 class Prepared(NamedTuple):
@@ -106,7 +107,7 @@ def with_subscription(params: msgspec.Raw, stream: msgspec.Raw) -> msgspec.Raw:
 
 def result_answer(result: msgspec.Raw | bytes) -> msgspec.Raw:
     """The answer with that result."""
-    return msgspec.Raw(b"".join((b'"result":', result or b"{}")))
+    return msgspec.Raw(b"".join((_RESULT, result or b"{}")))
 
 
 def error_answer(error: MCPError) -> msgspec.Raw:
@@ -121,5 +122,5 @@ def error_answer(error: MCPError) -> msgspec.Raw:
 
 def result_of(answer: msgspec.Raw) -> msgspec.Raw | None:
     """The result in an answer; None in an error."""
-    raw = bytes(answer)
-    return msgspec.Raw(raw[9:]) if raw.startswith(b'"result":') else None
+    view = memoryview(answer)  # a result may be large, and is not copied for this
+    return msgspec.Raw(view[len(_RESULT) :]) if bytes(view[: len(_RESULT)]) == _RESULT else None

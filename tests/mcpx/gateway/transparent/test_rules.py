@@ -165,8 +165,10 @@ async def test_the_server_gets_the_name_that_was_held_against_the_rules(tmp_path
         assert '"x":1e400' in line
 
 
-async def test_a_call_in_the_form_of_a_notification_reaches_no_server(tmp_path):
-    async with door("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
+@pytest.mark.parametrize("settings", [{}, {"tools": {"deny": ["odd"]}}])
+async def test_a_call_in_the_form_of_a_notification_reaches_no_server(settings, tmp_path):
+    """It would be in no audit log, and servers that do not look at the id would run it."""
+    async with door("stream", "handshake", tmp_path / "ears", **settings) as (_, client):
         await client.talk.send("tools/call", '{"name":"odd"}')
         await client.talk.send("notifications/vendor")
         await client.ask("ping")
@@ -316,3 +318,13 @@ async def test_a_task_of_a_tool_that_is_denied_meanwhile_is_not_there(tmp_path):
         assert "result" in await talk.ask("tasks/get", '{"taskId":"t2"}')
         listed = (await talk.ask("tasks/list"))["result"]
         assert listed["tasks"] == [{"taskId": "t2"}]
+
+
+@pytest.mark.parametrize("method", ["Tools/Call", "tools/call ", "TOOLS/LIST", "resources/Read"])
+async def test_no_other_spelling_of_a_method_gets_past_a_rule(method, tmp_path):
+    async with door("stream", "handshake", tmp_path / "ears", tools={"deny": ["odd"]}) as (_, client):
+        refused = await client.ask(method, '{"name":"odd","uri":"odd://x"}')
+        assert refused["error"]["code"] == -32601
+        await client.talk.send(method, '{"name":"odd"}')
+        assert "result" in await client.ask("vendor/Call")
+        assert not client.received(method)
