@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.chain_files import MAX_SLOT_TEXT
+from mcpx.audit.chain_files import MAX_SLOT_TEXT, beginning
 from mcpx.audit.entry import Entry, Kind, argument_names, encoded, members_of
 from mcpx.audit.origin import Origin, library
 from mcpx.errors import CallError, Code
@@ -32,7 +32,7 @@ MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
 NOTHING: Final = b""
-_BEGUN: Final = b'{"time":"%b",%b,"arguments":%b'
+_SAID: Final = b'%b,"arguments":%b'
 _DIED: Final = (
     b',"outcome":"unknown","code":"daemon_died","ms":null,"bytes_in":null,"bytes_out":null,'
     b'"approval":null,"rule":null'
@@ -58,7 +58,7 @@ class Audit:
         self._retry: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._second, self._second_text, self._last_us = -1, b"", 0
+        self._last_us = 0
 
     def configure(self, *, enabled: bool, required: bool, redact: Callable[[Any], Any] | None) -> None:
         """Put settings in force. `redact` takes the secrets out of values; None: none are written."""
@@ -125,16 +125,15 @@ class Audit:
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
-        who, at = origin or library(), self._now()
-        text = _BEGUN % (at, members_of(who, server, kind, name), argument_names(arguments))
-        entry = Entry(text, arguments, self._settled)
+        who = origin or library()
+        said = _SAID % (members_of(who, server, kind, name), argument_names(arguments))
+        entry = Entry(self._now_us(), said, arguments, self._settled)
         if self._chain is None:
             self.open()
         if self._chain is not None:
-            if len(text) > MAX_SLOT_TEXT:
-                short = members_of(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS))
-                text = _BEGUN % (at, short, b"null")
-            entry.slot = self._chain.begin(text)
+            if len(said) > MAX_SLOT_TEXT:
+                said = _SAID % (members_of(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS)), b"null")
+            entry.slot = self._chain.begin(entry.at_us, said)
         if self._required and not self._has_room(entry):
             error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
             entry.code = str(error.code)
@@ -165,8 +164,8 @@ class Audit:
     ) -> None:
         """Note a request that was refused, with that code, before there was anything to send."""
         if self.enabled:
-            text = _BEGUN % (self._now(), members_of(origin or library(), server, kind, name), b"null")
-            entry = Entry(text, NOTHING, self._settled)
+            said = _SAID % (members_of(origin or library(), server, kind, name), b"null")
+            entry = Entry(self._now_us(), said, NOTHING, self._settled)
             entry.code, entry.rule = code, rule
             self._settled(entry)
 
@@ -177,14 +176,13 @@ class Audit:
             self._loop = self._loop or asyncio.get_running_loop()
             self._loop.call_soon(self._flush)
 
-    def _now(self) -> bytes:
-        """The time in UTC, by microseconds, never the same twice."""
-        now = self._last_us = max(time.time_ns() // 1000, self._last_us + 1)
-        second, rest = divmod(now, 1_000_000)
-        if second != self._second:
-            self._second = second
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
-        return b"%b.%06dZ" % (self._second_text, rest)
+    def _now_us(self) -> int:
+        """The time in microseconds since the epoch, never the same twice."""
+        now = time.time_ns() // 1000
+        if now <= self._last_us:
+            now = self._last_us + 1
+        self._last_us = now
+        return now
 
     # --- lines
 
@@ -244,11 +242,8 @@ class Audit:
 
     def _note(self, name: str, what: str) -> bytes:
         """A line on the log itself."""
-        return b'{"time":"%b","kind":"audit","name":"%b","what":%b' % (
-            self._now(),
-            name.encode(),
-            encoded(what),
-        )
+        said = b'"kind":"audit","name":"%b","what":%b' % (name.encode(), encoded(what))
+        return beginning(self._now_us(), said)
 
 
 def _not_audited(problem: str, server: str, tool: str | None) -> CallError:

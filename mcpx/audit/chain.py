@@ -97,14 +97,14 @@ class Chain:
 
     # --- calls
 
-    def begin(self, text: bytes) -> int | None:
+    def begin(self, at_us: int, said: bytes) -> int | None:
         """Note that a call begins: the slot that it takes; None where it cannot be noted."""
-        if len(text) > MAX_SLOT_TEXT or not (self._free or self._grow_if_possible()):
+        if len(said) > MAX_SLOT_TEXT or not (self._free or self._grow_if_possible()):
             return None
         slot = self._free.pop()
         self._begun += 1
         try:
-            os.pwrite(self._state, packed_slot(self._begun, text), HEAD_BYTES + slot * SLOT_BYTES)
+            os.pwrite(self._state, packed_slot(self._begun, at_us, said), HEAD_BYTES + slot * SLOT_BYTES)
         except OSError:
             self._free.append(slot)
             return None

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from mcpx.audit.chain_files import UNREADABLE
+from mcpx.audit.chain_files import UNREADABLE, beginning
 from mcpx.audit.origin import Origin
 from mcpx.errors import CallError
 from mcpx.text import cut
@@ -60,36 +60,29 @@ class Entry:
     that.
     """
 
-    __slots__ = (
-        "_on_end",
-        "approval",
-        "arguments",
-        "begun",
-        "code",
-        "ended_at",
-        "is_response",
-        "reply",
-        "rule",
-        "size",
-        "slot",
-        "started_at",
-    )
+    slot: int | None = None
+    code: str | None = None
+    """Why it was refused before there was a reply."""
+    is_response = False
+    """Whether the reply is a whole JSON-RPC response."""
+    rule: str | None = None
+    approval: Approval | None = None
+    reply: Reply[Any] | None = None
 
-    def __init__(self, begun: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]) -> None:
-        self.begun = begun
+    def __init__(
+        self, at_us: int, said: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]
+    ) -> None:
+        """`said` are the members that are known at the beginning, `arguments` as they came."""
+        self.at_us = at_us
+        self.said = said
         self.arguments = arguments
-        """As they came, where their values are to be written; else empty."""
-        self.size = len(arguments)
-        self.slot: int | None = None
-        self.code: str | None = None
-        """Why it was refused before there was a reply."""
-        self.is_response = False
-        """Whether the reply is a whole JSON-RPC response."""
-        self.rule: str | None = None
-        self.approval: Approval | None = None
         self.started_at = self.ended_at = time.perf_counter()
-        self.reply: Reply[Any] | None = None
         self._on_end = on_end
+
+    @property
+    def begun(self) -> bytes:
+        """The beginning of its line."""
+        return beginning(self.at_us, self.said)
 
     def __call__(self, reply: Reply[Any]) -> None:
         """Note that the call has ended."""
@@ -102,7 +95,7 @@ class Entry:
         outcome, code, size = self._ending()
         took_ms = (self.ended_at - self.started_at) * 1000
         by = _by(self.approval, self.rule)
-        text = _LINE % (self.begun, _how(outcome, code), took_ms, self.size, size, by)
+        text = _LINE % (self.begun, _how(outcome, code), took_ms, len(self.arguments), size, by)
         return text if redact is None else text + values(self.arguments, redact)
 
     def _ending(self) -> tuple[str, str | None, int]:
