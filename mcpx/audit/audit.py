@@ -1,9 +1,9 @@
 """The audit log of one hub: a line for each request of a client to a server, sent or refused.
 
 The router calls `begin` for each request, and gives the entry to the request's reply as its observer; what is
-refused before it gets there goes to `refused`. The lines of one turn of the event loop are written together
-at its end. Nothing here costs a call anything but time, with one exception: with `audit_required`, `begin`
-refuses what could not be written.
+refused before it gets there goes to `refused`. A line is written at the end of the turn of the event loop in
+which its call has ended, or under load with those of the next milliseconds. Nothing here costs a call
+anything but time, with one exception: with `audit_required`, `begin` refuses what could not be written.
 
 Where the disk takes nothing, lines wait in bounded memory, and are counted as lost beyond that; the log says
 so once, `problem` for as long as it lasts, and a line of its own in the audit log how many were lost.
@@ -21,9 +21,9 @@ import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.chain_files import MAX_SLOT_TEXT, beginning
 from mcpx.audit.entry import Entry, Kind, argument_names, encoded, members_of
 from mcpx.audit.origin import Origin, library
+from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.errors import CallError, Code
 from mcpx.text import cut
 
@@ -31,10 +31,12 @@ log = structlog.get_logger()
 MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
+LINES_EVERY_S: Final = 0.002  # under load; writing after each call would keep its client waiting
+MAX_ENDED: Final = 256  # calls whose lines are written together
 NOTHING: Final = b""
 _SAID: Final = b'%b,"arguments":%b'
 _DIED: Final = (
-    b',"outcome":"unknown","code":"daemon_died","ms":null,"bytes_in":null,"bytes_out":null,'
+    b'"outcome":"unknown","code":"daemon_died","ms":null,"bytes_in":null,"bytes_out":null,'
     b'"approval":null,"rule":null'
 )
 
@@ -56,7 +58,8 @@ class Audit:
         self._waiting_bytes = self.lost = 0
         self._waiting_slots: list[int] = []
         self._retry: asyncio.TimerHandle | None = None
-        self._scheduled = False
+        self._scheduled = self._soon = False
+        self._flushed_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_us = 0
 
@@ -83,7 +86,8 @@ class Audit:
         chain = open_chain(folder)
         try:
             notes = [self._note("chain", chain.problem)] if chain.problem else []
-            if lines := [*notes, *(text + _DIED for text in chain.left_open)]:
+            left = (b"%b,%b" % (text, ending or _DIED) for text, ending in chain.left_open)
+            if lines := [*notes, *left]:
                 chain.append(lines)
             chain.start()
         except OSError:
@@ -131,12 +135,12 @@ class Audit:
         if self._chain is None:
             self.open()
         if self._chain is not None:
-            if len(said) > MAX_SLOT_TEXT:
+            if len(said) > MAX_SAID:
                 said = _SAID % (members_of(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS)), b"null")
-            entry.slot = self._chain.begin(entry.at_us, said)
+            entry.slot = self._chain.slots.begin(entry.at_us, said)
         if self._required and not self._has_room(entry):
             error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
-            entry.code = str(error.code)
+            entry.refused(str(error.code))
             self._settled(entry)
             raise error
         return entry
@@ -166,15 +170,30 @@ class Audit:
         if self.enabled:
             said = _SAID % (members_of(origin or library(), server, kind, name), b"null")
             entry = Entry(self._now_us(), said, NOTHING, self._settled)
-            entry.code, entry.rule = code, rule
+            entry.refused(code, rule)
             self._settled(entry)
 
     def _settled(self, entry: Entry) -> None:
+        """Have the line of a call written: at the end of this turn, or where there are many, in a moment.
+
+        In between, its end stands in its slot.
+        """
         self._ended.append(entry)
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop = self._loop or asyncio.get_running_loop()
-            self._loop.call_soon(self._flush)
+        chain, slot = self._chain, entry.slot
+        kept = chain is not None and slot is not None and chain.slots.end(slot, entry.ending)
+        if len(self._ended) >= MAX_ENDED:
+            self._flush()
+        elif not self._scheduled or not (kept or self._soon):
+            self._schedule(soon=not kept)
+
+    def _schedule(self, *, soon: bool) -> None:
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        self._scheduled = True
+        if soon or loop.time() - self._flushed_at > LINES_EVERY_S:
+            self._soon = True
+            loop.call_soon(self._flush)
+        else:
+            loop.call_later(LINES_EVERY_S, self._flush)
 
     def _now_us(self) -> int:
         """The time in microseconds since the epoch, never the same twice."""
@@ -188,11 +207,13 @@ class Audit:
 
     def _flush(self) -> None:
         """Write the lines of the calls that have ended."""
-        self._scheduled = False
+        self._scheduled = self._soon = False
+        if self._loop is not None:
+            self._flushed_at = self._loop.time()
         entries, self._ended = self._ended, []
         if not entries:
             return
-        texts = [_line(entry, self._redact) for entry in entries]
+        texts = [entry.line(self._redact) for entry in entries]
         slots = [entry.slot for entry in entries if entry.slot is not None]
         if self._chain is None or self.problem is not None:
             self._keep(texts, slots)
@@ -252,12 +273,3 @@ def _not_audited(problem: str, server: str, tool: str | None) -> CallError:
         " Try again later; mcpx status says whether it can be"
     )
     return CallError(Code.OVERLOADED, text, server=server, tool=tool)
-
-
-def _line(entry: Entry, redact: Callable[[Any], Any] | None) -> bytes:
-    try:
-        return entry.line(redact)
-    except Exception:
-        # the boundary: a result or an error that cannot be looked at must not cost the lines of other calls
-        log.exception("audit.failed")
-        return entry.begun + _DIED.replace(b"daemon_died", b"internal_error")

@@ -22,22 +22,17 @@ from pathlib import Path
 from typing import Final
 
 from mcpx.audit.chain_files import (
-    FIRST_SLOTS,
     HEAD_BYTES,
-    MAX_SLOT_TEXT,
-    MAX_SLOTS,
-    SLOT_BYTES,
     Head,
     Place,
-    open_calls,
     packed_head,
-    packed_slot,
     place_of,
     read_head,
     segment_path,
     segments,
     state_path,
 )
+from mcpx.audit.slots import FIRST_SLOTS, Slots, may_be_mapped, open_calls, write_whole
 from mcpx.paths import distrust_folder, ensure_folder
 
 MAX_CHAINS: Final = 4096  # processes that write at the same time
@@ -55,18 +50,17 @@ class Chain:
     """The chain that this process writes, made by `open_chain`. Call `start` before the first call begins."""
 
     def __init__(self, folder: Path, number: int, state: int) -> None:
-        self.left_open: list[bytes] = []
-        """The beginnings of calls whose end an earlier process did not write."""
+        self.left_open: list[tuple[bytes, bytes]] = []
+        """The calls of which an earlier process wrote no line: how it begins, and its end if it had ended."""
         self.problem: str | None = None
         """What was wrong with the chain when it was taken over."""
         self._folder = folder
         self._number = number
         self._state = state
-        self._begun = self._open_slots = self._slots = self._unheaded = 0
-        self._free: list[int] = []
+        self._unheaded = 0
         self._probe: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        head, files = read_head(state), segments(folder, number)
+        head, files, begun = read_head(state), segments(folder, number), 0
         tail = next((tail for each in reversed(files[-2:]) if (tail := _mended_tail(each.path))), [])
         last = tail[-1] if tail else None
         if head is None:
@@ -74,9 +68,9 @@ class Chain:
             self._oldest, head = files[0].first if files else 1, Head()
         else:
             self._oldest = head.oldest
-            calls, self._begun = open_calls(state, head)
+            calls, begun = open_calls(state, HEAD_BYTES, head.begun, head.open_slots)
             written = {place.time for place in tail if place.seq > head.seq}
-            self.left_open = [text for text in calls if _time_of(text) not in written]
+            self.left_open = [call for call in calls if _time_of(call[0]) not in written]
         self._seq, self._hash = head.seq, head.hash
         if last is not None and last.seq >= head.seq:
             self._seq, self._hash = last.seq, last.hash.encode()
@@ -84,6 +78,7 @@ class Chain:
             self.problem = "lines are missing at its end"
         self._segment = files[-1].first if files else self._seq + 1
         self._lines, self._size = _opened_lines(folder, number, self._segment)
+        self.slots = Slots(state, HEAD_BYTES, begun, mapped=may_be_mapped(folder))
 
     def start(self) -> None:
         """Note that all of `left_open` is written, and make room for calls.
@@ -91,25 +86,9 @@ class Chain:
         Raises:
             OSError: The disk takes nothing.
         """
-        self._grow(FIRST_SLOTS)
+        self.slots.grow(FIRST_SLOTS)
         self._write_head()
         self._prune()
-
-    # --- calls
-
-    def begin(self, at_us: int, said: bytes) -> int | None:
-        """Note that a call begins: the slot that it takes; None where it cannot be noted."""
-        if len(said) > MAX_SLOT_TEXT or not (self._free or self._grow_if_possible()):
-            return None
-        slot = self._free.pop()
-        self._begun += 1
-        try:
-            os.pwrite(self._state, packed_slot(self._begun, at_us, said), HEAD_BYTES + slot * SLOT_BYTES)
-        except OSError:
-            self._free.append(slot)
-            return None
-        self._open_slots |= 1 << slot
-        return slot
 
     def check_room(self) -> None:
         """Make sure that the disk takes another line now.
@@ -121,24 +100,8 @@ class Chain:
             path = self._folder / f"{self._number}.room"
             self._probe = os.open(path, _STATE_FLAGS, 0o600)
             path.unlink()
-        _write_whole(self._probe, bytes(ROOM_BYTES), 0)
+        write_whole(self._probe, bytes(ROOM_BYTES), 0)
         os.ftruncate(self._probe, 0)
-
-    def _grow_if_possible(self) -> bool:
-        try:
-            self._grow(max(FIRST_SLOTS, 2 * self._slots))
-        except OSError:
-            return False
-        return bool(self._free)
-
-    def _grow(self, slots: int) -> None:
-        slots = min(slots, MAX_SLOTS)
-        size = HEAD_BYTES + slots * SLOT_BYTES
-        there = max(os.fstat(self._state).st_size, HEAD_BYTES + self._slots * SLOT_BYTES)
-        if size > there:
-            _write_whole(self._state, bytes(size - there), there)  # not a hole, which a full disk cannot fill
-        self._free[:0] = range(slots - 1, self._slots - 1, -1)
-        self._slots = max(slots, self._slots)
 
     # --- lines
 
@@ -162,8 +125,7 @@ class Chain:
         self._seq, self._hash = seq, last
         self._size += written
         for slot in slots:
-            self._open_slots &= ~(1 << slot)
-            self._free.append(slot)
+            self.slots.free(slot)
         self._unheaded += len(lines)
         if self._unheaded > MAX_UNHEADED:
             self._write_head()
@@ -179,8 +141,8 @@ class Chain:
             self._write_head()
 
     def _write_head(self) -> None:
-        head = Head(self._seq, self._hash, self._oldest, self._segment, self._begun, self._open_slots)
-        _write_whole(self._state, packed_head(head), 0)
+        head = Head(self._seq, self._hash, self._oldest, self._segment, self.slots.begun, self.slots.open)
+        write_whole(self._state, packed_head(head), 0)
         self._unheaded = 0
 
     def _rotate(self) -> None:
@@ -210,6 +172,7 @@ class Chain:
             self._timer.cancel()
         with suppress(OSError):
             self._write_head()
+        self.slots.close()
         for each in (self._lines, self._state, self._probe):
             if each is not None:
                 os.close(each)
@@ -280,13 +243,3 @@ def _time_of(text: bytes) -> str:
     """The time of a call's beginning, by which its line is known."""
     place = place_of(text + b',"seq":0,"prev":"","hash":""}')
     return "" if place is None else place.time
-
-
-def _write_whole(fd: int, data: bytes, offset: int) -> None:
-    """Write all of it.
-
-    Raises:
-        OSError: Not all of it could be written.
-    """
-    if os.pwrite(fd, data, offset) < len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

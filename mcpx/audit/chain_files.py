@@ -2,8 +2,8 @@
 
 A chain is `NUMBER.state` and the segments `NUMBER-FIRST.jsonl` in the folder, where FIRST is the `seq` of the
 first line. The state file begins with the head, the place of the last line, padded to `HEAD_BYTES`; behind it
-stand slots, one for each call that is open. All is written with `pwrite` into blocks that are there already,
-so that a full disk does not matter. Read by `mcpx.audit.reading`, written by `mcpx.audit.chain`.
+stand the calls that are open (`mcpx.audit.slots`). Read by `mcpx.audit.reading`, written by
+`mcpx.audit.chain`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-import time
 import zlib
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,20 +20,14 @@ import msgspec
 from mcpx.paths import READ_FLAGS
 
 HEAD_BYTES: Final = 4096
-SLOT_BYTES: Final = 1024
-FIRST_SLOTS: Final = 32
-MAX_SLOTS: Final = 16384
 GENESIS: Final = b"0" * 64
 """What stands for the hash of the line before the first one."""
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for JSON that is none, or is not of the shape that is wanted."""
 _HEAD: Final = struct.Struct("<8sQQQQ32sI")
-_SLOT: Final = struct.Struct("<QQH")
 _CHECKSUM: Final = struct.Struct("<I")
 _MAGIC: Final = b"mcpxaud1"
 _NAME: Final = re.compile(r"(\d{1,6})-(\d{12,18})\.jsonl")
-MAX_SLOT_TEXT: Final = SLOT_BYTES - _SLOT.size
-MAX_TIME_US: Final = 1 << 57  # that a clock can show as a date
 
 
 class Head(NamedTuple):
@@ -141,39 +133,6 @@ def head_of(folder: Path, chain: int) -> Head | None:
         return read_head(state)
     finally:
         os.close(state)
-
-
-def packed_slot(begun: int, at_us: int, said: bytes) -> bytes:
-    """A slot with the beginning of a call, the `begun`-th of its chain: when, and what a line says of it."""
-    return _SLOT.pack(begun, at_us, len(said)) + said
-
-
-def open_calls(state: int, head: Head) -> tuple[list[bytes], int]:
-    """The beginnings of the lines of calls that were open when the chain was last written, the oldest first.
-
-    And how many had begun by then.
-    """
-    found: list[tuple[int, bytes]] = []
-    highest, offset, number = head.begun, HEAD_BYTES, 0
-    while len(data := os.pread(state, SLOT_BYTES, offset)) == SLOT_BYTES:
-        begun, at_us, length = _SLOT.unpack_from(data)
-        highest = max(highest, begun)
-        was_open = bool(head.open_slots >> number & 1) or begun > head.begun
-        if begun and was_open and length <= MAX_SLOT_TEXT and at_us < MAX_TIME_US:
-            found.append((begun, beginning(at_us, data[_SLOT.size : _SLOT.size + length])))
-        offset, number = offset + SLOT_BYTES, number + 1
-    return [text for _, text in sorted(found)], highest
-
-
-def beginning(at_us: int, said: bytes) -> bytes:
-    """The beginning of a line: the time, in microseconds since the epoch, and the members behind it."""
-    second, rest = divmod(at_us, 1_000_000)
-    return b'{"time":"%b.%06dZ",%b' % (_utc(second), rest, said)
-
-
-@lru_cache(maxsize=4)
-def _utc(second: int) -> bytes:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
 
 
 def place_of(line: bytes) -> Place | None:

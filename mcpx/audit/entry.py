@@ -12,13 +12,16 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
+import structlog
 
-from mcpx.audit.chain_files import UNREADABLE, beginning
+from mcpx.audit.chain_files import UNREADABLE
 from mcpx.audit.origin import Origin
+from mcpx.audit.slots import beginning
 from mcpx.errors import CallError
 from mcpx.text import cut
 from supervisors import Abandoned, Reply
 
+log = structlog.get_logger()
 Kind = Literal["tool", "resource", "prompt", "completion", "task", "audit"]
 """What was asked for; `audit` is what the log says of itself."""
 Approval = Literal["asked", "once", "session", "always", "refused"]
@@ -50,7 +53,7 @@ _response: Final = msgspec.json.Decoder(_Response).decode
 _result: Final = msgspec.json.Decoder(_Result).decode
 
 
-_LINE: Final = b'%b,%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
+_ENDING: Final = b'%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
 
 
 class Entry:
@@ -61,13 +64,12 @@ class Entry:
     """
 
     slot: int | None = None
-    code: str | None = None
-    """Why it was refused before there was a reply."""
     is_response = False
     """Whether the reply is a whole JSON-RPC response."""
     rule: str | None = None
     approval: Approval | None = None
-    reply: Reply[Any] | None = None
+    ending = b""
+    """The members of its line that say how it ended."""
 
     def __init__(
         self, at_us: int, said: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]
@@ -79,30 +81,36 @@ class Entry:
         self.started_at = self.ended_at = time.perf_counter()
         self._on_end = on_end
 
-    @property
-    def begun(self) -> bytes:
-        """The beginning of its line."""
-        return beginning(self.at_us, self.said)
-
     def __call__(self, reply: Reply[Any]) -> None:
         """Note that the call has ended."""
         self.ended_at = time.perf_counter()
-        self.reply = reply
+        self.ending = self._ended(reply)
         self._on_end(self)
+
+    def refused(self, code: str, rule: str | None = None) -> None:
+        """Note that the call was refused, with that code, before there was a reply."""
+        self.rule = rule
+        self.ending = self._ended(None, code)
 
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
-        outcome, code, size = self._ending()
-        took_ms = (self.ended_at - self.started_at) * 1000
-        by = _by(self.approval, self.rule)
-        text = _LINE % (self.begun, _how(outcome, code), took_ms, len(self.arguments), size, by)
+        text = b"%b,%b" % (beginning(self.at_us, self.said), self.ending)
         return text if redact is None else text + values(self.arguments, redact)
 
-    def _ending(self) -> tuple[str, str | None, int]:
+    def _ended(self, reply: Reply[Any] | None, code: str | None = None) -> bytes:
+        """The members of the line that say how it ended."""
+        try:
+            outcome, code, size = ("not_sent", code, 0) if reply is None else self._outcome(reply)
+        except Exception:
+            # the boundary: a result or an error that cannot be looked at must not cost its caller anything
+            log.exception("audit.failed")
+            outcome, code, size = "unknown", "internal_error", 0
+        took_ms = (self.ended_at - self.started_at) * 1000
+        how, by = _how(outcome, code), _by(self.approval, self.rule)
+        return _ENDING % (how, took_ms, len(self.arguments), size, by)
+
+    def _outcome(self, reply: Reply[Any]) -> tuple[str, str | None, int]:
         """The outcome of the call, its code, and the size of its result."""
-        reply = self.reply
-        if reply is None:
-            return "not_sent", self.code, 0
         error = reply.error
         if error is None:
             raw = b"" if reply.value is None else reply.value

@@ -7,13 +7,14 @@ import stat
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpx.audit import chain
 from mcpx.audit.audit import Audit
-from mcpx.audit.chain_files import MAX_SLOTS, SLOT_BYTES
+from mcpx.audit.slots import MAX_SLOTS, SLOT_BYTES
 from supervisors import Abandoned
 from tests.mcpx.audit.conftest import RESULT, begin, call
 
@@ -29,6 +30,7 @@ def left(log) -> Audit:
 
 
 def kill(audit: Audit) -> None:
+    audit._chain.slots.close()
     os.close(audit._chain._state)
     os.close(audit._chain._lines)
     if audit._chain._timer is not None:
@@ -68,13 +70,28 @@ async def test_what_was_open_when_a_process_was_killed_is_written_by_the_next_on
     kill(audit)
     log.write("next")
     log.write("last")
-    assert log.names() == ["done", "ended", "lost 0", "lost 1", "lost 2", "next", "last"]
+    assert log.names() == ["done", "lost 0", "lost 1", "lost 2", "ended", "next", "last"]
+    assert log.lines()[4]["outcome"] == "ok"  # its line was not written yet; its end stood in its slot
     assert {(line["outcome"], line["code"]) for line in log.lines() if line["name"].startswith("lost")} == {
         ("unknown", "daemon_died")
     }
-    assert log.lines()[2]["arguments"] == ["text"]
+    assert log.lines()[1]["arguments"] == ["text"]
     assert log.problems() == []
     assert len(lost) == 3
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+async def test_on_any_file_system_an_end_is_known_to_the_next_process(log, mapped, monkeypatch):
+    monkeypatch.setattr(chain, "may_be_mapped", lambda _folder: mapped)
+    audit = left(log)
+    call(audit, "first")
+    await anyio.lowlevel.checkpoint()
+    for number in range(3):
+        begin(audit, f"call {number}").resolve(msgspec.Raw(b'{"isError":true}'))
+    kill(audit)
+    log.write("next")
+    assert [line["outcome"] for line in log.lines()] == ["ok", *["tool_error"] * 3, "ok"]
+    assert log.problems() == []
 
 
 async def test_a_call_that_has_ended_is_not_written_again_whatever_the_head_says(log):
