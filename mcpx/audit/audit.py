@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import Entry, Kind, argument_names, encoded, members_of
+from mcpx.audit.entry import Entry, Kind, argument_names, encoded, members_of, recovered
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.errors import CallError, Code
@@ -35,10 +35,6 @@ LINES_EVERY_S: Final = 0.002  # under load; writing after each call would keep i
 MAX_ENDED: Final = 256  # calls whose lines are written together
 NOTHING: Final = b""
 _SAID: Final = b'%b,"arguments":%b'
-_DIED: Final = (
-    b'"outcome":"unknown","code":"daemon_died","ms":null,"bytes_in":null,"bytes_out":null,'
-    b'"approval":null,"rule":null'
-)
 
 
 class Audit:
@@ -86,7 +82,7 @@ class Audit:
         chain = open_chain(folder)
         try:
             notes = [self._note("chain", chain.problem)] if chain.problem else []
-            left = (b"%b,%b" % (text, ending or _DIED) for text, ending in chain.left_open)
+            left = (b"%b,%b" % (text, recovered(mark)) for text, mark in chain.left_open)
             if lines := [*notes, *left]:
                 chain.append(lines)
             chain.start()
@@ -180,7 +176,7 @@ class Audit:
         """
         self._ended.append(entry)
         chain, slot = self._chain, entry.slot
-        kept = chain is not None and slot is not None and chain.slots.end(slot, entry.ending)
+        kept = chain is not None and slot is not None and chain.slots.end(slot, entry.mark)
         if len(self._ended) >= MAX_ENDED:
             self._flush()
         elif not self._scheduled or not (kept or self._soon):

@@ -50,8 +50,8 @@ class Chain:
     """The chain that this process writes, made by `open_chain`. Call `start` before the first call begins."""
 
     def __init__(self, folder: Path, number: int, state: int) -> None:
-        self.left_open: list[tuple[bytes, bytes]] = []
-        """The calls of which an earlier process wrote no line: how it begins, and its end if it had ended."""
+        self.left_open: list[tuple[bytes, int]] = []
+        """The calls of which an earlier process wrote no line: how it begins, and the number of their end."""
         self.problem: str | None = None
         """What was wrong with the chain when it was taken over."""
         self._folder = folder

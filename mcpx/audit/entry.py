@@ -17,7 +17,7 @@ import structlog
 from mcpx.audit.chain_files import UNREADABLE
 from mcpx.audit.origin import Origin
 from mcpx.audit.slots import beginning
-from mcpx.errors import CallError
+from mcpx.errors import CallError, Code
 from mcpx.text import cut
 from supervisors import Abandoned, Reply
 
@@ -54,6 +54,17 @@ _result: Final = msgspec.json.Decoder(_Result).decode
 
 
 _ENDING: Final = b'%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
+_RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
+DIED: Final = "daemon_died"
+"""The code of a call whose line an earlier process had not written when it was killed."""
+_ENDS: Final = [
+    ("unknown", DIED),
+    ("ok", DIED),  # whether the tool reported an error is not known
+    *((str(CallError(code, "", server="").outcome), str(code)) for code in Code),
+]
+"""How a call has ended, by the number in its slot; the first where it had not ended."""
+_MARKS: Final = {code: mark for mark, (_, code) in enumerate(_ENDS) if code != DIED}
+_ANSWERED: Final = 1
 
 
 class Entry:
@@ -68,8 +79,9 @@ class Entry:
     """Whether the reply is a whole JSON-RPC response."""
     rule: str | None = None
     approval: Approval | None = None
+    reply: Reply[Any] | None = None
     ending = b""
-    """The members of its line that say how it ended."""
+    """The members of its line that say how it ended, where they are made before the line."""
 
     def __init__(
         self, at_us: int, said: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]
@@ -84,33 +96,52 @@ class Entry:
     def __call__(self, reply: Reply[Any]) -> None:
         """Note that the call has ended."""
         self.ended_at = time.perf_counter()
-        self.ending = self._ended(reply)
+        self.reply = reply
+        value = reply.value
+        if value is not None and len(value) > MAX_RESULT_BYTES:
+            self.ending = self._ended()
+            self.reply = None  # the result is not to stay until the line is written
         self._on_end(self)
 
     def refused(self, code: str, rule: str | None = None) -> None:
         """Note that the call was refused, with that code, before there was a reply."""
         self.rule = rule
-        self.ending = self._ended(None, code)
+        self.ending = self._ending("not_sent", code, 0)
+
+    @property
+    def mark(self) -> int:
+        """The number of its end, for its slot."""
+        reply = self.reply
+        error = None if reply is None else reply.error
+        if error is None:
+            return _ANSWERED
+        code = error.code if isinstance(error, CallError) else Code.CANCELLED
+        return _MARKS[code]
 
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
-        text = b"%b,%b" % (beginning(self.at_us, self.said), self.ending)
+        text = b"%b,%b" % (beginning(self.at_us, self.said), self.ending or self._ended())
         return text if redact is None else text + values(self.arguments, redact)
 
-    def _ended(self, reply: Reply[Any] | None, code: str | None = None) -> bytes:
+    def _ended(self) -> bytes:
         """The members of the line that say how it ended."""
         try:
-            outcome, code, size = ("not_sent", code, 0) if reply is None else self._outcome(reply)
+            return self._ending(*self._outcome())
         except Exception:
-            # the boundary: a result or an error that cannot be looked at must not cost its caller anything
+            # the boundary: a result or an error that cannot be looked at must not cost the other lines
             log.exception("audit.failed")
-            outcome, code, size = "unknown", "internal_error", 0
-        took_ms = (self.ended_at - self.started_at) * 1000
-        how, by = _how(outcome, code), _by(self.approval, self.rule)
-        return _ENDING % (how, took_ms, len(self.arguments), size, by)
+            return self._ending("unknown", "internal_error", 0)
 
-    def _outcome(self, reply: Reply[Any]) -> tuple[str, str | None, int]:
+    def _ending(self, outcome: str, code: str | None, size: int) -> bytes:
+        took_ms = (self.ended_at - self.started_at) * 1000
+        by = _by(self.approval, self.rule)
+        return _ENDING % (_how(outcome, code), took_ms, len(self.arguments), size, by)
+
+    def _outcome(self) -> tuple[str, str | None, int]:
         """The outcome of the call, its code, and the size of its result."""
+        reply = self.reply
+        if reply is None:
+            return "unknown", "internal_error", 0
         error = reply.error
         if error is None:
             raw = b"" if reply.value is None else reply.value
@@ -124,6 +155,12 @@ class Entry:
         if isinstance(error, Abandoned):
             return "unknown" if error.begun else "not_sent", "cancelled", 0
         return "unknown", "internal_error", 0
+
+
+def recovered(mark: int) -> bytes:
+    """The end of the line of a call that an earlier process has left, by the number in its slot."""
+    outcome, code = _ENDS[mark] if mark < len(_ENDS) else _ENDS[0]
+    return _RECOVERED % (_how(outcome, code), _by(None, None))
 
 
 @lru_cache(maxsize=4096)

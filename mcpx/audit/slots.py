@@ -24,12 +24,9 @@ MAX_SLOTS: Final = 16384
 MAX_TIME_US: Final = 1 << 57  # that a clock can show as a date
 IN_PLACE: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 """File systems that write a block where it is."""
-_SLOT: Final = struct.Struct("<QQHH")
-_ENDED_AT: Final = 18  # where the length of the end stands
-_LENGTH: Final = struct.Struct("<H")
-_ENDING_AT: Final = 768
-MAX_SAID: Final = _ENDING_AT - _SLOT.size
-MAX_ENDING: Final = SLOT_BYTES - _ENDING_AT
+_SLOT: Final = struct.Struct("<QQHB")
+_MARK_AT: Final = 18  # where the number of the end stands
+MAX_SAID: Final = SLOT_BYTES - _SLOT.size
 
 
 class Slots:
@@ -63,17 +60,13 @@ class Slots:
         self.open |= 1 << slot
         return slot
 
-    def end(self, slot: int, ending: bytes) -> bool:
-        """Note how a call has ended; false where that cannot be noted."""
-        at, length = self._start + slot * SLOT_BYTES, len(ending)
-        if length > MAX_ENDING:
-            return False
-        behind = at + _ENDING_AT
+    def end(self, slot: int, mark: int) -> bool:
+        """Note how a call has ended, by a number from 1 to 255; false where that is not possible."""
+        at = self._start + slot * SLOT_BYTES + _MARK_AT
         if self._map is not None:
-            self._map[behind : behind + length] = ending
-            _LENGTH.pack_into(self._map, at + _ENDED_AT, length)
+            self._map[at] = mark
             return True
-        return self._written(ending, behind) and self._written(_LENGTH.pack(length), at + _ENDED_AT)
+        return self._written(bytes((mark,)), at)
 
     def free(self, slot: int) -> None:
         """Give back the slot of a call that has its line."""
@@ -117,23 +110,22 @@ class Slots:
             self._map = None
 
 
-def open_calls(state: int, start: int, before: int, was_open: int) -> tuple[list[tuple[bytes, bytes]], int]:
+def open_calls(state: int, start: int, before: int, was_open: int) -> tuple[list[tuple[bytes, int]], int]:
     """The calls that were open when the chain was last written, the oldest first, and how many had begun.
 
-    Of each the beginning of its line, and how it ended; nothing where it had not. `before` is how many calls
-    had begun at the last note of the head, `was_open` the bits of those that were open then.
+    Of each the beginning of its line, and the number of its end; 0 where it had not ended. `before` is how
+    many calls had begun at the last note of the head, `was_open` the bits of those that were open then.
     """
-    found: list[tuple[int, bytes, bytes]] = []
+    found: list[tuple[int, bytes, int]] = []
     highest, offset, number = before, start, 0
     while len(data := os.pread(state, SLOT_BYTES, offset)) == SLOT_BYTES:
-        begun, at_us, length, ended = _SLOT.unpack_from(data)
+        begun, at_us, length, mark = _SLOT.unpack_from(data)
         highest = max(highest, begun)
         is_open = bool(was_open >> number & 1) or begun > before
-        if begun and is_open and length <= MAX_SAID and ended <= MAX_ENDING and at_us < MAX_TIME_US:
-            said = data[_SLOT.size : _SLOT.size + length]
-            found.append((begun, beginning(at_us, said), data[_ENDING_AT : _ENDING_AT + ended]))
+        if begun and is_open and length <= MAX_SAID and at_us < MAX_TIME_US:
+            found.append((begun, beginning(at_us, data[_SLOT.size : _SLOT.size + length]), mark))
         offset, number = offset + SLOT_BYTES, number + 1
-    return [(text, ending) for _, text, ending in sorted(found)], highest
+    return [(text, mark) for _, text, mark in sorted(found)], highest
 
 
 def beginning(at_us: int, said: bytes) -> bytes:

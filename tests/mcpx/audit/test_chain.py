@@ -7,7 +7,6 @@ import stat
 
 import anyio
 import anyio.lowlevel
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from mcpx.audit import chain
 from mcpx.audit.audit import Audit
 from mcpx.audit.slots import MAX_SLOTS, SLOT_BYTES
+from mcpx.errors import CallError, Code
 from supervisors import Abandoned
 from tests.mcpx.audit.conftest import RESULT, begin, call
 
@@ -86,11 +86,21 @@ async def test_on_any_file_system_an_end_is_known_to_the_next_process(log, mappe
     audit = left(log)
     call(audit, "first")
     await anyio.lowlevel.checkpoint()
-    for number in range(3):
-        begin(audit, f"call {number}").resolve(msgspec.Raw(b'{"isError":true}'))
+    begin(audit, "answered").resolve(RESULT)
+    begin(audit, "late").reject(CallError(Code.TIMEOUT, "", server="s"))
+    begin(audit, "left").abandon()
+    open_one = begin(audit, "open")
     kill(audit)
     log.write("next")
-    assert [line["outcome"] for line in log.lines()] == ["ok", *["tool_error"] * 3, "ok"]
+    assert [(line["name"], line["outcome"], line["code"]) for line in log.lines()] == [
+        ("first", "ok", None),
+        ("answered", "ok", "daemon_died"),
+        ("late", "unknown", "timeout"),
+        ("left", "unknown", "cancelled"),
+        ("open", "unknown", "daemon_died"),
+        ("next", "ok", None),
+    ]
+    assert not open_one.settled
     assert log.problems() == []
 
 
