@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import Entry, Kind, argument_names, encoded, members_of, recovered
+from mcpx.audit.entry import Entry, Kind, encoded, recovered, said_of, unnamed
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.errors import CallError, Code
@@ -34,7 +34,6 @@ RETRY_S: Final = 1.0
 LINES_EVERY_S: Final = 0.002  # under load; writing after each call would keep its client waiting
 MAX_ENDED: Final = 256  # calls whose lines are written together
 NOTHING: Final = b""
-_SAID: Final = b'%b,"arguments":%b'
 
 
 class Audit:
@@ -126,13 +125,13 @@ class Audit:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
         who = origin or library()
-        said = _SAID % (members_of(who, server, kind, name), argument_names(arguments))
+        said = said_of(who, server, kind, name, arguments)
         entry = Entry(self._now_us(), said, arguments, self._settled)
         if self._chain is None:
             self.open()
         if self._chain is not None:
             if len(said) > MAX_SAID:
-                said = _SAID % (members_of(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS)), b"null")
+                said = unnamed(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS))
             entry.slot = self._chain.slots.begin(entry.at_us, said)
         if self._required and not self._has_room(entry):
             error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
@@ -164,7 +163,7 @@ class Audit:
     ) -> None:
         """Note a request that was refused, with that code, before there was anything to send."""
         if self.enabled:
-            said = _SAID % (members_of(origin or library(), server, kind, name), b"null")
+            said = unnamed(origin or library(), server, kind, name)
             entry = Entry(self._now_us(), said, NOTHING, self._settled)
             entry.refused(code, rule)
             self._settled(entry)

@@ -53,6 +53,7 @@ _response: Final = msgspec.json.Decoder(_Response).decode
 _result: Final = msgspec.json.Decoder(_Result).decode
 
 
+_SAID: Final = b'%b,"arguments":%b'
 _ENDING: Final = b'%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
 _RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
 DIED: Final = "daemon_died"
@@ -161,6 +162,26 @@ def recovered(mark: int) -> bytes:
     """The end of the line of a call that an earlier process has left, by the number in its slot."""
     outcome, code = _ENDS[mark] if mark < len(_ENDS) else _ENDS[0]
     return _RECOVERED % (_how(outcome, code), _by(None, None))
+
+
+def said_of(origin: Origin, server: str, kind: Kind, name: str, arguments: msgspec.Raw | bytes) -> bytes:
+    """The members of a line that are known when a call begins: who asks for what, with which arguments."""
+    if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most calls are like earlier ones
+        try:
+            return _said_before(origin, server, kind, name, tuple(_names(arguments)))
+        except UNREADABLE:
+            pass
+    return _SAID % (members_of(origin, server, kind, name), argument_names(arguments))
+
+
+def unnamed(origin: Origin, server: str, kind: Kind, name: str) -> bytes:
+    """The same, without the names of the arguments."""
+    return _SAID % (members_of(origin, server, kind, name), b"null")
+
+
+@lru_cache(maxsize=4096)
+def _said_before(origin: Origin, server: str, kind: Kind, name: str, names: tuple[str, ...]) -> bytes:
+    return _SAID % (members_of(origin, server, kind, name), _encode(names))
 
 
 @lru_cache(maxsize=4096)
