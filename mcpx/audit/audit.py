@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import Entry, Kind, encoded, recovered, said_of, unnamed
+from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, members_of, recovered
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.errors import CallError, Code
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
-LINES_EVERY_S: Final = 0.002  # under load; writing after each call would keep its client waiting
+LINES_EVERY_S: Final = 0.02  # under load; writing after each call would keep its client waiting
 MAX_ENDED: Final = 256  # calls whose lines are written together
 NOTHING: Final = b""
 
@@ -124,14 +124,14 @@ class Audit:
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
-        who = origin or library()
-        said = said_of(who, server, kind, name, arguments)
-        entry = Entry(self._now_us(), said, arguments, self._settled)
+        target = origin or library(), server, kind, name
+        entry = Entry(self._now_us(), target, arguments, self._settled)
         if self._chain is None:
             self.open()
         if self._chain is not None:
+            said = members_of(*target)
             if len(said) > MAX_SAID:
-                said = unnamed(who, server, kind, cut(name, MAX_SLOT_NAME_CHARS))
+                said = members_of(target[0], server, kind, cut(name, MAX_SLOT_NAME_CHARS))
             entry.slot = self._chain.slots.begin(entry.at_us, said)
         if self._required and not self._has_room(entry):
             error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
@@ -163,8 +163,7 @@ class Audit:
     ) -> None:
         """Note a request that was refused, with that code, before there was anything to send."""
         if self.enabled:
-            said = unnamed(origin or library(), server, kind, name)
-            entry = Entry(self._now_us(), said, NOTHING, self._settled)
+            entry = Entry(self._now_us(), (origin or library(), server, kind, name), None, self._settled)
             entry.refused(code, rule)
             self._settled(entry)
 
@@ -174,8 +173,9 @@ class Audit:
         In between, its end stands in its slot.
         """
         self._ended.append(entry)
-        chain, slot = self._chain, entry.slot
-        kept = chain is not None and slot is not None and chain.slots.end(slot, entry.mark)
+        chain, slot, reply = self._chain, entry.slot, entry.reply
+        mark = ANSWERED if reply is not None and reply.error is None else entry.mark
+        kept = chain is not None and slot is not None and chain.slots.end(slot, mark)
         if len(self._ended) >= MAX_ENDED:
             self._flush()
         elif not self._scheduled or not (kept or self._soon):

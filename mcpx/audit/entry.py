@@ -55,7 +55,7 @@ _result: Final = msgspec.json.Decoder(_Result).decode
 
 _SAID: Final = b'%b,"arguments":%b'
 _ENDING: Final = b'%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
-_RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
+_RECOVERED: Final = b'"arguments":null,%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
 DIED: Final = "daemon_died"
 """The code of a call whose line an earlier process had not written when it was killed."""
 _ENDS: Final = [
@@ -65,7 +65,11 @@ _ENDS: Final = [
 ]
 """How a call has ended, by the number in its slot; the first where it had not ended."""
 _MARKS: Final = {code: mark for mark, (_, code) in enumerate(_ENDS) if code != DIED}
-_ANSWERED: Final = 1
+ANSWERED: Final = 1
+
+
+Target = tuple[Origin, str, Kind, str]
+"""Who asks for what: the origin, the server, the kind, and the name."""
 
 
 class Entry:
@@ -85,18 +89,21 @@ class Entry:
     """The members of its line that say how it ended, where they are made before the line."""
 
     def __init__(
-        self, at_us: int, said: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]
+        self,
+        at_us: int,
+        target: Target,
+        arguments: msgspec.Raw | bytes | None,
+        on_end: Callable[[Entry], None],
     ) -> None:
-        """`said` are the members that are known at the beginning, `arguments` as they came."""
-        self.at_us = at_us
-        self.said = said
+        """`at_us` is when it begins, `arguments` are as they came."""
+        self.at_us = self.ended_at_us = at_us
+        self.target = target
         self.arguments = arguments
-        self.started_at = self.ended_at = time.perf_counter()
         self._on_end = on_end
 
     def __call__(self, reply: Reply[Any]) -> None:
         """Note that the call has ended."""
-        self.ended_at = time.perf_counter()
+        self.ended_at_us = time.time_ns() // 1000
         self.reply = reply
         value = reply.value
         if value is not None and len(value) > MAX_RESULT_BYTES:
@@ -115,14 +122,15 @@ class Entry:
         reply = self.reply
         error = None if reply is None else reply.error
         if error is None:
-            return _ANSWERED
+            return ANSWERED
         code = error.code if isinstance(error, CallError) else Code.CANCELLED
         return _MARKS[code]
 
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
-        text = b"%b,%b" % (beginning(self.at_us, self.said), self.ending or self._ended())
-        return text if redact is None else text + values(self.arguments, redact)
+        said = said_of(*self.target, self.arguments)
+        text = b"%b,%b" % (beginning(self.at_us, said), self.ending or self._ended())
+        return text if redact is None else text + values(self.arguments or b"", redact)
 
     def _ended(self) -> bytes:
         """The members of the line that say how it ended."""
@@ -134,9 +142,9 @@ class Entry:
             return self._ending("unknown", "internal_error", 0)
 
     def _ending(self, outcome: str, code: str | None, size: int) -> bytes:
-        took_ms = (self.ended_at - self.started_at) * 1000
+        took_ms = max(0, self.ended_at_us - self.at_us) / 1000
         by = _by(self.approval, self.rule)
-        return _ENDING % (_how(outcome, code), took_ms, len(self.arguments), size, by)
+        return _ENDING % (_how(outcome, code), took_ms, len(self.arguments or b""), size, by)
 
     def _outcome(self) -> tuple[str, str | None, int]:
         """The outcome of the call, its code, and the size of its result."""
@@ -164,19 +172,18 @@ def recovered(mark: int) -> bytes:
     return _RECOVERED % (_how(outcome, code), _by(None, None))
 
 
-def said_of(origin: Origin, server: str, kind: Kind, name: str, arguments: msgspec.Raw | bytes) -> bytes:
-    """The members of a line that are known when a call begins: who asks for what, with which arguments."""
+def said_of(
+    origin: Origin, server: str, kind: Kind, name: str, arguments: msgspec.Raw | bytes | None
+) -> bytes:
+    """The members of a line that say who asks for what, with which arguments; None: they are not known."""
+    if arguments is None:
+        return _SAID % (members_of(origin, server, kind, name), b"null")
     if arguments and len(arguments) <= MAX_ARGUMENTS_TEXT:  # most calls are like earlier ones
         try:
             return _said_before(origin, server, kind, name, tuple(_names(arguments)))
         except UNREADABLE:
             pass
     return _SAID % (members_of(origin, server, kind, name), argument_names(arguments))
-
-
-def unnamed(origin: Origin, server: str, kind: Kind, name: str) -> bytes:
-    """The same, without the names of the arguments."""
-    return _SAID % (members_of(origin, server, kind, name), b"null")
 
 
 @lru_cache(maxsize=4096)

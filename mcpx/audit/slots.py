@@ -34,8 +34,6 @@ class Slots:
 
     def __init__(self, state: int, start: int, begun: int, *, mapped: bool) -> None:
         self.begun = begun
-        self.open = 0
-        """A bit for each slot whose call has no line yet."""
         self._state = state
         self._start = start
         self._mapped = mapped
@@ -57,7 +55,6 @@ class Slots:
         elif not self._written(data, at):
             self._free.append(slot)
             return None
-        self.open |= 1 << slot
         return slot
 
     def end(self, slot: int, mark: int) -> bool:
@@ -70,8 +67,15 @@ class Slots:
 
     def free(self, slot: int) -> None:
         """Give back the slot of a call that has its line."""
-        self.open &= ~(1 << slot)
         self._free.append(slot)
+
+    @property
+    def open(self) -> int:
+        """A bit for each slot whose call has no line yet."""
+        bits = bytearray(b"\xff" * ((self._count + 7) // 8))
+        for slot in self._free:
+            bits[slot >> 3] &= ~(1 << (slot & 7))
+        return int.from_bytes(bits, "little") & ((1 << self._count) - 1)
 
     def _written(self, data: bytes, at: int) -> bool:
         try:
