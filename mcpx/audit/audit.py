@@ -45,6 +45,7 @@ class Audit:
         self._place = ""
         self._required = False
         self._redact: Callable[[Any], Any] | None = None
+        self._hide: Callable[[str], str] = str
         self._chain: Chain | None = None
         self.problem: str | None = None
         """Why it cannot be written at the moment."""
@@ -58,9 +59,19 @@ class Audit:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_us = 0
 
-    def configure(self, *, enabled: bool, required: bool, redact: Callable[[Any], Any] | None) -> None:
-        """Put settings in force. `redact` takes the secrets out of values; None: none are written."""
-        self.enabled, self._required, self._redact = enabled, required, redact
+    def configure(
+        self,
+        *,
+        enabled: bool,
+        required: bool,
+        redact: Callable[[Any], Any] | None,
+        hide: Callable[[str], str] = str,
+    ) -> None:
+        """Put settings in force. `redact` takes the secrets out of values; None: none are written.
+
+        `hide` takes them out of the URIs of resources.
+        """
+        self.enabled, self._required, self._redact, self._hide = enabled, required, redact, hide
 
     def open(self) -> None:
         """Take a chain, and write what the process before has left open. Never raises."""
@@ -124,6 +135,8 @@ class Audit:
         Raises:
             CallError: `overloaded`: the audit log is required, and cannot be written.
         """
+        if kind == "resource":
+            name = self._hide(name)
         target = origin or library(), server, kind, name
         entry = Entry(self._now_us(), target, arguments, self._settled)
         if self._chain is None:
@@ -163,7 +176,8 @@ class Audit:
     ) -> None:
         """Note a request that was refused, with that code, before there was anything to send."""
         if self.enabled:
-            entry = Entry(self._now_us(), (origin or library(), server, kind, name), None, self._settled)
+            target = origin or library(), server, kind, self._hide(name) if kind == "resource" else name
+            entry = Entry(self._now_us(), target, None, self._settled)
             entry.refused(code, rule)
             self._settled(entry)
 

@@ -25,6 +25,8 @@ from mcpx.audit.chain_files import (
     HEAD_BYTES,
     Head,
     Place,
+    known_chains,
+    note_chains,
     packed_head,
     place_of,
     read_head,
@@ -54,6 +56,8 @@ class Chain:
         """The calls of which an earlier process wrote no line: how it begins, and the number of their end."""
         self.problem: str | None = None
         """What was wrong with the chain when it was taken over."""
+        self.is_new = False
+        """Whether nothing was there of it."""
         self._folder = folder
         self._number = number
         self._state = state
@@ -64,7 +68,7 @@ class Chain:
         tail = next((tail for each in reversed(files[-2:]) if (tail := _mended_tail(each.path))), [])
         last = tail[-1] if tail else None
         if head is None:
-            self.problem = "its head is missing" if files else None
+            self.problem, self.is_new = "its head is missing" if files else None, not files
             self._oldest, head = files[0].first if files else 1, Head()
         else:
             self._oldest = head.oldest
@@ -191,11 +195,21 @@ def open_chain(folder: Path) -> Chain:
         state = _locked(state_path(folder, number))
         if state is not None:
             try:
-                return Chain(folder, number, state)
+                return _noted(folder, number, Chain(folder, number, state))
             except BaseException:
                 os.close(state)
                 raise
     raise BlockingIOError(errno.EAGAIN, "too many processes write audit lines")
+
+
+def _noted(folder: Path, number: int, chain: Chain) -> Chain:
+    """The chain, of which it is known from now on that it is there, or that it was removed."""
+    known = known_chains(folder)
+    if number > known:
+        note_chains(folder, number)
+    elif chain.is_new:
+        chain.problem = "it was removed"
+    return chain
 
 
 def _locked(path: Path) -> int | None:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mcpx.paths import READ_FLAGS
+from mcpx.paths import READ_FLAGS, replace_file
 
 HEAD_BYTES: Final = 4096
 GENESIS: Final = b"0" * 64
@@ -26,6 +26,8 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for JSON that is none, or is not of the shape that is wanted."""
 _HEAD: Final = struct.Struct("<8sQQQQ32sI")
 _CHECKSUM: Final = struct.Struct("<I")
+CHAINS_NAME: Final = "audit.chains"
+_MAX_DIGITS: Final = 9
 _MAGIC: Final = b"mcpxaud1"
 _NAME: Final = re.compile(r"(\d{1,6})-(\d{12,18})\.jsonl")
 
@@ -79,7 +81,11 @@ def segments(folder: Path, chain: int | None = None) -> list[Segment]:
     Raises:
         OSError: The folder cannot be read.
     """
-    named = [match for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]  # noqa: PTH208 - by name
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - by name
+    except FileNotFoundError:
+        return []
+    named = [match for name in names if (match := _NAME.fullmatch(name))]
     found = [Segment(folder / each[0], int(each[1]), int(each[2])) for each in named]
     found.sort(key=lambda each: (each.chain, each.first))
     return found if chain is None else [each for each in found if each.chain == chain]
@@ -95,6 +101,23 @@ def chain_numbers(folder: Path) -> set[int]:
     return {int(stem) for stem in stems if stem.isascii() and stem.isdecimal()} | {
         each.chain for each in segments(folder)
     }
+
+
+def known_chains(folder: Path) -> int:
+    """How many chains there have ever been, as noted beside the folder: a folder may be removed."""
+    try:
+        return int((folder.parent / CHAINS_NAME).read_text()[:_MAX_DIGITS])
+    except (OSError, ValueError):
+        return 0
+
+
+def note_chains(folder: Path, count: int) -> None:
+    """Note that there are so many chains.
+
+    Raises:
+        OSError: That is not possible.
+    """
+    replace_file(folder.parent / CHAINS_NAME, b"%d\n" % count, synced=False)
 
 
 def packed_head(head: Head) -> bytes:

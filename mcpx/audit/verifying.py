@@ -1,7 +1,7 @@
 """Whether the audit lines in a folder are as they were written: none changed, none missing.
 
 Each line carries a hash of itself and that of the line before, the head of each chain the place of its last
-line, and the numbers of the chains have no gap. Reads alone, also while other processes write.
+line, and how many chains there are is noted beside the folder. Reads alone, also while other processes write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Final
 
 import msgspec
 
-from mcpx.audit.chain_files import GENESIS, Head, Segment, chain_numbers, head_of, place_of, segments
+from mcpx.audit.chain_files import (
+    GENESIS,
+    Head,
+    Segment,
+    chain_numbers,
+    head_of,
+    known_chains,
+    place_of,
+    segments,
+)
 
 ATTEMPTS: Final = 4
 PAUSE_S: Final = 0.1  # between attempts: what looks wrong may be half written
@@ -50,7 +59,7 @@ def verify(folder: Path) -> Verified:
     """
     whole = Verified()
     numbers = chain_numbers(folder)
-    for number in range(1, max(numbers, default=0) + 1):
+    for number in range(1, max(*numbers, known_chains(folder), 0) + 1):
         if number not in numbers:
             whole.problems.append(Problem(f"{number}.state", None, f"chain {number} is missing"))
             continue

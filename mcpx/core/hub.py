@@ -150,6 +150,7 @@ class Hub:
             enabled=config.audit != "off",
             required=config.audit_required,
             redact=redactor.data if config.audit == "full" else None,
+            hide=redactor,
         )
 
     # --- its life

@@ -276,6 +276,19 @@ async def test_a_chain_that_is_removed_is_noticed(log, monkeypatch):
     assert log.problems() == ["chain 1 is missing"]
 
 
+@pytest.mark.parametrize("folder_too", [False, True])
+async def test_a_log_that_is_removed_as_a_whole_is_noticed(log, folder_too, monkeypatch):
+    monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)
+    log.write("one")
+    for file in log.folder.iterdir():
+        file.unlink()
+    if folder_too:
+        log.folder.rmdir()
+    assert log.problems() == ["chain 1 is missing"]
+    log.write("two")
+    assert log.problems() == ["the writer noticed that it was removed"]
+
+
 async def test_a_log_that_is_removed_under_its_writer_goes_on_and_the_gap_shows(log, monkeypatch):
     monkeypatch.setattr("mcpx.audit.verifying.PAUSE_S", 0)
     with log.audit() as audit:

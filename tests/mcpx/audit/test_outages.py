@@ -11,7 +11,8 @@ import pytest
 from mcpx.audit import audit as module
 from mcpx.audit import chain
 from mcpx.errors import CallError, Code, Outcome
-from tests.mcpx.audit.conftest import begin, call
+from supervisors import Reply
+from tests.mcpx.audit.conftest import RESULT, begin, call
 
 pytestmark = pytest.mark.anyio
 
@@ -149,3 +150,17 @@ async def test_the_names_of_arguments_are_written_whatever_they_are(log, argumen
     [line] = log.lines()
     assert line["arguments"] == names
     assert log.problems() == []
+
+
+async def test_a_secret_in_a_uri_is_not_written(log):
+    with log.audit() as audit:
+        audit.configure(
+            enabled=True, required=False, redact=None, hide=lambda text: text.replace("s3cret", "***")
+        )
+        reply: Reply = Reply()
+        reply.observer = audit.begin("resource", "s", "note://a?token=s3cret")
+        slot = (log.folder / "1.state").read_bytes()
+        reply.resolve(RESULT)
+        audit.refused("resource", "s", "note://s3cret", "unknown_resource")
+    assert log.names() == ["note://a?token=***", "note://***"]
+    assert b"s3cret" not in slot
