@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -89,9 +90,18 @@ def _last_of_chain(files: list[Segment], wanted: Selection, most: int) -> list[L
     for file in reversed(files):
         lines = _lines(_read(file.path, 0))
         found = [line for line in lines if wanted.fits(line)] + found
-        if len(found) >= most or (lines and wanted.since is not None and lines[0].time < wanted.since):
-            break
+        if len(found) >= most or (lines and wanted.since is not None and _ended(lines[0]) < wanted.since):
+            break  # what stands before has ended before
     return found[-most:]
+
+
+def _ended(line: Line) -> str:
+    """When the call of a line had ended; the lines stand in that order."""
+    try:
+        at = datetime.fromisoformat(line.time) + timedelta(milliseconds=line.ms or 0)
+    except (ValueError, OverflowError):
+        return line.time
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _read(path: Path, offset: int) -> bytes:

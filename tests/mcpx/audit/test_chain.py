@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mcpx.audit import chain
 from mcpx.audit.audit import Audit
+from mcpx.audit.reading import Selection, last_lines
 from mcpx.audit.slots import MAX_SLOTS, SLOT_BYTES
 from mcpx.errors import CallError, Code
 from supervisors import Abandoned
@@ -300,3 +301,17 @@ async def test_a_log_that_is_removed_under_its_writer_goes_on_and_the_gap_shows(
         call(audit, "two")
     assert log.names() == ["two"]
     assert log.problems() != []
+
+
+async def test_lines_since_a_time_are_found_behind_a_call_that_began_long_before(log, monkeypatch):
+    monkeypatch.setattr(chain, "MAX_SEGMENT_BYTES", 1)
+    with log.audit() as audit:
+        long_one = begin(audit, "long")
+        call(audit, "short")
+        audit._flush()
+        audit._chain._tend()
+        long_one.resolve(RESULT)
+    assert len(log.files) == 2
+    since = next(line["time"] for line in log.lines() if line["name"] == "short")
+    found = last_lines(log.folder, Selection(since=since), 10)
+    assert [line.name for line in found] == ["short"]
