@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from mcpx.audit.audit import Audit
 from mcpx.catalog.diff import EVERYTHING, diff
-from mcpx.catalog.model import Catalogue, ServerInfo
+from mcpx.catalog.model import Catalogue
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
 from mcpx.core.config_file import ConfigFile

@@ -17,7 +17,7 @@ import msgspec
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import ServerInfo
+    from mcpx.catalog.snapshot import ServerInfo
     from mcpx.core.hub import Hub
     from mcpx.core.stats import Count, Totals
     from mcpx.environment import Environment

@@ -16,7 +16,8 @@ import anyio
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
-from mcpx.catalog.model import Catalogue, ServerInfo
+from mcpx.catalog.model import Catalogue
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Era, ServerConfig
 from mcpx.errors import CallError
 from mcpx.observe.metrics import Counters

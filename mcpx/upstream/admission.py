@@ -9,7 +9,8 @@ import msgspec
 from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
-from mcpx.catalog.model import ServerInfo, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.catalog.uris import UriRejection
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.suggest import unknown_resource, unknown_tool

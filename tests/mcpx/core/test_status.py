@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mcpx import __version__
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.stats import INSPECT, MENU
 from mcpx.core.status import Status, snapshot
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import structlog
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.messages import Exec
 from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code

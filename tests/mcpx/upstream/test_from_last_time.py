@@ -10,7 +10,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.status import snapshot
 from mcpx.errors import Code
 from mcpx.rendering.descriptions import describe, instructions

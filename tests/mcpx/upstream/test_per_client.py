@@ -13,7 +13,7 @@ import pytest
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.status import snapshot
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.gateway.clients.sessions import ClientSessions

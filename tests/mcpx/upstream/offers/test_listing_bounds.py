@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.status import snapshot
 from mcpx.upstream.offers.entries import MAX_TEXT_CHARS
 from mcpx.upstream.offers.pages import MAX_ENTRIES
