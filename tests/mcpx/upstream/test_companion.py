@@ -11,7 +11,7 @@ import structlog
 
 from mcpx.catalog.snapshot import State
 from mcpx.core.messages import Exec
-from mcpx.core.status import snapshot
+from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.companion import subscribe

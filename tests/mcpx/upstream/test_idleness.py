@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcpx.catalog.snapshot import State
-from mcpx.core.status import snapshot
+from mcpx.core.status_snapshot import snapshot
 from mcpx.upstream import idleness
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.idleness import Idleness
