@@ -44,6 +44,7 @@ from mcpx.paths import AUDIT_FOLDER, state_folder
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.health import distrust_all
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
@@ -127,7 +128,7 @@ class Hub:
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
-        suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())
+        suspend = SuspendWatch(lambda _seconds: distrust_all(self.fleet.children()))
         self.root.add(ChildSpec(name="suspend", run=suspend.run))
 
     def apply(self, config: Config) -> None:
