@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from mcpx.version import __version__
 
 if TYPE_CHECKING:
-    from mcpx.catalog.model import ResourceInfo, ServerInfo, ToolInfo
+    from mcpx.catalog.model import ResourceInfo, ToolInfo
+    from mcpx.catalog.snapshot import ServerInfo
     from mcpx.config import Config, load
     from mcpx.core.calls import Executor
     from mcpx.core.execution import ExecutionResult
@@ -62,7 +63,7 @@ _HOMES = {
     "Registry": "mcpx.core.registry",
     "ResourceInfo": "mcpx.catalog.model",
     "SchemaConverter": "mcpx.rendering.typescript",
-    "ServerInfo": "mcpx.catalog.model",
+    "ServerInfo": "mcpx.catalog.snapshot",
     "ToolInfo": "mcpx.catalog.model",
     "configure_logging": "mcpx.observe.log",
     "generate_resources_description": "mcpx.core.registry",

@@ -25,7 +25,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.config import Config, Stdio
 from mcpx.core.hub import Hub
 from mcpx.core.idle_exit import IdleExit

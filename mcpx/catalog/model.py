@@ -1,8 +1,8 @@
 """The catalogue: what one upstream server offers, as frozen structs.
 
-Owns the shapes `ToolInfo`, `ResourceInfo`, `TemplateInfo`, `PromptInfo`, `ServerInfo` and the `Catalogue`
-that holds them. An upstream actor builds a new `Catalogue` after each listing and replaces the old one
-whole; everybody else only reads. Nothing here does I/O or knows the SDK.
+Owns the shapes `ToolInfo`, `ResourceInfo`, `TemplateInfo`, `PromptInfo` and the `Catalogue` that holds them;
+the server's state beside them is in `mcpx.catalog.snapshot`. An upstream actor builds a new `Catalogue` after
+each listing and replaces the old one whole; everybody else only reads. No I/O here, and nothing of the SDK.
 
 Field names are Python's (`input_schema`, `mime_type`); `Entry.members` maps them to the protocol's, for
 the modules that read and write lists. Values that belong to the protocol (`annotations`, `icons`, `meta`) are
@@ -12,26 +12,12 @@ plain JSON with the protocol's own keys, as the upstream sent them; members that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
 JSON = dict[str, Any]
 _NO_MEMBERS: Final = frozenset({"server_name", "more", "order"})  # fields of an entry
-
-
-class State(StrEnum):
-    """The state of an upstream server as users see it."""
-
-    STARTING = "starting"
-    READY = "ready"
-    ASLEEP = "asleep"
-    WAITING = "waiting"
-    PARKED = "parked"
-    STOPPED = "stopped"
-    DISABLED = "disabled"
 
 
 def present(**fields: Any) -> JSON:
@@ -208,101 +194,3 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     left_out: tuple[LeftOut, ...] = ()
     """What cannot be used, and why; a bounded number."""
     listed_at: float | None = None
-
-
-class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot of one upstream server: its state, and its last known catalogue.
-
-    `cause` says why it is not ready; `retry_in_s` is seconds until the next attempt, where one is due.
-    `catalogue` is `None` until the first listing; it is stale whenever `state` is not `ready`.
-    """
-
-    name: str
-    state: State
-    transport: str
-    cause: str | None = None
-    retry_in_s: float | None = None
-    catalogue: Catalogue | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether calls are served now."""
-        return self.state is State.READY
-
-    @property
-    def available(self) -> bool:
-        """Whether a call is served, though the server may have to be started for it."""
-        return self.state in {State.READY, State.ASLEEP}
-
-    @property
-    def tools(self) -> dict[str, ToolInfo]:
-        """The tools last listed, by name; empty before the first listing."""
-        return self.catalogue.tools if self.catalogue else {}
-
-    @property
-    def resources(self) -> dict[str, ResourceInfo]:
-        """The resources last listed, by URI; empty before the first listing."""
-        return self.catalogue.resources if self.catalogue else {}
-
-    @property
-    def left_out(self) -> tuple[LeftOut, ...]:
-        """What the server offers and MCPX leaves out or cuts, and why."""
-        return self.catalogue.left_out if self.catalogue else ()
-
-    @property
-    def instructions(self) -> str | None:
-        """The server's own usage instructions, uncut."""
-        return self.catalogue.instructions if self.catalogue else None
-
-    def from_last_time(self) -> JSON:
-        """`{from_last_time: true, listed_at}` where an earlier MCPX has kept the catalogue, else nothing."""
-        if self.catalogue is None or self.catalogue.listed_at is None:
-            return {}
-        at = datetime.fromtimestamp(self.catalogue.listed_at, UTC).isoformat(timespec="seconds")
-        return {"from_last_time": True, "listed_at": at}
-
-    def describe_state(self, *, cause: bool = True) -> str:
-        """`ready`, `starting`, `waiting, retry in 4 s: <cause>`, `parked: <cause>`, ...
-
-        The cause may quote the server: pass `cause=False` where its words must not appear.
-        """
-        text = str(self.state)
-        if self.state is State.WAITING and self.retry_in_s is not None:
-            text += f", retry in {max(0.0, self.retry_in_s):.0f} s"
-        return f"{text}: {self.cause}" if cause and self.cause and not self.ready else text
-
-    def refuse(self, what: str) -> str:
-        """Why nothing was sent, and when the server is tried next.
-
-        `what` is the predicate of the sentence: "is not available", for one.
-        """
-        text = f"{self.name} {what} ({self.describe_state()}); nothing was sent"
-        return text if self.retry_in_s is None else f"{text}. Next attempt in {self.retry_in_s:.0f} s"
-
-    def why(self) -> JSON:
-        """The state for an error's details: `{state, cause?, retry_in_s?}`."""
-        return present(state=str(self.state), cause=self.cause, **self.next_attempt())
-
-    def next_attempt(self) -> JSON:
-        """`{retry_in_s}` where an attempt to connect is due, else nothing."""
-        return {} if self.retry_in_s is None else {"retry_in_s": round(max(0.0, self.retry_in_s), 1)}
-
-    def to_dict(self) -> JSON:
-        """Plain JSON: `{name, state, cause?, retry_in_s?, tools, resources, ...}`; the lists as counts."""
-        known = self.catalogue
-        return present(
-            name=self.name,
-            state=str(self.state),
-            transport=self.transport,
-            cause=self.cause,
-            retry_in_s=self.retry_in_s,
-            title=known.server_title if known else None,
-            version=known.server_version if known else None,
-            protocol_version=known.protocol_version if known else None,
-            instructions=self.instructions,
-            tools=len(self.tools),
-            resources=len(self.resources),
-            templates=len(known.templates) if known else 0,
-            prompts=len(known.prompts) if known else 0,
-            **self.from_last_time(),
-        )

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
-from mcpx.catalog.model import ServerInfo
 from mcpx.catalog.search_corpus import Corpus, Scores, corpus_of
 from mcpx.catalog.search_index import Entry, read_index
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.catalog.words import words
 
 MAX_QUERY_LEN: Final = 1000  # characters of a question that are looked at

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from mcpx.catalog.model import Catalogue, PromptInfo, ResourceInfo, ServerInfo, TemplateInfo, ToolInfo
+from mcpx.catalog.model import Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.catalog.synonyms import groups_of
 from mcpx.catalog.words import words
 

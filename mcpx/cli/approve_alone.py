@@ -10,7 +10,7 @@ from mcpx.config import ServerConfig, load
 from mcpx.config.servers import DISABLED
 from mcpx.daemon.paths import check_state_folder
 from mcpx.errors import MCPXError
-from mcpx.text.nearest import nearest
+from mcpx.text.nearest import suggestion
 from mcpx.trust.pin_files import PinFiles
 from mcpx.trust.pin_record import entry_key, pin_identity
 from mcpx.trust.pin_review import Agreed, NothingToApproveError, agreed_to, edit_of, review, reviewed
@@ -75,6 +75,4 @@ def _approve(
 def _known(name: str, servers: dict[str, ServerConfig]) -> str:
     if name in servers:
         return name
-    near = nearest(name, list(servers))
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(servers)}"
-    raise MCPXError(f"no server {name!r}; {hint}")
+    raise MCPXError(f"no server {name!r}; {suggestion(name, servers)}")

@@ -5,16 +5,16 @@ Reads the files, whether a daemon runs or not. A line of the table is cleaned of
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from mcpx.cli.daemon import with_config
+from mcpx.cli.durations import duration_of
 from mcpx.cli.group import Group
 from mcpx.cli.printing import echo, print_json
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 LINES: Final = 50  # shown by default
 POLL_INTERVAL_S: Final = 0.2
 MAX_ARGUMENTS_CHARS: Final = 60  # of the names of arguments
-_AGE: Final = re.compile(r"(\d{1,6})\s*([smhdw])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @click.group(cls=Group, invoke_without_command=True, short_help="What was run, by whom, and how it ended.")
@@ -113,8 +111,8 @@ def _since(text: str | None) -> str | None:
     """
     if text is None:
         return None
-    if age := _AGE.fullmatch(text.strip()):
-        at = datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+    if (age := duration_of(text.strip())) is not None:
+        at = datetime.now(UTC) - age
     else:
         try:
             at = datetime.fromisoformat(text).astimezone(UTC)  # without a zone: that of this machine

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcpx.cli.daemon import with_config
+from mcpx.cli.durations import duration_of
 from mcpx.cli.group import Group
 from mcpx.cli.known_names import complete_profile, complete_token
 from mcpx.cli.printing import console, echo
-from mcpx.config.document import quote
-from mcpx.errors import MCPXError
 
 if TYPE_CHECKING:
     from mcpx.trust.tokens import NamedToken
-
-_LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([smhdw])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def _lifetime(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
@@ -29,10 +24,10 @@ def _lifetime(_ctx: click.Context, _parameter: click.Parameter, value: str | Non
     Raises:
         BadParameter: It is none.
     """
-    found = _LIFETIME.fullmatch(value or "")
-    if found is None and value is not None:
+    found = None if value is None else duration_of(value)
+    if value is not None and not found:
         raise click.BadParameter(f"{value!r} is no time such as 90m, 12h, 30d or 4w")
-    return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return found
 
 
 @click.group(cls=Group, short_help="Tokens for HTTP clients.")
@@ -67,10 +62,14 @@ def new(
     With --profile its clients are at that profile's door, whether they connect to /mcp or to /mcp/PROFILE;
     any other door does not exist for them.
     """
+    from mcpx.config import load
+    from mcpx.core.profiles import check_door
+    from mcpx.door import Door
+    from mcpx.paths import config_file
     from mcpx.trust.tokens import issue
 
     if profile is not None:
-        _check_profile(profile, config_path)
+        check_door(Door(profile=profile), load(config_file(config_path), resolve=False))
     now = datetime.now(UTC).replace(microsecond=0)
     secret, made = issue(name, profile=profile, expires=None if expires is None else now + expires, now=now)
     if as_json:
@@ -108,23 +107,6 @@ def revoke(name: str, config_path: str | None, as_json: bool) -> None:  # noqa: 
 
     revoke_token(name)
     echo(json.dumps({"revoked": name}) if as_json else f"revoked {name}; the sessions of its clients end")
-
-
-def _check_profile(profile: str, config_path: str | None) -> None:
-    """Refuse a profile that is not configured.
-
-    Raises:
-        MCPXError: It is none.
-        ConfigError: The configuration cannot be used.
-    """
-    from mcpx.config import load
-    from mcpx.config.profiles import did_you_mean
-    from mcpx.paths import config_file
-
-    profiles = load(config_file(config_path), resolve=False).profiles
-    if profile not in profiles:
-        hint = did_you_mean(profile, profiles) if profiles else ": none is configured"
-        raise MCPXError(f"there is no profile {quote(profile)}{hint}")
 
 
 def _as_json(token: NamedToken, now: datetime) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mcpx.audit.entry import Approval, Entry
 from mcpx.catalog.model import JSON, ToolInfo
 from mcpx.trust.approval_form import KEY
-from mcpx.trust.approvals import Approvals
+from mcpx.trust.approvals import Admitted, Approvals
 from mcpx.trust.questions import ApprovalRequest, ApprovalRequired, NotApproved, form_of
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.call_queue import RawReply
@@ -51,23 +51,33 @@ def admitted(
         rule=rule,
         answers=context.answers,
     )
-    try:
-        found = approvals.admit(asked)
-    except ApprovalRequired:
-        _note(reply, rule, "asked")
-        raise
-    except NotApproved as error:
-        _note(reply, rule, "refused" if error.is_refusal else None)
-        raise
-    _note(reply, rule, found.by)
+    entry = reply.observer
+    found = noted(approvals, asked, entry if isinstance(entry, Entry) else None)
     if found.answers is not context.answers:
         context = replace(context, answers=found.answers)
     return replace(call, context=context, approved=form_of(tool) if rule is not None else None)
 
 
-def _note(reply: RawReply, rule: str | None, approval: Approval | None) -> None:
-    entry = reply.observer
-    if rule is not None and isinstance(entry, Entry):
+def noted(approvals: Approvals, call: ApprovalRequest, entry: Entry | None) -> Admitted:
+    """What `Approvals` says of a call, written into the call's entry.
+
+    Raises:
+        CallError: As from `Approvals.admit`.
+    """
+    try:
+        found = approvals.admit(call)
+    except ApprovalRequired:
+        _note(entry, call.rule, "asked")
+        raise
+    except NotApproved as error:
+        _note(entry, call.rule, "refused" if error.is_refusal else None)
+        raise
+    _note(entry, call.rule, found.by)
+    return found
+
+
+def _note(entry: Entry | None, rule: str | None, approval: Approval | None) -> None:
+    if entry is not None and rule is not None:
         entry.rule, entry.approval = rule, approval
 
 

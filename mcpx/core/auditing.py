@@ -1,8 +1,8 @@
-"""What the audit log says of each request of a client: of those that the router takes, and of all others.
+"""What the audit log says of each request of a client that the router takes, or would have taken.
 
-`audited` and `audited_direct` make the entry that is to be the observer of a request's reply. What is refused
-before there is a request is noted by `noting_refusals`, in whose block names are looked up and arguments are
-read.
+`audited` makes the entry that is to be the observer of a request's reply. What is refused before there is a
+request is noted by `noting_refusals`, in whose block names are looked up and arguments are read. The requests
+at a transparent door are those of `mcpx.gateway.transparent.auditing`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 from mcp import MCPError
 
 from mcpx.audit.audit import Audit
-from mcpx.audit.chain_files import UNREADABLE
 from mcpx.audit.entry import Entry, Kind
 from mcpx.audit.origin import Origin
 from mcpx.core.messages import Exec, Forward, Message, Read, Request
 from mcpx.errors import CallError, MCPXError
-from mcpx.upstream.requests import Complete, GetPrompt, Passed
+from mcpx.upstream.admission import reference_in
+from mcpx.upstream.requests import Complete, GetPrompt
 
 _NOT_WRITTEN: Final = "tasks/get"  # a client asks for a task again and again until it has ended
 _UNKNOWN: Final[dict[Kind, str]] = {
@@ -61,55 +61,9 @@ def target_of(request: Request) -> Target | None:
     if isinstance(forwarded, GetPrompt):
         return "prompt", forwarded.name, forwarded.arguments
     if isinstance(forwarded, Complete):
-        return "completion", _read(forwarded.ref).target, b""
+        about = reference_in(forwarded.ref)
+        return "completion", (about.name or about.uri or "") if about else "", b""
     return None if forwarded.method == _NOT_WRITTEN else ("task", forwarded.task_id, b"")
-
-
-class _Params(msgspec.Struct):
-    """What names the target of a request in its params."""
-
-    name: str = ""
-    uri: str = ""
-    task: str = msgspec.field(name="taskId", default="")
-    arguments: msgspec.Raw = msgspec.Raw()
-    ref: _Params | None = None
-
-    @property
-    def target(self) -> str:
-        return self.name or self.uri or self.task
-
-
-def _read(params: msgspec.Raw | bytes) -> _Params:
-    try:
-        return msgspec.json.decode(params, type=_Params)
-    except UNREADABLE:
-        return _Params()
-
-
-_DIRECT: Final[dict[str, Kind]] = {
-    "tools/call": "tool",
-    "resources/read": "resource",
-    "prompts/get": "prompt",
-    "completion/complete": "completion",
-    "tasks/update": "task",
-    "tasks/cancel": "task",
-}
-
-
-def audited_direct(audit: Audit, server: str, request: Passed, origin: Origin) -> Entry | None:
-    """The entry of a request in a direct session; None for one that is not written, such as a listing.
-
-    Raises:
-        CallError: As from `Audit.begin`.
-    """
-    kind = _DIRECT.get(request.method)
-    if kind is None or not audit.enabled:
-        return None
-    params = _read(request.raw)
-    name = params.ref.target if params.ref is not None else params.target
-    entry = audit.begin(kind, server, name, params.arguments, origin)
-    entry.is_response = True
-    return entry
 
 
 def note_refused(audit: Audit, message: Message, error: CallError) -> None:

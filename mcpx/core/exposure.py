@@ -14,8 +14,9 @@ import msgspec
 import structlog
 
 from mcpx.catalog.diff import Diff
-from mcpx.catalog.model import ServerInfo, ToolInfo
+from mcpx.catalog.model import ToolInfo
 from mcpx.catalog.native_names import may_be_of, native_name, whole_name
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig
 from mcpx.config.profiles import fits
 from mcpx.core.costs import definitions_cost

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from mcpx.upstream.direct.session import DirectSession
 
 log = structlog.get_logger()
-MAX_PROBES_AT_ONCE: Final = 8  # after a suspend
-PROBE_PAUSE_S: Final = 0.1  # until the next ones
 REMOVED: Final = "it was removed from the configuration"
 CHANGED: Final = "its configuration has changed"
 NOT_STARTED: Final = "it is started for clients of its transparent door only"
@@ -244,14 +242,6 @@ class Fleet:
             self._children.pop(upstream.child, None)
         if scope.cancelled_caught:
             log.error("upstream.stuck", server=upstream.name, waited_s=timeout_s)
-
-    async def distrust_sessions(self) -> None:
-        """Have all idle sessions probed over new connections, a few at a time, after a suspend."""
-        for number, session in enumerate(self.children(), 1):
-            if session.health is not None:
-                session.health.distrust()
-            if number % MAX_PROBES_AT_ONCE == 0:
-                await anyio.sleep(PROBE_PAUSE_S)
 
     async def restart(self, upstream: Upstream) -> None:
         """End a server in order and start it again; see `restart`."""

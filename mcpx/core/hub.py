@@ -4,12 +4,13 @@ Builds, from a configuration, the upstream servers under their own supervisor (`
 actor, and the faces over them (`registry`, `calls`, `executor`). Frontends (stdio, socket, HTTP) are added by
 the composition root, `mcpx.app`. The tree is `root` (one for one; too many failures of the infrastructure end
 it) over `upstreams` (never escalates) and `router`; what was added last is stopped first, so that the
-frontends close before the servers. `reload` and `restart` change the tree while it runs.
+frontends close before the servers. `reload` and `restart` change the tree while it runs
+(`mcpx.core.hub_changes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -17,34 +18,33 @@ from typing import Final
 import anyio
 import anyio.to_thread
 import structlog
-from msgspec.structs import replace
 
 from mcpx.audit.audit import Audit
-from mcpx.catalog.diff import EVERYTHING, diff
-from mcpx.catalog.model import Catalogue, ServerInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
 from mcpx.core.calls import Executor, ToolCalls
 from mcpx.core.config_file import ConfigFile
 from mcpx.core.fleet import Fleet
+from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.inspection import Inspector
 from mcpx.core.meter import Meter
-from mcpx.core.observers import NO_SERVER, Observer
+from mcpx.core.observers import Observer
 from mcpx.core.readiness import await_descriptions
 from mcpx.core.registry import Registry
-from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
+from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.environment import put_in_force
-from mcpx.errors import CallError, Code
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
 from mcpx.paths import AUDIT_FOLDER, state_folder
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
+from mcpx.upstream.health import distrust_all
 from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.validation.checker import ArgumentChecker
 from supervisors import ActorRef, ChildFailed, ChildSpec, ChildStuck, Event, Intensity, Shutdown, Supervisor
@@ -94,14 +94,13 @@ class Hub:
         )
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
-        self._reload_lock = anyio.Lock()
-        self._reloading = reloading
+        self._changes = HubChanges(self, reloading)
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
         """How the HTTP side is, where a daemon has one: set by the composition root."""
         self._with_secrets: list[ServerConfig] = []
-        self._apply(config)
+        self.apply(config)
         self._build_tree()
 
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
@@ -129,11 +128,11 @@ class Hub:
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
-        suspend = SuspendWatch(lambda _seconds: self.fleet.distrust_sessions())
+        suspend = SuspendWatch(lambda _seconds: distrust_all(self.fleet.children()))
         self.root.add(ChildSpec(name="suspend", run=suspend.run))
 
-    def _apply(self, config: Config) -> None:
-        """Put in force what is looked up when it is used."""
+    def apply(self, config: Config) -> None:
+        """Put in force what is looked up when it is used; the servers themselves are changed by `reload`."""
         self.config = self.results.settings = config
         for name, upstream in self.upstreams.items():
             if name in config.servers:
@@ -162,8 +161,8 @@ class Hub:
             SupervisorError: The infrastructure failed too often.
         """
         self.started = anyio.current_time()
-        self._log_environment()
-        self._warn_of_disabled(self.upstreams)
+        log_environment(self.config)
+        warn_of_disabled(self.config, self.upstreams)
         self.audit.open()
         if orphans := await anyio.to_thread.run_sync(self.fleet.ledger.sweep):
             log.warning("orphans.ended", process_groups=orphans)
@@ -172,16 +171,6 @@ class Hub:
         finally:
             self._checker.close()
             self.audit.close()
-
-    def _log_environment(self) -> None:
-        environment = self.config.environment
-        if environment is not None and environment.problem is not None:
-            log.warning("environment.login_shell_failed", problem=environment.problem)
-
-    def _warn_of_disabled(self, names: Iterable[str]) -> None:
-        for name in names:
-            if (cause := self.config.servers[name].disabled) is not None:
-                log.warning("upstream.disabled", server=name, cause=cause)
 
     def stop(self) -> None:
         """Refuse new calls, let the running ones finish within the grace time, and end."""
@@ -228,37 +217,7 @@ class Hub:
         calls that run); those that were started may still be starting. Reloads are carried out one after the
         other, and each to its end, even if its caller is cancelled.
         """
-        with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
-            async with self._reload_lock:
-                with self._reloading():
-                    plan = await self._carry_out(config)
-        log.info("config.reloaded", **{name: getattr(plan, name) for name in plan.__struct_fields__})
-        return plan
-
-    async def _carry_out(self, config: Config) -> ReloadPlan:
-        plan = plan_reload(self.config, config, moved=moved_programs(self.config, config))
-        before = {name: upstream.catalogue for name, upstream in self.upstreams.items()}
-        self._apply(effective_config(self.config, config))
-        for notice in config.notices:
-            log.info("config.notice", notice=notice)
-        self._log_environment()
-        self._warn_of_disabled((*plan.added, *plan.changed))
-        if plan.settings:  # in force already, while servers may take their time to leave
-            self.fleet.observers.announce(plan.untouched or (NO_SERVER,))
-            self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
-        await self.fleet.change(self.config, plan)
-        self._report_differences(plan.changed, before)
-        return plan
-
-    def _report_differences(
-        self, names: Iterable[str], before: Mapping[str, Catalogue | None], *, of_profiles: bool = False
-    ) -> None:
-        """Report what there is now of the servers that there was not before, or the other way round."""
-        for name in names:
-            known = self.upstreams[name].catalogue if name in self.upstreams else None
-            if known is not None and (of_profiles or known is not before[name]):
-                changed = EVERYTHING if of_profiles else diff(before[name], known)
-                self.fleet.observers.notify(name, changed)
+        return await self._changes.reload(config)
 
     async def restart(self, name: str) -> ServerInfo:
         """End a server in order and start it again, whatever its state. Returns its state then.
@@ -269,31 +228,7 @@ class Hub:
         Raises:
             CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
         """
-        self.registry.upstream(name)
-        replaced = await self._take_in(name)
-        upstream = self.registry.upstream(name)
-        if upstream.config.disabled is not None or upstream.queue.closed:
-            info = upstream.info()
-            text = f"{name} cannot be restarted ({info.describe_state()})"
-            raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details={"state": str(info.state)})
-        if replaced:
-            await self.fleet.await_start(upstream)
-        else:
-            log.info("upstream.restarting", server=name, state=str(upstream.info().state))
-            await self.fleet.restart(upstream)
-        return upstream.info()
-
-    async def _take_in(self, name: str) -> bool:
-        """Take in the entry of a server as it is now; whether the server was replaced for it."""
-        found = await self.file.reread(name)
-        if found is None or name not in found.servers or name not in self.config.servers:
-            return False
-        put_in_force(found.environment)
-        self.config = replace(self.config, environment=found.environment)
-        if found.servers[name] == self.config.servers[name]:
-            return False
-        servers = self.config.servers | {name: found.servers[name]}
-        return name in (await self.reload(replace(self.config, servers=servers))).changed
+        return await self._changes.restart(name)
 
 
 @asynccontextmanager

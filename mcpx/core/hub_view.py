@@ -21,7 +21,8 @@ from typing import Any, cast
 import anyio
 from msgspec.structs import replace
 
-from mcpx.catalog.model import Catalogue, ServerInfo
+from mcpx.catalog.model import Catalogue
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config
 from mcpx.core.hub import Hub
 from mcpx.core.profiles import Selection, select

@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
+from mcpx.catalog.model import JSON, ToolInfo, present
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.core.inspection_lookup import MAX_TOOLS, Found, find_tools
 from mcpx.core.messages import Inspect
 from mcpx.core.registry import Registry

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mcpx.catalog.model import ServerInfo, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.core.messages import Inspect
 from mcpx.core.registry import Registry
 from mcpx.core.tool_names import resolve_tool

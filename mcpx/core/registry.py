@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.model import Catalogue, ResourceInfo, ServerInfo, ToolInfo
+from mcpx.catalog.model import Catalogue, ResourceInfo, ToolInfo
 from mcpx.catalog.naming import own_uri
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.catalog.uris import UriRejection, uri_rejection
 from mcpx.core.calls import ToolCalls
 from mcpx.core.messages import Read

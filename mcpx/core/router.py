@@ -31,7 +31,7 @@ from mcpx.rendering.suggest import unknown_tool
 from mcpx.trust.annotations import is_read_only
 from mcpx.trust.approvals import Approvals
 from mcpx.upstream.actor import Upstream
-from mcpx.upstream.admission import not_read_only
+from mcpx.upstream.admission import is_safe, not_read_only
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.requests import CallTool, ReadResource, RequestContext
 from mcpx.validation.arguments import read_raw_arguments
@@ -147,7 +147,7 @@ class Router:
         tool = self._tool(upstream, message)
         checked, raw = read_raw_arguments(message.arguments, tool)
         context = message.context if upstream.narrowing is None else _narrowed(message.context, upstream)
-        call = CallTool(tool.name, raw, safe=_is_safe(tool), read_only=message.read_only, context=context)
+        call = CallTool(tool.name, raw, safe=is_safe(tool), read_only=message.read_only, context=context)
         if checked is None or not self._checker.accepts(tool, checked, len(raw)):
             self._submit_when_checked(message, tool, checked, call, reply)
         else:
@@ -253,12 +253,6 @@ def _refuse(message: Message, reply: Reply[Any], error: Exception) -> None:
 def _narrowed(context: RequestContext, upstream: Upstream) -> RequestContext:
     """The context with the policy that holds for the clients of a profile, where they have one."""
     return context if upstream.narrowing is None else replace(context, policy=upstream.narrowing)
-
-
-def _is_safe(tool: ToolInfo) -> bool:
-    """Whether the tool says of itself that running it twice does no harm."""
-    hints = tool.annotations or {}
-    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
 def _session_for(upstream: Upstream, context: RequestContext) -> Upstream:

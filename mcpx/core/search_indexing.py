@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from mcpx.catalog.model import ServerInfo
 from mcpx.catalog.search_index import ServerIndex, index_of
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.catalog.words import load_stemmer
 from mcpx.observe.contained import contain
 

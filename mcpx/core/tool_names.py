@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, quoted, shown_name

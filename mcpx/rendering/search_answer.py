@@ -22,9 +22,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from mcpx.catalog.model import JSON, ServerInfo, ToolInfo, present
+from mcpx.catalog.model import JSON, ToolInfo, present
 from mcpx.catalog.search import ServerHits, search
 from mcpx.catalog.search_index import indexed
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.search_block import MAX_ENTRIES, Block
 from mcpx.rendering.tokens import estimate
 from mcpx.text import cut, quoted, shown_server

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, ServerInfo, ToolInfo, present
+from mcpx.catalog.model import JSON, PromptInfo, ResourceInfo, ToolInfo, present
 from mcpx.catalog.search import Hit
 from mcpx.catalog.search_index import Entry
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.descriptions.ladder import counted
 from mcpx.rendering.signatures import first_sentence, is_deprecated, signature
 from mcpx.text import cut, one_line, shown_name, shown_server, shown_uri, visible

@@ -15,7 +15,7 @@ from itertools import islice
 from os.path import commonprefix
 from typing import Any, Final
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.errors import URI_LEN, CallError, Code
 from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, one_line, quoted, shown_name, shown_uri

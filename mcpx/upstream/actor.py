@@ -1,9 +1,8 @@
 """The upstream actor: one task that owns one server's session, queue and caches.
 
-`Upstream` is what the rest of MCPX holds: the queue and the last known catalogue outlive the incarnations,
-so callers wait through a restart and descriptions stay. `run` is one incarnation, a child of the
-`upstreams` supervisor: connect, shake hands, list, say ready; then serve the queue, follow list changes,
-and end the moment the connection does. Nothing here decides about restarts.
+`Upstream` is what the rest of MCPX holds: the queue and the last known catalogue outlive the incarnations
+(`mcpx.upstream.incarnations`), so callers wait through a restart and descriptions stay. Nothing here decides
+about restarts.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import anyio
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.catalog.diff import Diff
-from mcpx.catalog.model import Catalogue, ServerInfo
+from mcpx.catalog.model import Catalogue
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Era, ServerConfig
 from mcpx.errors import CallError
 from mcpx.observe.metrics import Counters
@@ -26,27 +25,21 @@ from mcpx.trust.policy import ServerPolicy
 from mcpx.upstream.admission import refusal_of
 from mcpx.upstream.call_queue import CallQueue, RawReply
 from mcpx.upstream.call_rate import CallRate
-from mcpx.upstream.calls import Calls
 from mcpx.upstream.companion import Companion
 from mcpx.upstream.context import ClientId
-from mcpx.upstream.health import Health, open_health
-from mcpx.upstream.idleness import Idleness
-from mcpx.upstream.malformed_log import MalformedLog
+from mcpx.upstream.health import Health
+from mcpx.upstream.incarnations import Incarnations
 from mcpx.upstream.offers.catalogue_cache import CatalogueCache
 from mcpx.upstream.offers.catalogue_store import CatalogueStore
 from mcpx.upstream.offers.subscriptions import Subscriptions
 from mcpx.upstream.per_client import PerClientSessions
 from mcpx.upstream.relay.clients import ConnectedClients
-from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.relay.suspended import SuspendedCalls
 from mcpx.upstream.requests import Request, tool_of
 from mcpx.upstream.server_info import server_info
-from mcpx.upstream.session.attempts import Attempts
-from mcpx.upstream.session.handshake import Handshake, KnownEras
-from mcpx.upstream.session.upstream_session import UpstreamSession, open_session
+from mcpx.upstream.session.handshake import KnownEras
 from mcpx.upstream.transport.ledger import Ledger
-from mcpx.upstream.transport.link import Hooks, Link
-from supervisors import Incarnation, Phase, Signal, Supervisor
+from supervisors import Incarnation, Phase, Supervisor
 
 if TYPE_CHECKING:
     from mcpx.upstream.direct.client import DirectClient
@@ -133,17 +126,21 @@ class Upstream:
         """How often it was put to sleep; counted by the fleet."""
         self.has_open_tasks = has_open_tasks
         self._leaving: str | None = None
-        self._ledger = ledger
-        self._limit = max_message_bytes
         self._on_catalogue = on_catalogue
         self.known_eras: KnownEras = main.known_eras if main is not None else KnownEras(config)
-        self._attempts = Attempts(config.name, eras or partial(self.known_eras.in_order, None))
-        self._changes = Signal()
         self.server_log = server_log
-        self._malformed = MalformedLog(config, self.counters)
         self._clients = clients or ConnectedClients()
         self._suspended = SuspendedCalls(config.name, config.call_limits.call_timeout)
         self._clients.add_left_callback(self._suspended.cancel_for)
+        self._incarnations = Incarnations(
+            self,
+            self._cache,
+            self._clients,
+            self._suspended,
+            ledger=ledger,
+            max_message_bytes=max_message_bytes,
+            eras=eras or partial(self.known_eras.in_order, None),
+        )
 
     # --- for the rest of MCPX
 
@@ -185,7 +182,7 @@ class Upstream:
 
     def relist(self) -> None:
         """List again what the server offers: it told another session that it has changed."""
-        self._changes.set()
+        self._incarnations.relist()
         if self.queue.is_asleep:
             self.queue.wake(for_use=False)
 
@@ -267,75 +264,9 @@ class Upstream:
 
     async def run(self, incarnation: Incarnation) -> None:
         """Connect and serve, until the connection ends or the supervisor asks to leave."""
-        self._cache.begin()
-        await self._attempts.run(incarnation, partial(self._live, incarnation))
-
-    async def _live(self, incarnation: Incarnation, handshake: Handshake) -> None:
-        if self.main is None:
-            self.known_eras.forget()  # whatever fails now, the next attempt asks in the usual order
-        changes = self._changes = Signal()
-        calls = Calls(self.config, self.counters, self.queue, incarnation.proven)
-        relay = SessionRelay(
-            self.name, calls, self._clients, self._suspended, self.server_log, client=self.client
-        )
-        try:
-            async with open_session(
-                self.config,
-                handshake=handshake,
-                limit=self._limit,
-                hooks=Hooks(self._on_open, self._malformed.record, self.server_log.write, changes.set),
-                changes=changes,
-                on_updated=self._on_updated,
-                relay=relay,
-            ) as session:
-                await self._cache.list_all(session.client, incarnation.generation)
-                session.established()
-                self.known_eras.learn(handshake, of_main=self.main is None)
-                incarnation.ready()
-                await self._serve(session, incarnation, calls, changes)
-        finally:  # only now: the process has been terminated
-            self.pid = None
-            self._ledger.remove(self.child)
-            self.server_log.close()
-
-    async def _serve(
-        self, session: UpstreamSession, incarnation: Incarnation, calls: Calls, changes: Signal
-    ) -> None:
-        """Serve the queue; when asked to leave, finish what is running."""
-        generation = incarnation.generation
-        health = open_health(self.config.health, calls, session.probe, session.link)
-        async with anyio.create_task_group() as tasks:
-            try:
-                calls.open(session.link, session.sender(tasks))
-                self.health = health
-                tasks.start_soon(calls.drain_until_closed)
-                tasks.start_soon(session.listen)
-                tasks.start_soon(session.log_level.follow)
-                tasks.start_soon(session.probe_when_suspicious)
-                tasks.start_soon(self._cache.follow, session.client, generation, changes)
-                tasks.start_soon(self._cache.describe, session.client)
-                tasks.start_soon(self.subscriptions.serve, session)
-                tasks.start_soon(health.watch)
-                tasks.start_soon(Idleness(self, calls, self._suspended, changes).watch)
-                await incarnation.stopping.wait()
-                self._cache.confirm()
-                await calls.drain()
-            finally:
-                self.health = None
-                calls.close()
-            tasks.cancel_scope.cancel()
+        await self._incarnations.run(incarnation)
 
     # --- called back
-
-    def _on_open(self, link: Link) -> None:
-        self.pid = link.pid
-        if link.pid is not None:
-            self._ledger.add(self.child, link.pid, link.mark)
-
-    def _on_updated(self, uri: str) -> None:
-        self.subscriptions.handle_update(uri)
-        if self.main is not None and self.client is None:  # what the companion hears concerns all
-            self.main.subscriptions.updated(uri)
 
     def _on_listing(self, listed: Catalogue) -> None:
         if self.policy.pins is not None:

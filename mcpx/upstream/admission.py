@@ -9,7 +9,8 @@ import msgspec
 from mcp_types import INVALID_PARAMS
 from msgspec.structs import replace
 
-from mcpx.catalog.model import ServerInfo, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.catalog.uris import UriRejection
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.rendering.suggest import unknown_resource, unknown_tool
@@ -27,11 +28,19 @@ from mcpx.upstream.requests import (
 )
 
 
-class _Reference(msgspec.Struct):
+class Reference(msgspec.Struct):
     """What a completion is for: a prompt by its name, or a resource template by its text."""
 
     name: str | None = None
     uri: str | None = None
+
+
+def reference_in(ref: bytes) -> Reference | None:
+    """What the `ref` of a completion names; None where it cannot be read."""
+    try:
+        return msgspec.json.decode(ref, type=Reference)
+    except (msgspec.DecodeError, RecursionError):
+        return None  # the server says what is wrong with it
 
 
 def refusal_of(request: Request, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
@@ -74,6 +83,12 @@ def _refusal_of_tier(call: CallTool, info: ServerInfo) -> CallError | None:
     return not_read_only(tool) if call.read_only and tool is not None and not is_read_only(tool) else None
 
 
+def is_safe(tool: ToolInfo) -> bool:
+    """Whether the tool says of itself that running it twice does no harm."""
+    hints = tool.annotations or {}
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+
 def not_read_only(tool: ToolInfo) -> CallError:
     """`invalid_arguments`: the tool is not one that query runs."""
     name = f"{shown_name(tool.name)} of {shown_name(tool.server_name)}"
@@ -97,10 +112,8 @@ def _of_prompt(name: str, policy: ServerPolicy, info: ServerInfo) -> CallError |
 
 
 def _of_completion(ref: bytes, policy: ServerPolicy, info: ServerInfo) -> CallError | None:
-    try:
-        about = msgspec.json.decode(ref, type=_Reference)
-    except (msgspec.DecodeError, RecursionError):
-        return None  # the server says what is wrong with it
+    if (about := reference_in(ref)) is None:
+        return None
     if about.name is not None:
         return _of_prompt(about.name, policy, info)
     if about.uri is None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import ServerConfig
 from mcpx.errors import CallError, Code
 from mcpx.observe.metrics import Counters

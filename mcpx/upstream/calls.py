@@ -172,25 +172,21 @@ class Calls:
                 lambda result, error: self._answered(call, result, error),
                 lambda step: self._progressed(call, step),
             )
-        except CallError as refusal:
-            self._release(call)
-            self._reject(call, refusal)
-            return
         except Exception as error:  # noqa: BLE001 - one request that cannot be written must not cost the others
-            self._not_sent(call, error)
+            self._release(call)
+            self._reject(call, self._error_unsent(call, error))
             return
         if len(self._in_flight) >= self._max_in_flight:
             self._mailbox.detach()
         if alone and call.position is not None:
             self._loop.call_soon(call.check_seen, self._link)  # when it has been written
 
-    def _not_sent(self, call: InFlight, error: Exception) -> None:
-        """Fail a request that could not be put into a message."""
+    def _error_unsent(self, call: InFlight, error: Exception) -> CallError:
+        """The error of a request that was refused, or could not be put into a message."""
+        if isinstance(error, CallError):
+            return error
         contain(error, "send", server=self._server)
-        self._release(call)
-        self._reject(
-            call, internal_error(error, outcome=Outcome.NOT_SENT, server=self._server, tool=call.tool)
-        )
+        return internal_error(error, outcome=Outcome.NOT_SENT, server=self._server, tool=call.tool)
 
     def _takes_calls(self, *, alone: bool) -> bool:
         """Whether the server can take a call: it reads what it is sent, and is neither dead nor dying.

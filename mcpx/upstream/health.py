@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol
 
 import anyio
 from mcp import MCPError
@@ -28,6 +28,8 @@ from mcpx.upstream.errors import Unhealthy
 from mcpx.upstream.transport.link import Link
 from supervisors import Signal
 
+MAX_PROBES_AT_ONCE: Final = 8  # after a suspend
+PROBE_PAUSE_S: Final = 0.1  # until the next ones
 Probe = Callable[[], Awaitable[object]]
 """Sends the server something that it must answer. Any answer will do, an `MCPError` too.
 
@@ -145,3 +147,18 @@ class Health:
 def open_health(settings: HealthCheck, calls: Activity, probe: Probe, link: Link) -> Health:
     """The health check of a session on that link."""
     return Health(settings, calls, probe, link.give_up, renew=link.renew, clock=time.monotonic)
+
+
+class Checked(Protocol):
+    """A session with a health check while it serves."""
+
+    health: Health | None
+
+
+async def distrust_all(sessions: Iterable[Checked]) -> None:
+    """Have all idle sessions probed over new connections, a few at a time, after a suspend."""
+    for number, session in enumerate(sessions, 1):
+        if session.health is not None:
+            session.health.distrust()
+        if number % MAX_PROBES_AT_ONCE == 0:
+            await anyio.sleep(PROBE_PAUSE_S)

@@ -7,7 +7,8 @@ from typing import Final
 import anyio
 from msgspec.structs import replace
 
-from mcpx.catalog.model import Catalogue, ServerInfo, State
+from mcpx.catalog.model import Catalogue
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import ServerConfig
 from mcpx.upstream.call_queue import CallQueue
 from supervisors import Phase

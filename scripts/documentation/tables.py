@@ -15,7 +15,8 @@ from typing import Any, Final
 import click
 
 from mcpx.attach.command import USAGE
-from mcpx.catalog.model import Catalogue, ServerInfo, State, ToolInfo
+from mcpx.catalog.model import Catalogue, ToolInfo
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.cli.group import all_commands
 from mcpx.cli.main import cli
 from mcpx.clients.rows import CLIENTS

@@ -8,7 +8,7 @@ from functools import partial
 
 import anyio
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import Code
 from mcpx.upstream.calls import IDLE_AFTER_S
 from tests.faults import traces

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import anyio
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.observe.suspend import MIN_AWAY_S, TICK_S
 from tests.faults import traces
 from tests.faults.served import entry, open_served

@@ -22,7 +22,7 @@ from typing import Any
 
 import anyio
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.config import Config
 from mcpx.errors import CallError, Code
 from tests.faults import traces

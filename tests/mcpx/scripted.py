@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import anyio
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.config import Config, parse
 from mcpx.core.hub import Hub, open_hub
 from mcpx.errors import CallError, Code

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.demo.tour.context import Context, Record, shown
 from mcpx.demo.tour.report import Excerpt, Share, Step, StepFailed, Tokens
 from mcpx.gateway.tools import definitions

@@ -49,7 +49,7 @@ from mcpx.catalog.model import JSON
 from mcpx.core.hub import Hub
 from mcpx.core.profiles import check_door
 from mcpx.core.stats import report
-from mcpx.core.status import snapshot
+from mcpx.core.status_snapshot import snapshot
 from mcpx.daemon.paths import DaemonPaths
 from mcpx.daemon.protocol import LIMIT_KEY
 from mcpx.environment import in_force

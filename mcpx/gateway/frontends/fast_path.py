@@ -8,27 +8,22 @@ Both paths give the same answers; a test holds them against each other.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 import msgspec
-from mcp_types import Implementation
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from msgspec.structs import replace
 
-from mcpx.audit.origin import Origin, client_text, this_user
 from mcpx.config import StructuredContent
 from mcpx.core.exposure import Shown
 from mcpx.core.messages import Exec, Read
 from mcpx.core.meter import ClientMeter
 from mcpx.core.result_address import PREFIX as KEPT_RESULTS
-from mcpx.gateway.clients.handles import StreamCaller, capabilities_of
 from mcpx.gateway.eras import Era, EraServer
 from mcpx.gateway.frontends.fast_call import FastCall
+from mcpx.gateway.frontends.fast_context import FastContexts
 from mcpx.gateway.frontends.fast_parameters import (
     NOTHING,
     Arguments,
-    ClientInfo,
     Meta,
     Named,
     NativeParams,
@@ -44,8 +39,7 @@ from mcpx.gateway.server import GatewayServer
 from mcpx.gateway.tools import definitions as tools
 from mcpx.gateway.tools.encoding import ResultEncoder
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.context import NO_CAPABILITIES, CallerHandle, InputAnswers, read_capabilities
-from mcpx.upstream.requests import RequestContext
+from mcpx.upstream.context import NO_CAPABILITIES, CallerHandle
 from mcpx.validation.arguments import unreadable
 from mcpx.validation.bounds import MAX_INLINE_BYTES
 from mcpx.validation.errors import unreadable_arguments
@@ -57,23 +51,20 @@ from supervisors import Reply
 _BRACE: Final = ord("{")
 
 
-class FastPath:
+class FastPath(FastContexts):
     """Serves what it can of one connection's requests. The dispatcher offers it each before the SDK."""
 
     def __init__(self, server: GatewayServer, connection: EraServer) -> None:
         hub = server.hub
+        super().__init__(hub, connection)
         self._calls = hub.calls
         self._views = hub.views
         self._upstreams = hub.upstreams
-        self._clients = hub.clients
-        self._profile = hub.door.profile
-        self._connection = connection
         self._meter = hub.meter
         self._audit = hub.audit
         self._exposure = server.exposure
         self._decode = decode
         self._decode_native = decode_native
-        self._plain: RequestContext | None = None  # of calls without members of their own
         self._encoders: dict[StructuredContent, ResultEncoder] = {}  # by policy, before 2026-07-28
         self._client_meter: ClientMeter | None = None  # before 2026-07-28, where a name is for good
         self._stamp = server.stamp
@@ -243,44 +234,6 @@ class FastPath:
         if params.name == tools.RESOURCES and given.uri and not given.uri.startswith(KEPT_RESULTS):
             return Read(given.server_name, given.uri, self._context(wire, params))
         return None
-
-    def _context(self, wire: WireDispatcher, params: Params | NativeParams) -> RequestContext:
-        """The context of a request."""
-        meta, repeats = params.meta, params.state is not None or params.responses
-        if self._plain is not None and meta is None and not repeats:
-            return self._plain
-        token = None if meta is None else meta.progressToken
-        return replace(
-            self._context_of_client(wire, meta),
-            answers=InputAnswers(params.responses, params.state) if repeats else None,
-            on_progress=None if token is None else partial(wire.notify_progress, token),
-            meta=b"" if meta is None else meta.for_server,
-        )
-
-    def _context_of_client(self, wire: WireDispatcher, meta: Meta | None) -> RequestContext:
-        client = self._connection.identity
-        if self._connection.era is Era.MODERN and meta is not None:
-            self._clients.note_sessionless(meta.log_level)
-            capabilities = read_capabilities(bytes(meta.capabilities))
-            caller = StreamCaller(wire, client, capabilities, level=meta.log_level)
-            return RequestContext(client=client, caller=caller, origin=self._origin(meta))
-        if self._plain is None:
-            capabilities = capabilities_of(self._connection.connection.client_capabilities)
-            caller = StreamCaller(wire, client, capabilities, clients=self._clients)
-            self._plain = RequestContext(client=client, caller=caller, origin=self._origin(meta))
-        return self._plain
-
-    def _origin(self, meta: Meta | None) -> Origin:
-        """Who asks, for the audit log."""
-        info: ClientInfo | Implementation | None
-        if self._connection.era is Era.MODERN:
-            info = meta.client_info if meta else None
-        else:
-            params = self._connection.connection.client_params
-            info = params.client_info if params else None
-        client = None if info is None else client_text(info.name, info.version)
-        transport = self._connection.transport
-        return Origin(transport=transport, client=client, user=this_user(), profile=self._profile)
 
     def _meter_of(self, meta: Meta | None) -> ClientMeter:
         """What counts the calls of this client."""

@@ -9,17 +9,14 @@ contents are passed on as the bytes that the server gave, a blob only where it i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
-import anyio
 import mcp_types
 import msgspec
-from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
-from mcp_types import INTERNAL_ERROR
+from mcp.server.subscriptions import InMemorySubscriptionBus
 
 from mcpx.audit.entry import Kind
 from mcpx.catalog.model import JSON, Catalogue
@@ -31,10 +28,11 @@ from mcpx.core.result_address import KEPT_SERVER, read_address
 from mcpx.errors import CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.identity import connection_of, origin_of, session_client
-from mcpx.gateway.clients.subscribers import ResourceTarget, Subscribers
+from mcpx.gateway.clients.subscribers import Subscribers
 from mcpx.gateway.encoded_results import is_modern
 from mcpx.gateway.native import forms
 from mcpx.gateway.native.errors import about_resource, as_protocol_error
+from mcpx.gateway.native.listening import ListenStreams
 from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import PAGE_ENTRIES, page_of
 from mcpx.gateway.request_meta import meta_for_server
@@ -47,7 +45,6 @@ from mcpx.wire.enclosed import enclose
 
 Context = ServerRequestContext[Any, Any]
 
-MAX_STREAMS: Final = 1024  # of `subscriptions/listen`, as in the SDK
 UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 _NO_COMPLETION: Final = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
@@ -72,10 +69,9 @@ class ResourcesAndPrompts:
         self._stamp_for = stamp_for
         self._hub = hub
         self._subscribers = subscribers
-        self._bus = bus
         self._wait_to_list = wait_to_list
         self._lookup = Lookup(hub, settled)
-        self._open_streams = 0
+        self._streams = ListenStreams(hub, subscribers, bus, self._lookup, lambda: self.enabled)
 
     @property
     def enabled(self) -> bool:
@@ -86,7 +82,7 @@ class ResourcesAndPrompts:
     def register(self, server: Server[Any]) -> None:
         """Add the handlers to the server, which then declares the capabilities."""
         add = server.add_request_handler
-        add("subscriptions/listen", mcp_types.SubscriptionsListenRequestParams, self._listen)
+        add("subscriptions/listen", mcp_types.SubscriptionsListenRequestParams, self._streams.listen)
         if not self.enabled:
             return
         add("resources/list", mcp_types.PaginatedRequestParams, self._list_resources)
@@ -258,45 +254,6 @@ class ResourcesAndPrompts:
         self, ctx: Context, kind: Kind, name: str, server: str = ""
     ) -> AbstractContextManager[None]:
         return noting_refusals(self._hub.audit, kind, server, name, origin_of(ctx.session, self._hub))
-
-    # --- the stream of 2026-07-28
-
-    async def _listen(
-        self, ctx: Context, params: mcp_types.SubscriptionsListenRequestParams
-    ) -> mcp_types.SubscriptionsListenResult:
-        """Acknowledge what will be delivered, and deliver it until the client leaves."""
-        if self._open_streams >= MAX_STREAMS:
-            raise MCPError(INTERNAL_ERROR, f"{MAX_STREAMS} streams are open already; close one, or try later")
-        self._open_streams += 1
-        try:
-            wanted = params.notifications
-            async with self._subscribers.open_stream(self._bus, await self._targets(ctx, wanted)) as stream:
-                honoured = wanted.model_copy(
-                    update={
-                        "resource_subscriptions": stream.uris or None,
-                        "resources_list_changed": wanted.resources_list_changed if self.enabled else None,
-                        "prompts_list_changed": wanted.prompts_list_changed if self.enabled else None,
-                    }
-                )
-                taken = params.model_copy(update={"notifications": honoured})
-                return await ListenHandler(stream)(ctx, taken)
-        finally:
-            self._open_streams -= 1
-
-    async def _targets(self, ctx: Context, wanted: mcp_types.SubscriptionFilter) -> list[ResourceTarget]:
-        """The resources of a filter that may be subscribed to; the others are left out."""
-        found: dict[str, ResourceTarget] = {}
-
-        async def find(uri: str) -> None:
-            with suppress(MCPError, CallError):
-                target = await self._lookup.resource(uri, version=ctx.protocol_version)
-                self._hub.registry.resolve_uri(target.upstream, target.own_uri)
-                found[uri] = target
-
-        async with anyio.create_task_group() as tasks:  # together: a server may be on its way
-            for uri in dict.fromkeys(wanted.resource_subscriptions or ()):
-                tasks.start_soon(find, uri)
-        return list(found.values())
 
 
 def _completes(catalogue: Catalogue) -> bool:

@@ -15,15 +15,16 @@ import msgspec
 from mcp_types import CLIENT_CAPABILITIES_META_KEY
 from msgspec.structs import replace
 
-from mcpx.audit.entry import Approval, Entry
+from mcpx.audit.entry import Entry
 from mcpx.catalog.model import ToolInfo
+from mcpx.core.approving import noted
 from mcpx.errors import CallError, Code
 from mcpx.gateway.transparent.subjects import Subject
 from mcpx.rendering.result_reading import INPUT_REQUIRED, InputRequired
 from mcpx.trust.approval_form import KEY
 from mcpx.trust.approvals import Approvals
 from mcpx.trust.policy import ServerPolicy
-from mcpx.trust.questions import PREFIX, ApprovalRequest, ApprovalRequired, NotApproved
+from mcpx.trust.questions import PREFIX, ApprovalRequest, ApprovalRequired
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import ELICITATION, InputAnswers, read_capabilities
 from mcpx.upstream.direct.client import DirectClient
@@ -65,18 +66,13 @@ class Asking:
             CallError: As from `Approvals.admit`.
         """
         try:
-            admitted = self._approvals.admit(call)
+            admitted = noted(self._approvals, call, entry)
         except ApprovalRequired as need:
-            _note(entry, call.rule, "asked")
             if modern:
                 reply.resolve(result_answer(envelope.encode(need.result)))
             else:
                 self._ask(need, request, reply, again)
             return
-        except NotApproved as error:
-            _note(entry, call.rule, "refused" if error.is_refusal else None)
-            raise
-        _note(entry, call.rule, admitted.by)
         send(replace(request, raw=with_answers(members_of(request.raw), admitted.answers)))
 
     def _ask(self, need: ApprovalRequired, request: Passed, reply: RawReply, again: Again) -> None:
@@ -209,8 +205,3 @@ def _answer_in(answer: msgspec.Raw) -> object:
     error = value_of(members_of(b"{" + bytes(answer) + b"}").get("error"))
     message = error.get("message") if isinstance(error, dict) else None
     return {"action": "cancel", "error": str(message)}
-
-
-def _note(entry: Entry | None, rule: str | None, approval: Approval | None) -> None:
-    if entry is not None and rule is not None:
-        entry.rule, entry.approval = rule, approval

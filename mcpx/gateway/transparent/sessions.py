@@ -29,6 +29,7 @@ from mcpx.gateway.transparent.errors import as_call_error, error_in, to_answer, 
 from mcpx.gateway.transparent.offered import Offered
 from mcpx.gateway.transparent.subjects import NAMELESS, TOOLS_CALL, Subject
 from mcpx.trust.questions import ApprovalRequest
+from mcpx.upstream.admission import is_safe
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.context import InputAnswers
 from mcpx.upstream.direct.client import DirectClient
@@ -229,8 +230,7 @@ class DoorSessions:
         upstream = self._hub.upstreams.get(self.server)
         known = upstream.catalogue if upstream is not None else None
         found = known.tools.get(tool) if known is not None and tool is not None else None
-        hints = (found.annotations if found else None) or {}
-        return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+        return found is not None and is_safe(found)
 
 
 def _refusal(request: Passed, era: str, *, modern: bool) -> MCPError | None:

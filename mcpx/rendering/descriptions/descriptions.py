@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from mcpx.catalog.model import ServerInfo, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.descriptions.resource_list import describe_resources
 from mcpx.rendering.descriptions.servers import instructions, names, search_hint
 from mcpx.rendering.descriptions.tool_list import READ_ONLY_MARK, describe_tools, list_tools

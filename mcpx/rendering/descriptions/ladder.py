@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from mcpx.catalog.model import ServerInfo, State
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.rendering.tokens import estimate
 
 Rung = Callable[[ServerInfo], str]

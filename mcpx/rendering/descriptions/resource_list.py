@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from mcpx.catalog.model import ResourceInfo, ServerInfo, TemplateInfo
+from mcpx.catalog.model import ResourceInfo, TemplateInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.descriptions.ladder import Ladder, counted, fit
 from mcpx.text import one_line, shown_server, shown_uri
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mcpx.catalog.model import ServerInfo, State
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.rendering.tokens import estimate
 from mcpx.text import cut, one_line, shown_server
 

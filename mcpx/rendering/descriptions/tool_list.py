@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from mcpx.catalog.model import ServerInfo, State, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.rendering.descriptions.ladder import Ladder, counted, fit
 from mcpx.rendering.signatures import in_order, is_deprecated, line_parts, sentences, signature
 from mcpx.text import one_line, shown_name, shown_server

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mcpx.catalog.model import JSON, ServerInfo
+from mcpx.catalog.model import JSON
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.inspection.listing import LISTING_TOKENS
 from mcpx.rendering.inspection.plain import MAX_TEXT_CHARS
 from mcpx.rendering.tokens import estimate

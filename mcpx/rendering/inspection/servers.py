@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from mcpx.catalog.model import JSON, ServerInfo
+from mcpx.catalog.model import JSON
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.rendering.descriptions.ladder import counted
 from mcpx.rendering.signatures import first_sentence, in_order
 from mcpx.rendering.tokens import estimate

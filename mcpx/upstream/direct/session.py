@@ -14,7 +14,7 @@ import anyio
 import msgspec
 import structlog
 
-from mcpx.catalog.model import ServerInfo
+from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError
 from mcpx.observe.metrics import Counters

@@ -2,10 +2,9 @@
 
 Belongs to the upstream actor and outlives its incarnations. The first listener of a URI makes MCPX subscribe
 (`resources/subscribe`, or the stream of 2026-07-28 in `update_stream`), the last one to leave ends it.
-A server is asked even if it does not declare subscriptions: many have them all the same (the Python SDK 1.x
-cannot declare them). `serve` runs beside the calls of one incarnation. After a reconnect it subscribes again,
-and notifies the listeners once if the content differs from what they were last notified of. When in doubt it
-notifies them: a needless update costs one read, a missed one leaves them with old content for good.
+`serve` runs beside the calls of one incarnation. After a reconnect it subscribes again, and notifies the
+listeners once if the content differs from what they were last notified of. When in doubt it notifies them: a
+needless update costs one read, a missed one leaves them with old content for good.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ from typing import Final
 import anyio
 import anyio.abc
 import structlog
-from mcp_types import METHOD_NOT_FOUND
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 
-from mcpx.catalog.model import JSON, Catalogue
+from mcpx.catalog.model import Catalogue
 from mcpx.errors import CallError, Code
 from mcpx.text import shown_uri
 from mcpx.upstream.call_queue import RawReply
-from mcpx.upstream.errors import call_error
+from mcpx.upstream.offers.subscription_support import Support
 from mcpx.upstream.offers.topic import Listener, Submit, Topic
 from mcpx.upstream.offers.update_stream import Opened, UpdateStream
 from mcpx.upstream.requests import INTERNAL_CONTEXT, Subscribe, Unsubscribe
@@ -62,9 +59,9 @@ class Subscriptions:
         self._catalogue = catalogue
         self._wait_awake = wait_awake
         self._patience = patience
+        self._support = Support(server, catalogue)
         self._topics: dict[str, Topic] = {}
         self._session: UpstreamSession | None = None
-        self._refusal_of_all: JSON | None = None  # the server's error in this session, if it has none
         self._wanted = Signal()  # set when the URIs with listeners have changed
         self._work = Signal()  # set when a digest is to be read
         self._log = log.bind(server=server)
@@ -78,7 +75,7 @@ class Subscriptions:
     ) -> None:
         """Continue with another upstream in place of the last one, whose configuration has changed."""
         self._submit = submit
-        self._catalogue = catalogue
+        self._catalogue = self._support.catalogue = catalogue
         self._wait_awake = wait_awake
         self._admits = admits
         self.policy_changed()
@@ -95,7 +92,7 @@ class Subscriptions:
             if silent is topic.silent:
                 continue
             topic.silent = silent
-            if self._is_modern():
+            if self._support.is_modern:
                 self._wanted.set()
             elif self._session is not None and topic.established:
                 self._ask_again(topic)
@@ -120,7 +117,7 @@ class Subscriptions:
             CallError: The server refuses, has no resources, or does not answer in time.
         """
         await self._wait_awake()
-        self._require_resources()
+        self._support.require()
         if not self._admits(uri):
             text = f"{self._server} has no resource {shown_uri(uri)}"
             raise CallError(Code.UNKNOWN_RESOURCE, text, server=self._server)
@@ -148,26 +145,10 @@ class Subscriptions:
         if (topic := self._topics.get(uri)) is not None:
             self._leave(topic, listener)
 
-    def _require_resources(self) -> None:
-        known = self._catalogue()
-        has_none = known is not None and not (
-            "resources" in known.capabilities or known.resources or known.templates
-        )
-        if has_none or self._refusal_of_all is not None:
-            raise self._not_offered()
-
-    def _not_offered(self) -> CallError:
-        """The error where the server has no subscriptions: its own, or what it would answer."""
-        text = f"{self._server} offers no subscriptions to resources"
-        said = self._refusal_of_all or {"code": METHOD_NOT_FOUND, "message": text}
-        return CallError(
-            Code.UPSTREAM_ERROR, said["message"], server=self._server, details={"upstream": said}
-        )
-
     # --- with the server
 
     def _begin(self, topic: Topic, meta: bytes) -> None:
-        if self._is_modern():
+        if self._support.is_modern:
             self._wanted.set()
             return
         try:
@@ -192,9 +173,8 @@ class Subscriptions:
 
     def _fail(self, topic: Topic, error: CallError) -> None:
         """End a subscription that the server has refused."""
-        said = error.details.get("upstream", {})
-        if said.get("code") == METHOD_NOT_FOUND and self._session is not None:
-            self._refusal_of_all = said
+        if self._session is not None:
+            self._support.note(error)
         topic.error = error
         topic.settled.set()
         if self._topics.get(topic.uri) is topic:
@@ -206,16 +186,11 @@ class Subscriptions:
         if topic.listeners or self._topics.get(topic.uri) is not topic:
             return
         del self._topics[topic.uri]
-        if self._is_modern():
+        if self._support.is_modern:
             self._wanted.set()
         elif self._session is not None:
             with suppress(CallError):  # the session is ending, and the subscription with it
                 self._submit(Unsubscribe(topic.uri, safe=False, context=INTERNAL_CONTEXT), RawReply())
-
-    def _is_modern(self) -> bool:
-        """Whether the server speaks 2026-07-28, as far as is known: it may be down."""
-        catalogue = self._catalogue()
-        return catalogue is not None and catalogue.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     # --- updates from the server
 
@@ -239,7 +214,8 @@ class Subscriptions:
 
     async def serve(self, session: UpstreamSession) -> None:
         """Maintain the subscriptions for as long as the session lives."""
-        self._session, self._refusal_of_all = session, None
+        self._session = session
+        self._support.forget()
         try:
             async with anyio.create_task_group() as tasks:
                 if session.modern:
@@ -249,7 +225,8 @@ class Subscriptions:
                     self._renew_all(tasks)
                 await self._read_digests(tasks)
         finally:
-            self._session = self._refusal_of_all = None
+            self._session = None
+            self._support.forget()
 
     def _renew_all(self, tasks: anyio.abc.TaskGroup) -> None:
         limiter = anyio.CapacityLimiter(MAX_CONCURRENT)
@@ -283,16 +260,7 @@ class Subscriptions:
                     self._check(topic)
                 self._confirm(topic)
             elif not topic.established:
-                self._fail(topic, self._refusal(opened.error))
-
-    def _refusal(self, error: Exception | None) -> CallError:
-        if error is not None:
-            return call_error(error, server=self._server, tool=None)
-        known = self._catalogue()
-        if known is not None and not (known.capabilities.get("resources") or {}).get("subscribe"):
-            return self._not_offered()
-        text = f"{self._server} does not take the subscription"
-        return CallError(Code.PROTOCOL_ERROR, text, server=self._server)
+                self._fail(topic, self._support.refusal(opened.error))
 
     # --- digests
 

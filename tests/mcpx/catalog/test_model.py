@@ -1,10 +1,10 @@
-"""The catalogue's structs: the protocol's names of their fields, and how a server's state reads."""
+"""The catalogue's structs: the protocol's names of their fields."""
 
 from __future__ import annotations
 
 import pytest
 
-from mcpx.catalog.model import PromptInfo, ResourceInfo, ServerInfo, State, TemplateInfo, ToolInfo
+from mcpx.catalog.model import PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
 
 COMMON = {"name", "title", "description", "icons", "_meta"}
 RESOURCES = COMMON | {"mimeType", "annotations"}
@@ -32,17 +32,3 @@ def test_an_entry_in_the_protocols_words_has_what_the_server_gave():
         "size": 0,
         "_meta": {"a": 1},
     }
-
-
-@pytest.mark.parametrize(
-    ("state", "retry_in_s", "whole", "alone"),
-    [
-        (State.READY, None, "ready", "ready"),
-        (State.PARKED, None, "parked: it died", "parked"),
-        (State.WAITING, 3.6, "waiting, retry in 4 s: it died", "waiting, retry in 4 s"),
-    ],
-)
-def test_a_state_reads_with_its_cause_or_without(state, retry_in_s, whole, alone):
-    info = ServerInfo(name="s", state=state, transport="stdio", cause="it died", retry_in_s=retry_in_s)
-    assert info.describe_state() == whole
-    assert info.describe_state(cause=False) == alone

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.catalog.model import Catalogue, PromptInfo, ServerInfo, State
+from mcpx.catalog.model import Catalogue, PromptInfo
 from mcpx.catalog.search import MAX_QUERY_LEN, search
 from mcpx.catalog.search_index import index_of, indexed
+from mcpx.catalog.snapshot import ServerInfo, State
 from tests.mcpx.rendering.snapshots import resource, server, template, tool
 
 GIT = server(

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from mcpx.catalog.model import State, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.snapshot import State
 from mcpx.config import Config, ServerConfig, Stdio
 from mcpx.core.inspection import LISTING_TOKENS, WHOLE_TOKENS, Inspector
 from mcpx.core.messages import Inspect

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from mcpx.app import _describe
-from mcpx.catalog.model import State
-from mcpx.core.status import snapshot
+from mcpx.catalog.snapshot import State
+from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import PATIENCE_S, Gate, config_of, entry, one_server, open_watched, soon
 from tests.mcpx.serving import alive_in_group

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcpx.catalog.model import Catalogue, LeftOut, PromptInfo, ServerInfo, State, ToolInfo
+from mcpx.catalog.model import Catalogue, LeftOut, PromptInfo, ToolInfo
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import Config, Profile, ServerConfig, Stdio
 from mcpx.core.hub_view import NarrowedUpstream, ShownUpstreams
 from mcpx.core.profiles import DoorError, check_door, select

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import CallError, Code
 from tests.mcpx.scripted import config_of, entry, open_watched
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.reload_plan import ReloadPlan
 from mcpx.errors import CallError, Code
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, open_watched, soon

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec

@@ -7,7 +7,7 @@ import time
 import anyio
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import CallError, Code
 from supervisors import Phase
 from tests.mcpx.scripted import PATIENCE_S, config_of, entry, one_server, open_watched, soon

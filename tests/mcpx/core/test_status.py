@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from mcpx import __version__
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.stats import INSPECT, MENU
-from mcpx.core.status import Status, snapshot
+from mcpx.core.status import Status
+from mcpx.core.status_snapshot import snapshot
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 
 pytestmark = pytest.mark.anyio

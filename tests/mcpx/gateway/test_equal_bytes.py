@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer
 from supervisors import ChildSpec

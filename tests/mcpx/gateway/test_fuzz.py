@@ -25,7 +25,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mcpx.catalog.model import State, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.snapshot import State
 from mcpx.core.hub import open_hub
 from mcpx.core.messages import Exec
 from mcpx.errors import CallError

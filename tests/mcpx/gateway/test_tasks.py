@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.config import HttpGateway
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.gateway.clients.sessions import ClientSessions

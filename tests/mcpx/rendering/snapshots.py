@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcpx.catalog.model import Catalogue, ResourceInfo, ServerInfo, State, TemplateInfo, ToolInfo
+from mcpx.catalog.model import Catalogue, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.catalog.snapshot import ServerInfo, State
 from tests import tokens
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcpx.catalog.model import Catalogue, PromptInfo, ResourceInfo, ServerInfo, State, TemplateInfo, ToolInfo
+from mcpx.catalog.model import Catalogue, PromptInfo, ResourceInfo, TemplateInfo, ToolInfo
+from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.rendering.search_answer import ANSWER_TOKENS, search_answer
 from mcpx.rendering.tokens import estimate
 from tests import tokens

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import Code, Outcome
 from mcpx.rendering.suggest import unknown_resource, unknown_server, unknown_tool
 from tests.mcpx.rendering.snapshots import resource, server, template, tool

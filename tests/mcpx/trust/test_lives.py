@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from mcpx.core.status import snapshot
+from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import Code, Outcome
 from mcpx.gateway.frontends.operations import ControlRequest, perform
 from mcpx.trust.pin_review import Agreed

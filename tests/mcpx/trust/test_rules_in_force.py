@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.hub_view import HubView
 from mcpx.door import FRONT_DOOR, Door
 from mcpx.errors import CallError, Code, Outcome

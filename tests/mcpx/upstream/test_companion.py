@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import structlog
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.messages import Exec
-from mcpx.core.status import snapshot
+from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code
 from mcpx.upstream.call_queue import RawReply
 from mcpx.upstream.companion import subscribe

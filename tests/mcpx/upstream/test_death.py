@@ -11,7 +11,7 @@ from functools import partial
 import anyio
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import one_server
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcpx.catalog.model import State
-from mcpx.core.status import snapshot
+from mcpx.catalog.snapshot import State
+from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import Code
 from mcpx.rendering.descriptions import describe, instructions
 from tests.mcpx.scripted import config_of, entry, open_watched

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from mcpx.catalog.model import State
-from mcpx.core.status import snapshot
+from mcpx.catalog.snapshot import State
+from mcpx.core.status_snapshot import snapshot
 from mcpx.upstream import idleness
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.idleness import Idleness

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcpx.catalog.model import LeftOut, State, ToolInfo
+from mcpx.catalog.model import LeftOut, ToolInfo
+from mcpx.catalog.snapshot import State
 from tests.mcpx.scripted import Watch, config_of, open_watched
 from tests.mcpx.upstream.raw import ECHO, entry, initialize, refusal, tools
 from tests.mcpx.upstream.raw_http import MODERN_ONLY, discover, raw_http

@@ -13,8 +13,8 @@ import pytest
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
-from mcpx.catalog.model import State
-from mcpx.core.status import snapshot
+from mcpx.catalog.snapshot import State
+from mcpx.core.status_snapshot import snapshot
 from mcpx.errors import CallError, Code, Outcome
 from mcpx.gateway.clients.sessions import ClientSessions
 from mcpx.gateway.server import GatewayServer

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import Code
 from tests.mcpx.scripted import one_server, soon
 from tests.mcpx.upstream.raw import initialize, raw_server, refusal, result

@@ -8,7 +8,7 @@ import time
 import anyio
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import Code
 from tests.mcpx.scripted import QUICK, config_of, entry, one_server, open_watched
 

@@ -7,7 +7,7 @@ import json
 import pytest
 import structlog
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import Code, Outcome
 from tests.mcpx.upstream.raw import (
     ABOUT,

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import mcpx.core.supervision
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import Code, Outcome
 from supervisors import Parking
 from tests.mcpx.scripted import QUICK, one_server

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from mcp_types import PromptReference
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from tests.mcpx import scripted
 from tests.mcpx.gateway.native.connecting import entry, open_gateway
 from tests.mcpx.gateway.native.listeners import open_listener

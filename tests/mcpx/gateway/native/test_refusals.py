@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from mcp import MCPError
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from tests.mcpx.gateway.native.connecting import entry, open_gateway, subscribe
 from tests.mcpx.scripted import config_of
 

@@ -12,7 +12,7 @@ import pytest
 from mcp import MCPError
 from msgspec.structs import replace
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.upstream.offers.topic import MIN_READ_INTERVAL_S
 from tests.mcpx import scripted
 from tests.mcpx.gateway.native.connecting import entry, open_gateway, subscribe, unsubscribe

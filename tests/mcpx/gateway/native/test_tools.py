@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.stats import MENU
 from mcpx.door import Door
 from mcpx.gateway.clients.sessions import ClientSessions

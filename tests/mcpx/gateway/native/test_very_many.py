@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.daemon.protocol import SETTLED_KEY
 from mcpx.gateway.native.pagination import PAGE_ENTRIES
 from mcpx.upstream.offers.auto_describe import MAX_CONCURRENT_READS

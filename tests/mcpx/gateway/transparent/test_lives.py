@@ -10,7 +10,7 @@ import sys
 import anyio
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.config import parse
 from mcpx.upstream.direct.client import DirectClient
 from tests.mcpx.gateway.transparent.talking import SERVER, on_stream

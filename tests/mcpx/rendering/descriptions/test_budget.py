@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.rendering.descriptions import describe, describe_resources, describe_tools
 from mcpx.rendering.tokens import estimate
 from tests import tokens

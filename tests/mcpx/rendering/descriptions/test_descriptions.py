@@ -6,7 +6,8 @@ import re
 import pytest
 from msgspec import structs
 
-from mcpx.catalog.model import State, ToolInfo
+from mcpx.catalog.model import ToolInfo
+from mcpx.catalog.snapshot import State
 from mcpx.rendering.descriptions import describe, describe_resources, describe_tools, instructions
 from tests.mcpx.rendering.snapshots import corpus, resource, server, template, tool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mcpx.config import Config
+from mcpx.config import Config, ServerConfig, Stdio
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Inspect
 from mcpx.core.results import ResultRenderer
@@ -13,6 +13,7 @@ from mcpx.rendering.inspection.listing import LISTING_TOKENS
 from mcpx.rendering.inspection.plain import MAX_SCHEMA_CHARS, PROGRAM_BYTES
 from mcpx.rendering.tokens import estimate
 from mcpx.rendering.toon import encode
+from mcpx.trust.policy import ServerPolicy
 from mcpx.validation.checker import ArgumentChecker
 from tests.mcpx.rendering.snapshots import server, tool
 
@@ -24,6 +25,7 @@ class Known:
 
     def __init__(self, *tools, **fields):
         self._info = server("s", *tools, **fields)
+        self.policy = ServerPolicy(ServerConfig(name="s", transport=Stdio(command="true")))
 
     def upstream(self, _name):
         return self

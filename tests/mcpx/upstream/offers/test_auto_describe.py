@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.upstream.offers.auto_describe import is_text
 from tests.mcpx.scripted import config_of, entry, one_server, open_watched
 

@@ -9,7 +9,7 @@ import signal
 import anyio
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.errors import Code
 from tests.mcpx.scripted import PATIENCE_S, one_server
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from mcpx.catalog.model import State
-from mcpx.core.status import snapshot
+from mcpx.catalog.snapshot import State
+from mcpx.core.status_snapshot import snapshot
 from mcpx.upstream.offers.entries import MAX_TEXT_CHARS
 from mcpx.upstream.offers.pages import MAX_ENTRIES
 from tests.mcpx.upstream.raw import ECHO, OBJECT, heard, initialize, raw_server, result, tools

@@ -13,7 +13,7 @@ import signal
 import pytest
 from mcp import MCPError
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.upstream.session import handshake as handshakes
 from mcpx.upstream.session.greeting import shared_version
 from tests.mcpx.upstream.raw import ABOUT, heard, initialize, raw_server, refusal, result

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.config import Stdio
 from mcpx.config.trust import ProcessLimits
 from mcpx.upstream.transport import process_limits

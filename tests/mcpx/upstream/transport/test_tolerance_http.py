@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mcp.shared.inbound import decode_header_value
 
-from mcpx.catalog.model import State
+from mcpx.catalog.snapshot import State
 from mcpx.core.execution import ExecutionResult
 from mcpx.errors import CallError, Code, Outcome
 from tests.mcpx.scripted import config_of, open_watched

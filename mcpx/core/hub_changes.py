@@ -1,0 +1,121 @@
+"""The changes of a running hub: another configuration in force, and one server started again.
+
+Owned by the hub, which offers `reload` and `restart`. What differs is planned by `mcpx.core.reload_plan` and
+carried out by the fleet; clients are told of what they see differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import anyio
+import structlog
+from msgspec.structs import replace
+
+from mcpx.catalog.diff import EVERYTHING, diff
+from mcpx.catalog.model import Catalogue
+from mcpx.catalog.snapshot import ServerInfo
+from mcpx.config import Config
+from mcpx.core.observers import NO_SERVER
+from mcpx.core.reload_plan import ReloadPlan, effective_config, moved_programs, plan_reload
+from mcpx.environment import put_in_force
+from mcpx.errors import CallError, Code
+
+if TYPE_CHECKING:
+    from mcpx.core.hub import Hub
+
+log = structlog.get_logger()
+
+
+class HubChanges:
+    """Changes a hub. `reloading` makes a context that is entered while a configuration is put in force."""
+
+    def __init__(self, hub: Hub, reloading: Callable[[], AbstractContextManager[None]]) -> None:
+        self._hub = hub
+        self._lock = anyio.Lock()
+        self._reloading = reloading
+
+    async def reload(self, config: Config) -> ReloadPlan:
+        """Put another configuration in force; see `Hub.reload`."""
+        with anyio.CancelScope(shield=True):  # bounded: a server leaves, or is given up, in its time
+            async with self._lock:
+                with self._reloading():
+                    plan = await self._carry_out(config)
+        log.info("config.reloaded", **{name: getattr(plan, name) for name in plan.__struct_fields__})
+        return plan
+
+    async def _carry_out(self, config: Config) -> ReloadPlan:
+        hub = self._hub
+        plan = plan_reload(hub.config, config, moved=moved_programs(hub.config, config))
+        before = {name: upstream.catalogue for name, upstream in hub.upstreams.items()}
+        hub.apply(effective_config(hub.config, config))
+        for notice in config.notices:
+            log.info("config.notice", notice=notice)
+        log_environment(hub.config)
+        warn_of_disabled(hub.config, (*plan.added, *plan.changed))
+        if plan.settings:  # in force already, while servers may take their time to leave
+            hub.fleet.observers.announce(plan.untouched or (NO_SERVER,))
+            self._report_differences(plan.untouched, before, of_profiles="profiles" in plan.settings)
+        await hub.fleet.change(hub.config, plan)
+        self._report_differences(plan.changed, before)
+        return plan
+
+    def _report_differences(
+        self, names: Iterable[str], before: Mapping[str, Catalogue | None], *, of_profiles: bool = False
+    ) -> None:
+        """Report what there is now of the servers that there was not before, or the other way round."""
+        for name in names:
+            known = self._hub.upstreams[name].catalogue if name in self._hub.upstreams else None
+            if known is not None and (of_profiles or known is not before[name]):
+                changed = EVERYTHING if of_profiles else diff(before[name], known)
+                self._hub.fleet.observers.notify(name, changed)
+
+    async def restart(self, name: str) -> ServerInfo:
+        """End a server in order and start it again; see `Hub.restart`.
+
+        Raises:
+            CallError: `unknown_server`, with the nearest names; `server_unavailable` for a disabled one.
+        """
+        hub = self._hub
+        hub.registry.upstream(name)
+        replaced = await self._take_in(name)
+        upstream = hub.registry.upstream(name)
+        if upstream.config.disabled is not None or upstream.queue.closed:
+            info = upstream.info()
+            text = f"{name} cannot be restarted ({info.describe_state()})"
+            raise CallError(Code.SERVER_UNAVAILABLE, text, server=name, details={"state": str(info.state)})
+        if replaced:
+            await hub.fleet.await_start(upstream)
+        else:
+            log.info("upstream.restarting", server=name, state=str(upstream.info().state))
+            await hub.fleet.restart(upstream)
+        return upstream.info()
+
+    async def _take_in(self, name: str) -> bool:
+        """Take in the entry of a server as it is now; whether the server was replaced for it."""
+        hub = self._hub
+        found = await hub.file.reread(name)
+        if found is None or name not in found.servers or name not in hub.config.servers:
+            return False
+        put_in_force(found.environment)
+        hub.config = replace(hub.config, environment=found.environment)
+        if found.servers[name] == hub.config.servers[name]:
+            return False
+        servers = hub.config.servers | {name: found.servers[name]}
+        return name in (await self.reload(replace(hub.config, servers=servers))).changed
+
+
+def log_environment(config: Config) -> None:
+    """Log that the login shell could not be asked, if it could not."""
+    environment = config.environment
+    if environment is not None and environment.problem is not None:
+        log.warning("environment.login_shell_failed", problem=environment.problem)
+
+
+def warn_of_disabled(config: Config, names: Iterable[str]) -> None:
+    """Log which of the servers are disabled, and why."""
+    for name in names:
+        if (cause := config.servers[name].disabled) is not None:
+            log.warning("upstream.disabled", server=name, cause=cause)

@@ -1,0 +1,173 @@
+"""The status of a running MCPX: reads the hub on its event loop, without waiting."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import msgspec
+
+from mcpx.core.status import (
+    AuditStatus,
+    ChangeStatus,
+    Cost,
+    DaemonStatus,
+    EnvironmentStatus,
+    Latency,
+    ServerStatus,
+    Status,
+    Tokens,
+)
+from mcpx.version import __version__
+
+if TYPE_CHECKING:
+    from mcpx.catalog.snapshot import ServerInfo
+    from mcpx.core.hub import Hub
+    from mcpx.core.stats import Count, Totals
+    from mcpx.environment import Environment
+    from mcpx.upstream.actor import Upstream
+    from mcpx.upstream.direct.session import DirectSession
+    from supervisors import ChildState
+
+MAX_CHANGES: Final = 100  # of one server
+
+
+def snapshot(hub: Hub, *, clients: int, started: float | None = None) -> Status:
+    """The status now. `started` is when MCPX started, by `anyio.current_time()`, if not with the hub."""
+    since = hub.started if started is None else started
+    since_start, all_time = hub.meter.since_start(), hub.meter.all_time()
+    daemon = DaemonStatus(
+        pid=os.getpid(),
+        version=__version__,
+        uptime_s=0.0 if since is None else _rounded(anyio.current_time() - since),
+        clients=clients,
+        config_error=hub.file.problem or msgspec.UNSET,
+        dropped=hub.clients.dropped or msgspec.UNSET,
+        http=msgspec.UNSET if hub.http is None else hub.http(),
+        environment=_environment(hub.config.environment),
+        tokens=Tokens(since_start=_of_clients(since_start), all_time=_of_clients(all_time)),
+        pins_error=hub.fleet.pins.problem or msgspec.UNSET,
+        audit=_audit(hub),
+    )
+    servers = [
+        _server(
+            upstream, Tokens(since_start=_of_tools(since_start, name), all_time=_of_tools(all_time, name))
+        )
+        for name, upstream in hub.upstreams.items()
+    ]
+    return Status(daemon=daemon, servers=servers)
+
+
+def _audit(hub: Hub) -> AuditStatus | msgspec.UnsetType:
+    log = hub.audit
+    if log.problem is None or not log.enabled:
+        return msgspec.UNSET
+    required = hub.config.audit_required
+    return AuditStatus(problem=log.problem, waiting=log.waiting, lost=log.lost, required=required)
+
+
+def _environment(environment: Environment | None) -> EnvironmentStatus | msgspec.UnsetType:
+    """What is said of the environment of a configuration."""
+    if environment is None or not environment.is_of_person:
+        return msgspec.UNSET
+    return EnvironmentStatus(
+        source=environment.source,
+        path=environment.path,
+        shell=environment.shell,
+        problem=environment.problem or msgspec.UNSET,
+    )
+
+
+def _of_clients(totals: Totals) -> Cost:
+    count = totals.total
+    return Cost(direct=count.direct, spent=count.spent, clients=_costs(totals.clients))
+
+
+def _of_tools(totals: Totals, server: str) -> Cost:
+    count = totals.of_server(server)
+    return Cost(direct=count.direct, spent=count.spent, tools=_costs(totals.tools.get(server, {})))
+
+
+def _costs(counts: dict[str, Count]) -> dict[str, Cost]:
+    return {name: Cost(direct=count.direct, spent=count.spent) for name, count in counts.items()}
+
+
+def _server(upstream: Upstream, tokens: Tokens) -> ServerStatus:
+    info = upstream.info()
+    life = upstream.queue.lifecycle_or_none()
+    known, counters = info.catalogue, upstream.counters
+    return ServerStatus(
+        name=info.name,
+        state=str(info.state),
+        pid=upstream.pid,
+        transport=info.transport,
+        protocol_version=known.protocol_version if known else None,
+        uptime_s=_uptime(life),
+        restarts=sum(map(_restarts, upstream.sessions())),
+        failures=life.failures if life else 0,
+        next_attempt_in_s=None if info.retry_in_s is None else _rounded(info.retry_in_s),
+        last_error=_last_error(upstream, info),
+        tools=len(info.tools),
+        resources=len(info.resources),
+        templates=len(known.templates) if known else 0,
+        prompts=len(known.prompts) if known else 0,
+        in_flight=counters.in_flight,
+        queued=sum(session.queue.waiting for session in upstream.sessions()),
+        calls=counters.calls,
+        errors=sum(counters.errors.values()),
+        latency_ms=Latency(
+            p50=_milliseconds(counters.percentile(0.5)), p99=_milliseconds(counters.percentile(0.99))
+        ),
+        silent_s=_silent(counters.silent_since),
+        tokens=tokens,
+        left_out=sum(each.count for each in info.left_out) or msgspec.UNSET,
+        changes=_changes(upstream) or msgspec.UNSET,
+        sessions=msgspec.UNSET if upstream.private is None else len(upstream.private),
+        **info.from_last_time(),
+    )
+
+
+def _changes(upstream: Upstream) -> list[ChangeStatus]:
+    return [
+        ChangeStatus(
+            kind=each.kind,
+            tool=each.tool or msgspec.UNSET,
+            summary=each.summary(),
+            difference=list(each.difference),
+            blocked=each.blocked,
+        )
+        for each in upstream.policy.changes()[:MAX_CHANGES]
+    ]
+
+
+def _restarts(session: Upstream | DirectSession) -> int:
+    life = session.queue.lifecycle_or_none()
+    woken = getattr(session, "rests", 0)
+    return max(0, life.generation - 1 - woken) if life else 0
+
+
+def _uptime(life: ChildState | None) -> float | None:
+    if life is None or life.up_since is None:
+        return None
+    return _rounded(anyio.current_time() - life.up_since)
+
+
+def _last_error(upstream: Upstream, info: ServerInfo) -> str | None:
+    # in a direct session a client's own probe may fail
+    own = [each for each in upstream.sessions() if each not in upstream.direct.values()]
+    errors = (session.last_error for session in own if session.last_error)
+    return upstream.config.disabled or next(errors, info.cause)
+
+
+def _silent(since: float | None) -> float | msgspec.UnsetType:
+    return msgspec.UNSET if since is None else _rounded(time.monotonic() - since)
+
+
+def _rounded(seconds: float) -> float:
+    return round(max(0.0, seconds), 3)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
