@@ -4,8 +4,8 @@ One for a hub. A call that a policy asks about is handed to `admit` each time be
 first time that raises `ApprovalRequired`, input that the client is asked for as for that of a server; the
 client's repeated request brings the answer. An answer counts once, for the very call that was asked about: of
 the same client, for the tool in the same form, with the same arguments. What it opens for longer ends with
-the client (`session`) or when the tool changes (`always`, which the server's pins keep). A client that may not
-agree for all others agrees for its session instead.
+the client (`session`) or when the tool changes (`always`, which the server's pins keep). A client that may
+not agree for all others agrees for its session instead.
 
 A server that wants input during an approved call gets it without another question: its `requestState` is kept
 here, and its client gets one of ours in its place, which is bound to the call in the same way.

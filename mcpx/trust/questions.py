@@ -69,9 +69,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         server, tool, pins = self.tool.server_name, self.tool.name, self.policy.pins
         changes = () if pins is None else pins.changes()
         change = next((each.summary() for each in changes if each.tool == tool), None)
-        return CallShown(
-            server=server, tool=tool, rule=self.rule or "", change=change, for_all=self.for_all
-        )
+        return CallShown(server=server, tool=tool, rule=self.rule or "", change=change, for_all=self.for_all)
 
     def failure(self, code: Code, text: str, **details: Any) -> CallError:
         """An error of this call."""
