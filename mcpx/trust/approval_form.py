@@ -174,4 +174,6 @@ def read_answer(responses: bytes | msgspec.Raw) -> Answer:
         return Answer(reason="the person said no", is_refusal=True)
     if isinstance(error := answer.get("error"), str):
         return Answer(reason=f"the client did not ask ({one_line(error, _MAX_REASON_CHARS)})")
+    if action == "accept":
+        return Answer(reason="the client's answer holds no decision")
     return Answer(reason="the question was dismissed", is_refusal=True)
