@@ -1,7 +1,7 @@
 """`mcpx approve`: see what has changed since it was approved, and agree to it.
 
 With a daemon, it shows and does that. Without one, the files of the pins say what waits: nothing is started,
-unless a tool is named that they do not know.
+unless a tool is named that they do not know, or a server whose file cannot be believed.
 """
 
 from __future__ import annotations

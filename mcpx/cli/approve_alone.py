@@ -30,12 +30,17 @@ def review_files(config_path: str | None, request: JSON) -> JSON | None:
     """
     check_state_folder()
     servers, files = load(config_path).servers, PinFiles()
-    if (agreed := request.get("agreed")) is not None:
-        return _approve(servers, files, msgspec.convert(agreed, list[Agreed]), of_all=request["of_all"])
+    if request.get("agreed") is not None:
+        agreed = msgspec.convert(request["agreed"], list[Agreed])
+        if any(each.kind != "pins" for each in agreed) and _must_be_asked(request["server"], servers, files):
+            return None
+        return _approve(servers, files, agreed, of_all=request["of_all"])
     names = [_known(request["server"], servers)] if request["server"] is not None else list(servers)
     found = []
     for name in names:
         if servers[name].disabled is None:
+            if _must_be_asked(request["server"], servers, files):
+                return None
             pins = _pins(servers[name], files)
             try:
                 changes = review(pins, ServerPolicy(servers[name]), request["tool"])
@@ -49,6 +54,14 @@ def review_files(config_path: str | None, request: JSON) -> JSON | None:
             why = "" if servers[name].disabled == DISABLED else f": {servers[name].disabled}"
             raise MCPXError(f"{name} is disabled{why}")
     return {"waiting": found}
+
+
+def _must_be_asked(name: str | None, servers: dict[str, ServerConfig], files: PinFiles) -> bool:
+    """Whether it is to be seen what the server has now before that is pinned: what was pinned is lost."""
+    if name is None:
+        return False
+    pins = _pins(servers[_known(name, servers)], files)
+    return pins.is_active and pins.problem is not None
 
 
 def _pins(server: ServerConfig, files: PinFiles) -> ServerPins:

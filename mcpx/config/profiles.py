@@ -42,7 +42,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         doc(
             "By server, the tools that are shown of it: names, or patterns as git_log*, or an object with"
             " allow, deny and ask. Of a server that is not named here, all. Beside servers, allow, deny and"
-            " ask may stand here for all of them."
+            " ask may stand here for all of them, or a list of what is allowed in place of the object."
         ),
     ] = {}
     resources: Annotated[AccessRules, doc("Which resources are shown, by patterns of their URIs.")] = (

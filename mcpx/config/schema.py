@@ -19,6 +19,7 @@ from mcpx.config.strings import URL_KEYS, EntryKeys
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _OR_ARRAYS: Final = ("AccessRules", "ToolRules")
 """Structs for which an array may stand: of what is allowed."""
+_OR_ARRAY: Final[dict[str, Any]] = {"type": ["object", "array"], "items": {"type": "string", "minLength": 1}}
 _COMMENT: Final = r"^(_|//|\$schema$)"
 
 
@@ -99,14 +100,15 @@ def _merged(
         struct = next(each for each in rule["anyOf"] if "$ref" in each)
         rule = {name: value for name, value in rule.items() if name != "anyOf"} | struct
     if isinstance(members := rule.get("additionalProperties"), dict):
-        return rule | {"additionalProperties": _merged(members, of, components)}
+        or_array = _OR_ARRAY if any(name in str(members) for name in _OR_ARRAYS) else {}
+        return rule | {"additionalProperties": _merged(members, of, components)} | or_array
     if "$ref" not in rule:
         return rule
     name = rule["$ref"]
     merged = {"type": "object", **{key: rule[key] for key in ("description",) if key in rule}}
     merged["properties"] = of(name)
     if name in _OR_ARRAYS:
-        merged |= {"type": ["object", "array"], "items": {"type": "string", "minLength": 1}}
+        merged |= _OR_ARRAY
     if components[name].get("additionalProperties") is False:
         return merged | {"patternProperties": {_COMMENT: {}}, "additionalProperties": False}
     return merged | {"additionalProperties": True}

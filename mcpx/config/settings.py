@@ -21,7 +21,7 @@ from msgspec.structs import FieldInfo
 from mcpx.config.document import LocatedError, Location, as_object, quote
 from mcpx.config.notices import ConfigNotices, is_comment, similar
 from mcpx.config.per_server import FLAT
-from mcpx.config.trust import AccessRules, Patterns
+from mcpx.config.trust import AccessRules, Patterns, ToolRules
 from mcpx.documents.jsonc import JSONObject
 from mcpx.text import cut, kind_of
 
@@ -77,6 +77,8 @@ def _read_setting(value: Any, field: FieldInfo, before: Any, at: Location, notic
     if isinstance(before, msgspec.Struct):
         return _read_struct(value, before, at, notices)
     if (wanted := _members(field.type)) is not None:
+        if isinstance(value, list) and ToolRules in get_args(wanted):  # the tools of a profile
+            return {"allow": convert(value, Patterns, at)}
         return _read_members(value, wanted, at, notices)
     return convert(value, field.type, at)
 

@@ -45,6 +45,7 @@ def admitted(
         client=client,
         session=None if context.client is not None and context.client.sessionless else client,
         can_be_asked=caller is not None and caller.capabilities.refusal(ELICITATION, {}) is None,
+        for_all=context.client is None or not context.client.principal,
         policy=upstream.policy,
         tool=tool,
         arguments=call.arguments,

@@ -7,7 +7,7 @@ at a transparent door are those of `mcpx.gateway.transparent.auditing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -76,15 +76,21 @@ def note_refused(audit: Audit, message: Message, error: CallError) -> None:
 
 @contextmanager
 def noting_refusals(
-    audit: Audit, kind: Kind, server: str, name: str, origin: Origin | None
+    audit: Audit,
+    kind: Kind,
+    server: str,
+    name: str,
+    origin: Origin | None,
+    *,
+    rule_against: Callable[[], str | None] = lambda: None,
 ) -> Iterator[None]:
-    """Note what the block refuses, and how it is named by then."""
+    """Note what the block refuses; `rule_against` finds the rule where the error does not say it."""
     try:
         yield
     except CallError as error:
-        audit.refused(kind, server, name, error.code, origin=origin, rule=error.rule)
+        audit.refused(kind, server, name, error.code, origin=origin, rule=error.rule or rule_against())
         raise
     except (MCPError, MCPXError) as error:
-        code, rule = _UNKNOWN.get(kind, "invalid_arguments"), getattr(error, "rule", None)
+        code, rule = _UNKNOWN.get(kind, "invalid_arguments"), getattr(error, "rule", None) or rule_against()
         audit.refused(kind, server, name, code, origin=origin, rule=rule)
         raise

@@ -25,7 +25,7 @@ from mcpx.core.calls import as_call_error
 from mcpx.core.inspection import Inspector
 from mcpx.core.messages import Exec, Forward, Inspect, ListResources, Message, Read, Request
 from mcpx.core.registry import Registry
-from mcpx.core.tool_names import not_listed
+from mcpx.core.tool_names import not_listed, rule_against
 from mcpx.errors import CallError, Outcome
 from mcpx.rendering.suggest import unknown_tool
 from mcpx.trust.annotations import is_read_only
@@ -191,7 +191,7 @@ class Router:
             error = not_listed(info, tool_name)
         else:
             error = unknown_tool(info, tool_name, self._registry.list_servers())
-        error.rule = policy.rule_against_tool(tool_name)
+        error.rule = rule_against([upstream], "", tool_name) or policy.rule_against_tool(tool_name)
         return error
 
     def _submit_when_checked(

@@ -7,14 +7,16 @@ server that is named and not known is never replaced by another one that has suc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from mcpx.catalog.native_names import native_name
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.errors import CallError, Code
 from mcpx.rendering.search_answer import best_tools
 from mcpx.text import cut, quoted, shown_name
+from mcpx.upstream.actor import Upstream
 
 Names = tuple[str, str]
 """A server and a tool."""
@@ -53,6 +55,19 @@ def resolve_tool(servers: Sequence[ServerInfo], server_name: str, tool_name: str
     if server_name and tool_name:
         return server_name, tool_name
     raise _incomplete(server_name, tool_name, known, owners)
+
+
+def rule_against(upstreams: Iterable[Upstream], server_name: str, tool_name: str) -> str | None:
+    """The rule against the tool that is meant, under any of its names; for the audit log alone."""
+    given = [name for name in (tool_name, server_name) if name]
+    separators = (*_SEPARATORS, *_WEAK_SEPARATORS)
+    for upstream in upstreams:
+        policy, server = upstream.policy, upstream.name
+        own = {rest for name in given for rest in _without_prefix(server, name, separators)}
+        for tool in policy.denied_tools():
+            if tool in own or native_name(server, tool) in given:
+                return policy.rule_against_tool(tool)
+    return None
 
 
 def not_listed(info: ServerInfo, tool_name: str) -> CallError:

@@ -27,18 +27,7 @@ MAX_CHANGE_CHARS: Final = 200
 MAX_READ_BYTES: Final = 1 << 18  # larger arguments are not read: their ends are shown as they came
 _MAX_REDACTED_CHARS: Final = 1 << 16  # at either end of a text, most of which is not shown
 _MAX_REASON_CHARS: Final = 200
-_SCHEMA: Final[JSON] = {
-    "type": "object",
-    "properties": {
-        "decision": {
-            "type": "string",
-            "title": "May it run?",
-            "enum": [*get_args(Decision), "no"],
-            "enumNames": ["Once", "For this session", "Always", "No"],
-        }
-    },
-    "required": ["decision"],
-}
+_CHOICES: Final = {"once": "Once", "session": "For this session", "always": "Always", "no": "No"}
 
 
 class TwiceNamed(ValueError):  # noqa: N818 - a condition
@@ -46,12 +35,16 @@ class TwiceNamed(ValueError):  # noqa: N818 - a condition
 
 
 class CallShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A call as a person is shown it, but for its arguments. `change`: how the tool differs from before."""
+    """A call as a person is shown it, but for its arguments. `change`: how the tool differs from before.
+
+    `for_all`: whether the person may agree for all clients.
+    """
 
     server: str
     tool: str
     rule: str
     change: str | None = None
+    for_all: bool = True
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -107,7 +100,18 @@ def form(call: CallShown, arguments: Arguments, redact: Callable[[str], str]) ->
     ]
     if call.change is not None:
         lines.append(f"Not approved yet: {one_line(redact(call.change), MAX_CHANGE_CHARS)}")
-    return {"message": "\n".join(lines), "requestedSchema": _SCHEMA}
+    return {"message": "\n".join(lines), "requestedSchema": _schema(for_all=call.for_all)}
+
+
+def _schema(*, for_all: bool) -> JSON:
+    choices = {name: title for name, title in _CHOICES.items() if for_all or name != "always"}
+    decision = {
+        "type": "string",
+        "title": "May it run?",
+        "enum": list(choices),
+        "enumNames": list(choices.values()),
+    }
+    return {"type": "object", "properties": {"decision": decision}, "required": ["decision"]}
 
 
 def _shown(arguments: Arguments, redact: Callable[[str], str]) -> Iterator[str]:
@@ -170,4 +174,6 @@ def read_answer(responses: bytes | msgspec.Raw) -> Answer:
         return Answer(reason="the person said no", is_refusal=True)
     if isinstance(error := answer.get("error"), str):
         return Answer(reason=f"the client did not ask ({one_line(error, _MAX_REASON_CHARS)})")
+    if action == "accept":
+        return Answer(reason="the client's answer holds no decision")
     return Answer(reason="the question was dismissed", is_refusal=True)

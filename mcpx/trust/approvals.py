@@ -4,7 +4,8 @@ One for a hub. A call that a policy asks about is handed to `admit` each time be
 first time that raises `ApprovalRequired`, input that the client is asked for as for that of a server; the
 client's repeated request brings the answer. An answer counts once, for the very call that was asked about: of
 the same client, for the tool in the same form, with the same arguments. What it opens for longer ends with
-the client (`session`) or when the tool changes (`always`, which the server's pins keep).
+the client (`session`) or when the tool changes (`always`, which the server's pins keep). A client that may
+not agree for all others agrees for its session instead.
 
 A server that wants input during an approved call gets it without another question: its `requestState` is kept
 here, and its client gets one of ours in its place, which is bound to the call in the same way.
@@ -153,7 +154,7 @@ class Approvals:
     def _remember(self, call: ApprovalRequest, answer: Answer) -> Decision:
         """Keep what was agreed to beyond this call, as far as it can be; how far that is."""
         pins = call.policy.pins
-        if answer.decision == "always" and pins is not None:
+        if answer.decision == "always" and call.for_all and pins is not None:
             pins.approve_always(call.tool.name)
             self.reconsider()
             return "always"

@@ -80,6 +80,10 @@ class NarrowedPolicy(ServerPolicy):
         """As that of the server, or of the profile."""
         return self._base.rule_against_tool(name) or self._narrowing().tools.against(name)
 
+    @property
+    def _listed(self) -> Catalogue | None:
+        return self._base._listed  # noqa: SLF001 - of its own class
+
     def rule_against_resource(self, uri: str, *, listed: bool = False) -> str | None:
         """As that of the server, or of the profile."""
         against = self._base.rule_against_resource(uri, listed=listed)

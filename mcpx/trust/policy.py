@@ -11,7 +11,7 @@ A profile narrows a policy and never widens it (`mcpx.trust.narrowed_policy`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final, Literal, get_args
 
 from msgspec.structs import replace
@@ -201,6 +201,15 @@ class ServerPolicy:
     def admits_tool(self, name: str) -> bool:
         """Whether there is a tool of that name, if the server has it."""
         return self.rule_against_tool(name) is None
+
+    def denied_tools(self) -> Iterator[str]:
+        """The names of the tools that the server has listed, and that are not admitted."""
+        whole = self._listed
+        return iter(()) if whole is None else (name for name in whole.tools if not self.admits_tool(name))
+
+    @property
+    def _listed(self) -> Catalogue | None:
+        return self._whole
 
     def admits_resource(self, uri: str, *, listed: bool = False) -> bool:
         """Whether there is a resource with that URI, if the server has it; `listed`: it lists just this."""

@@ -38,12 +38,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A call that may need a person's approval. `rule` says why it does, None that it does not.
 
     `client` is the identity of the client, and `session` the same where it has a session to agree for.
-    `arguments` is the JSON that is to be sent, `answers` what the client has brought.
+    `for_all` says whether the person behind the client may agree for all clients. `arguments` is the JSON
+    that is to be sent, `answers` what the client has brought.
     """
 
     client: Hashable
     session: Hashable | None
     can_be_asked: bool
+    for_all: bool
     policy: ServerPolicy
     tool: ToolInfo
     arguments: bytes | msgspec.Raw
@@ -67,7 +69,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         server, tool, pins = self.tool.server_name, self.tool.name, self.policy.pins
         changes = () if pins is None else pins.changes()
         change = next((each.summary() for each in changes if each.tool == tool), None)
-        return CallShown(server=server, tool=tool, rule=self.rule or "", change=change)
+        return CallShown(server=server, tool=tool, rule=self.rule or "", change=change, for_all=self.for_all)
 
     def failure(self, code: Code, text: str, **details: Any) -> CallError:
         """An error of this call."""

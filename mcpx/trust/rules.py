@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import translate
 from typing import Final
+from unicodedata import normalize
 from urllib.parse import quote, unquote
 
 from mcpx.catalog.naming import SCHEME
@@ -35,9 +36,9 @@ class NameRules:
     def __init__(self, key: str, server: str, rules: AccessRules) -> None:
         self._key = key
         self._server = server
-        self._deny = [(pattern, _glob(pattern)) for pattern in rules.deny]
+        self._deny = [(pattern, _glob(_composed(pattern))) for pattern in rules.deny]
         ask = rules.ask if isinstance(rules, ToolRules) else ()
-        self._ask = [(pattern, _glob(pattern)) for pattern in ask]
+        self._ask = [(pattern, _glob(_composed(pattern))) for pattern in ask]
         self._asked: dict[str, str | None] = {}  # what was found, for the next calls
         self._allow: list[Fits] | None = None
         if rules.allow is not None:
@@ -79,7 +80,8 @@ class NameRules:
         """The first of the patterns that fits the name, alone or behind that of its server."""
         if not patterns:
             return None
-        whole = f"{self._server}.{name}"
+        name = _composed(name)
+        whole = f"{_composed(self._server)}.{name}"
         return next((pattern for pattern, fits in patterns if fits(name) or fits(whole)), None)
 
 
@@ -162,6 +164,11 @@ class _Allowed:
 def _glob(pattern: str) -> Fits:
     """Whether a text is the pattern, or fits it."""
     return re.compile(rf"{translate(pattern)}|{re.escape(pattern)}\Z").match
+
+
+def _composed(text: str) -> str:
+    """The text with each letter written in the one way of two: an accent may be a character of its own."""
+    return text if text.isascii() else normalize("NFC", text)
 
 
 def names_of_server(pattern: str, server: str) -> list[Fits]:

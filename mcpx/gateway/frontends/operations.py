@@ -7,6 +7,7 @@ the response is the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ from mcpx.core.hub import Hub
 from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Forward
 from mcpx.core.profiles import check_door
+from mcpx.core.tool_names import rule_against
 from mcpx.door import Door, Expose
 from mcpx.errors import MCPXError
 from mcpx.rendering.result_reading import read_result
@@ -120,7 +122,8 @@ async def _exec(hub: HubView, request: ControlRequest, client: ClientId, report:
     names = request.server or "", request.tool if isinstance(request.tool, str) else ""
     arguments = request.arguments
     if request.pairs:
-        with noting_refusals(hub.audit, "tool", *names, _origin(hub)):
+        found = partial(rule_against, hub.upstreams.values(), *names)
+        with noting_refusals(hub.audit, "tool", *names, _origin(hub), rule_against=found):
             names = await hub.calls.resolve(*names)
             arguments = _typed(hub, names, request.pairs, arguments)
     on_progress = progressed if request.progress else None

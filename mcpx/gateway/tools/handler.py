@@ -21,7 +21,7 @@ from mcpx.core.hub_view import HubView
 from mcpx.core.messages import Exec, Read
 from mcpx.core.result_address import read_address
 from mcpx.core.result_selection import Selectable
-from mcpx.core.tool_names import not_listed
+from mcpx.core.tool_names import not_listed, rule_against
 from mcpx.errors import NAME_LEN, CallError
 from mcpx.gateway import sdk_path
 from mcpx.gateway.clients.handles import capabilities_in
@@ -79,7 +79,7 @@ class ToolCall:
         """
         tool: ToolInfo | None = None
         try:
-            with noting_refusals(self._hub.audit, "tool", "", name, self._context.origin):
+            with self._noting_refusals("", name):
                 tool = await _native_tool(name, exposure)
                 encoded = encode_arguments(arguments, server=tool.server_name, tool=tool.name)
             result = await self._exec(exposure.shown.call_of(tool, encoded, self._context))
@@ -153,7 +153,14 @@ class ToolCall:
         return Exec(server, tool_name, encoded, self._context, select, max_tokens, read_only=read_only)
 
     def _noting_refusals(self, server: str, tool: str) -> AbstractContextManager[None]:
-        return noting_refusals(self._hub.audit, "tool", server, tool, self._context.origin)
+        return noting_refusals(
+            self._hub.audit,
+            "tool",
+            server,
+            tool,
+            self._context.origin,
+            rule_against=lambda: rule_against(self._hub.upstreams.values(), server, tool),
+        )
 
 
 async def _native_tool(name: str, exposure: Exposure) -> ToolInfo:

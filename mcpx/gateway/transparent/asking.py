@@ -137,6 +137,7 @@ def approval_request(
     *,
     client: Hashable,
     session: DirectClient | None,
+    for_all: bool,
     answers: InputAnswers | None,
 ) -> ApprovalRequest | None:
     """The call as `Approvals` judges it; None for one that nobody need be asked about.
@@ -162,6 +163,7 @@ def approval_request(
         client=client,
         session=session,
         can_be_asked=_can_be_asked(request, session),
+        for_all=for_all,
         policy=policy,
         tool=tool,
         arguments=arguments,

@@ -135,7 +135,16 @@ class DoorSessions:
         forms = self._offered.forms_of(subject.tool or "")
         policy = self._view.registry.upstream(self.server).policy
         who = self._sessionless if client is None else client
-        return approval_request(request, subject, forms, policy, client=who, session=client, answers=answers)
+        return approval_request(
+            request,
+            subject,
+            forms,
+            policy,
+            client=who,
+            session=client,
+            for_all=self._token is None,
+            answers=answers,
+        )
 
     def _send(self, client: DirectClient | None, request: Passed, reply: RawReply) -> None:
         """Send or queue a request in the session of its client, or in the one of those that have none."""

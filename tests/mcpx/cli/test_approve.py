@@ -105,8 +105,32 @@ def test_a_record_that_was_lost_is_approved(git):
         path.unlink()
     assert git.waiting() == [("git", "pins", None)]
     assert "not_approved" in git.failed("exec", "git", "log", "--json")
-    assert "was removed" in git.done("approve", "git")
+    shown = git.done("approve", "git")
+    assert "was removed" in shown
+    assert "log is new" in shown
     git.done("exec", "git", "log")
+
+
+def test_what_comes_after_a_record_was_lost_and_approved_was_not_approved(git):
+    git.start(pin="block")
+    git.done("inspect", "git")
+    for path in (git.folder / "state" / "pins").glob("*.json"):
+        path.unlink()
+    assert [its[1:] for its in git.waiting()] == [("pins", None)]
+    git.done("approve", "git")
+    git.tools.write_text(json.dumps(CHANGED))
+    assert "not_approved" in git.failed("exec", "git", "push", "--json")
+    assert git.waiting() == WAITS
+
+
+def test_a_lost_record_of_a_server_that_cannot_be_started_is_approved(git):
+    git.start(pin="block")
+    git.done("inspect", "git")
+    for path in (git.folder / "state" / "pins").glob("*.json"):
+        path.unlink()
+    git.tools.write_text("no JSON")
+    assert "was removed" in git.done("approve", "git")
+    assert git.waiting() == []
 
 
 def test_a_tool_that_is_as_it_was_is_to_run_without_asking(git):

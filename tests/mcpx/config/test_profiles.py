@@ -39,12 +39,20 @@ def test_a_profile_has_servers_their_tools_and_how_they_are_shown():
         {"servers": []},
         {"tools": {"git": []}},
         {"tools": {"git": {"deny": ["git_push"], "ask": ["git_*"]}, "deny": ["*_all"], "allow": ["git.*"]}},
+        {"tools": ["git_*"]},
+        {"tools": []},
         {"resources": {"deny": ["file:///*"]}, "prompts": ["a"]},
         {"expose": None},
     ],
 )
 def test_what_a_profile_may_say(profile):
     assert read({"work": profile}).notices == ()
+    Draft202012Validator(json_schema()).validate(document({"work": profile}))
+
+
+def test_a_list_of_tools_is_what_a_profile_allows_of_all_servers():
+    (listed, said) = (read({"w": {"tools": tools}}).profiles["w"] for tools in (["a*"], {"allow": ["a*"]}))
+    assert listed.tool_rules("git") == said.tool_rules("git")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +81,7 @@ def test_what_a_profile_may_say(profile):
         ({"w": {"tools": {"git": {"x": []}}}}, "w.tools.git.x: unknown key; the keys are allow, deny, ask"),
         ({"w": {"resources": {"ask": []}}}, "w.resources.ask: unknown key; the keys are allow, deny"),
         ({"w": {"tools": {"git": [""]}}}, "$.profiles.w.tools.git[0]: expected a string, got an empty one"),
-        ({"w": {"tools": []}}, "$.profiles.w.tools: expected an object, got an array"),
+        ({"w": {"tools": ["a", 1]}}, "$.profiles.w.tools[1]: expected a string, got a number"),
         (
             {"w": {"servers": ["git"], "tools": {"linear": ["a"]}}},
             "$.profiles.w.tools.linear: this server is not among those of the profile",

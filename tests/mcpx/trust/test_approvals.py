@@ -18,7 +18,7 @@ from mcpx.core.messages import Exec
 from mcpx.core.pin_reviews import approve, waiting
 from mcpx.errors import CallError, Code
 from mcpx.trust.pin_review import Agreed
-from mcpx.upstream.context import SESSIONLESS
+from mcpx.upstream.context import SESSIONLESS, ClientId
 from mcpx.upstream.requests import RequestContext
 from supervisors import Reply
 from tests.mcpx.scripted import PATIENCE_S, config_of, soon
@@ -51,10 +51,16 @@ async def test_a_call_is_sent_once_a_person_has_agreed(tmp_path):
         ("no", "said no"),
         ({"action": "decline"}, "said no"),
         ({"action": "cancel"}, "dismissed"),
-        ({"action": "accept"}, "dismissed"),
-        ({"action": "accept", "content": {"decision": "yes"}}, "dismissed"),
-        ({"action": "accept", "content": {"decision": ["once"]}}, "dismissed"),
-        ({"action": "accept", "content": "once"}, "dismissed"),
+        ({"action": "accept"}, "no decision. Nothing was sent. Tell the user"),
+        (
+            {"action": "accept", "content": {"decision": "yes"}},
+            "no decision. Nothing was sent. Tell the user",
+        ),
+        (
+            {"action": "accept", "content": {"decision": ["once"]}},
+            "no decision. Nothing was sent. Tell the user",
+        ),
+        ({"action": "accept", "content": "once"}, "no decision. Nothing was sent. Tell the user"),
         ({"action": "decline", "content": {"decision": "once"}}, "said no"),
         (MCPError(-32603, "no window\nis open"), "no window is open"),
     ],
@@ -121,6 +127,26 @@ async def test_without_a_session_it_counts_once(tmp_path):
         person.client = SESSIONLESS
         await at.call(person)
         await at.refused(person)
+
+
+@BOTH
+async def test_a_client_with_a_token_of_its_own_does_not_agree_for_others(modern, tmp_path):
+    async with open_call_site(tmp_path) as at:
+        ann, bob = Person("always", modern=modern), Person("no")
+        ann.client = ClientId(principal="its token")
+        if modern:
+            state = await at.question(ann)
+            await at.call(ann, state=state, answer=said("always"))
+        else:
+            await at.call(ann)
+            offered = ann.asked[0]["requestedSchema"]["properties"]["decision"]
+            assert offered["enum"] == ["once", "session", "no"]
+            assert len(offered["enumNames"]) == 3
+        await at.call(ann)
+        assert (await at.refused(bob)).code is Code.NOT_APPROVED
+        at.hub.client_left(ann.client)
+        ann.client, ann.answers, ann.modern = ClientId(principal="its token"), ["no"], False
+        assert (await at.refused(ann)).code is Code.NOT_APPROVED
 
 
 async def test_a_question_is_withdrawn_when_nobody_answers(tmp_path):

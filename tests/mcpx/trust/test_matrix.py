@@ -433,7 +433,9 @@ async def test_with_tiers_a_denied_tool_that_is_read_only_is_unknown_to_query_to
 
 ATTEMPTS = [
     (call("exec", server_name="vault", tool_name="wipe"), "wipe", "tools.deny: wipe*"),
-    (call("vault__wipe"), "vault__wipe", None),
+    (call("vault__wipe"), "vault__wipe", "tools.deny: wipe*"),
+    (call("exec", server_name="vault", tool_name="vault.wipe"), "vault.wipe", "tools.deny: wipe*"),
+    (call("exec", tool_name="vault.wipe_all"), "vault.wipe_all", "tools.deny: wipe*"),
     (call("resources", server_name="vault", uri="note:///secret/a"), "note:///secret/a", "resources.deny: "),
     (("resources/read", {"uri": "mcpx://vault/note:///secret/b"}), "note:///secret/b", "resources.deny: "),
     (("resources/read", {"uri": "note:///secret/b"}), "note:///secret/b", "resources.deny: "),

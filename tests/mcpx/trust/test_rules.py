@@ -48,6 +48,12 @@ def test_the_bare_name_of_a_tool_is_denied_whatever_it_spells():
     assert tools(server="evil", deny=("git.*",)).against("git.status")
 
 
+@pytest.mark.parametrize(("pattern", "name"), [("caf\u00e9*", "cafe\u0301"), ("cafe\u0301", "caf\u00e9")])
+def test_a_letter_that_is_written_in_another_way_is_denied_and_asked_about_all_the_same(pattern, name):
+    assert tools(deny=(pattern,)).against(name)
+    assert tools(ask=(pattern,)).asked(name)
+
+
 def test_what_is_asked_is_allowed_and_what_is_denied_is_never_asked_about():
     rules = tools(allow=("status",), ask=("push*", "linear.*"), deny=("push_force",))
     assert [rules.against(name) for name in ("status", "push")] == [None, None]

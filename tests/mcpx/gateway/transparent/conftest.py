@@ -1,7 +1,12 @@
-"""The shim is tested with the folder and configuration of the daemon's tests."""
+"""The tests of transparent doors read the audit log, so each has a state folder of its own."""
 
 from __future__ import annotations
 
-from tests.mcpx.daemon.conftest import house
+from pathlib import Path
 
-__all__ = ["house"]
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCPX_STATE_DIR", str(tmp_path / "state"))
