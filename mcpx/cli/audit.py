@@ -5,6 +5,7 @@ Reads the files, whether a daemon runs or not. A line of the table is cleaned of
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LINES: Final = 50  # shown by default
 POLL_INTERVAL_S: Final = 0.2
+MAX_TARGET_CHARS: Final = 200  # of a server and what is asked of it
 MAX_ARGUMENTS_CHARS: Final = 60  # of the names of arguments
 _AGE: Final = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -80,7 +82,7 @@ def verify(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
     from mcpx.audit.verifying import verify as look
 
     folder = _folder(config_path)
-    found = look(folder) if folder.is_dir() else Verified()
+    found = look(folder) if os.path.lexists(folder) else Verified()
     if as_json:
         import msgspec
 
@@ -113,15 +115,15 @@ def _since(text: str | None) -> str | None:
     """
     if text is None:
         return None
-    if age := _AGE.fullmatch(text.strip()):
-        at = datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
-    else:
-        try:
+    try:
+        if age := _AGE.fullmatch(text.strip()):
+            at = datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+        else:
             at = datetime.fromisoformat(text).astimezone(UTC)  # without a zone: that of this machine
-        except (ValueError, OverflowError):
-            problem = "--since takes 90s, 30m, 1h, 7d, or a time such as 2026-11-22T14:30"
-            raise click.UsageError(problem) from None
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    except (ValueError, OverflowError):
+        problem = "--since takes 90s, 30m, 1h, 7d, or a time such as 2026-11-22T14:30"
+        raise click.UsageError(problem) from None
+    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _why_nothing(folder: Path, wanted: Selection) -> str:
@@ -146,9 +148,10 @@ def shown(line: Line) -> str:
     at = datetime.fromisoformat(line.time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     if line.kind == "audit":
         return f"{at}  audit log: {one_line(line.what)}"
-    who = [line.client or line.transport or "", *(f"{name}" for name in (line.profile, line.token) if name)]
+    by = (("profile", line.profile), ("token", line.token))
+    who = [line.client or line.transport or "", *(f"{what}={name}" for what, name in by if name)]
     kind = "" if line.kind == "tool" else f"{line.kind} "
-    target = ".".join(part for part in (line.server, line.name) if part)
+    target = cut(".".join(part for part in (line.server, line.name) if part), MAX_TARGET_CHARS)
     arguments = cut(", ".join(line.arguments or ()), MAX_ARGUMENTS_CHARS)
     ended = " ".join(part for part in (line.outcome, line.code or "") if part)
     parts = [at, " ".join(who), f"{kind}{target}({arguments})", ended]

@@ -99,7 +99,9 @@ def _merged(
         struct = next(each for each in rule["anyOf"] if "$ref" in each)
         rule = {name: value for name, value in rule.items() if name != "anyOf"} | struct
     if isinstance(members := rule.get("additionalProperties"), dict):
-        return rule | {"additionalProperties": _merged(members, of, components)}
+        member = _merged(members, of, components)
+        arrays = {key: member[key] for key in ("type", "items") if "items" in member}
+        return rule | {"additionalProperties": member} | arrays
     if "$ref" not in rule:
         return rule
     name = rule["$ref"]

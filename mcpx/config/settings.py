@@ -77,6 +77,8 @@ def _read_setting(value: Any, field: FieldInfo, before: Any, at: Location, notic
     if isinstance(before, msgspec.Struct):
         return _read_struct(value, before, at, notices)
     if (wanted := _members(field.type)) is not None:
+        if isinstance(value, list) and issubclass(_struct_of(wanted) or object, AccessRules):
+            return {"allow": convert(value, Patterns, at)}  # in a profile, for all servers
         return _read_members(value, wanted, at, notices)
     return convert(value, field.type, at)
 

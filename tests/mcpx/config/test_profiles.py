@@ -8,6 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mcpx.config import Profile, json_schema, parse
+from mcpx.config.trust import ToolRules
 from mcpx.errors import ConfigError
 
 SERVERS = {"git": {"command": "x"}, "linear": {"command": "x"}, "db-[1]": {"command": "x", "disabled": True}}
@@ -39,12 +40,20 @@ def test_a_profile_has_servers_their_tools_and_how_they_are_shown():
         {"servers": []},
         {"tools": {"git": []}},
         {"tools": {"git": {"deny": ["git_push"], "ask": ["git_*"]}, "deny": ["*_all"], "allow": ["git.*"]}},
+        {"tools": ["git_*"]},
         {"resources": {"deny": ["file:///*"]}, "prompts": ["a"]},
         {"expose": None},
     ],
 )
 def test_what_a_profile_may_say(profile):
     assert read({"work": profile}).notices == ()
+    Draft202012Validator(json_schema()).validate(document({"work": profile}))
+
+
+def test_an_array_of_tools_allows_them_for_all_servers_of_the_profile():
+    profile = read({"work": {"tools": ["git_*"]}}).profiles["work"]
+    assert profile == Profile(tools={"allow": ("git_*",)})
+    assert profile.tool_rules("linear") == ToolRules(allow=("git_*",))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +82,7 @@ def test_what_a_profile_may_say(profile):
         ({"w": {"tools": {"git": {"x": []}}}}, "w.tools.git.x: unknown key; the keys are allow, deny, ask"),
         ({"w": {"resources": {"ask": []}}}, "w.resources.ask: unknown key; the keys are allow, deny"),
         ({"w": {"tools": {"git": [""]}}}, "$.profiles.w.tools.git[0]: expected a string, got an empty one"),
-        ({"w": {"tools": []}}, "$.profiles.w.tools: expected an object, got an array"),
+        ({"w": {"tools": [""]}}, "$.profiles.w.tools[0]: expected a string, got an empty one"),
         (
             {"w": {"servers": ["git"], "tools": {"linear": ["a"]}}},
             "$.profiles.w.tools.linear: this server is not among those of the profile",
