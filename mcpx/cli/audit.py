@@ -65,7 +65,9 @@ def audit(  # noqa: PLR0917 - click passes them by name
     folder = _folder(config_path)
     follower = Follower(folder) if follow else None
     found = last_lines(folder, wanted, lines)
-    _print(found, as_json=as_json)
+    new = [] if follower is None else follower.more(wanted)
+    written_meanwhile = {line.raw for line in new}
+    _print([*(line for line in found if line.raw not in written_meanwhile), *new], as_json=as_json)
     if not found and follower is None and not as_json:
         echo(_why_nothing(folder, wanted), err=True)
     while follower is not None:

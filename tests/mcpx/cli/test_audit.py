@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from mcpx.audit import reading
 from mcpx.audit.reading import Line
 from mcpx.cli.audit import audit as command
 from mcpx.cli.audit import shown
@@ -29,6 +30,23 @@ def audit(*arguments):
 @pytest.mark.parametrize("time", ["0500-01-01", "700000d", "99999w", "2026-11-22", "2026-11-22T17:54:48Z"])
 def test_a_time_however_long_ago_finds_what_was_written_since(log, time):
     assert "echo()" in audit("--since", time).stdout
+
+
+def test_a_line_that_is_written_while_the_last_are_read_is_followed_once(log, monkeypatch):
+    file, read = log / "1-000000000001.jsonl", reading.last_lines
+
+    def read_late(*arguments):
+        with file.open("a") as lines:
+            lines.write(file.read_text().replace("echo", "late"))
+        return read(*arguments)
+
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reading, "last_lines", read_late)
+    monkeypatch.setattr("time.sleep", interrupt)
+    printed = audit("-f").stdout
+    assert (printed.count("echo()"), printed.count("late()")) == (1, 1)
 
 
 @pytest.mark.parametrize("time", ["999999w", "0001-01-01T00:00+10:00", "soon", "", "-5m", "17:00"])
