@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mcpx.audit.reading import Line, Selection
 
 LINES: Final = 50  # shown by default
+MAX_PROBLEMS: Final = 20  # that are printed, and remarks
 POLL_INTERVAL_S: Final = 0.2
 MAX_TARGET_CHARS: Final = 200  # of a server and what is asked of it
 MAX_ARGUMENTS_CHARS: Final = 60  # of the names of arguments
@@ -90,12 +91,15 @@ def verify(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
 
         print_json(msgspec.to_builtins(found))
     else:
-        for each in (*found.problems, *found.remarks):
+        for each in (*found.problems[:MAX_PROBLEMS], *found.remarks[-MAX_PROBLEMS:]):
             place = each.file if each.line is None else f"{each.file}:{each.line}"
             echo(f"{folder / place}: {each.problem}", fg="red" if each in found.problems else "yellow")
         chains = "1 chain" if found.chains == 1 else f"{found.chains} chains"
-        verdict = "nothing is changed or missing" if not found.problems else f"{len(found.problems)} problems"
-        echo(f"{found.lines} lines in {chains}: {verdict}")
+        count = len(found.problems)
+        if count > MAX_PROBLEMS:
+            echo(f"and {count - MAX_PROBLEMS} more; --json has all of them", fg="red")
+        problems = "1 problem" if count == 1 else f"{count} problems"
+        echo(f"{found.lines} lines in {chains}: {problems if count else 'nothing is changed or missing'}")
     if found.problems:
         sys.exit(1)
 

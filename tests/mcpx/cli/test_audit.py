@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
 from mcpx.audit import reading
 from mcpx.audit.reading import Line
+from mcpx.cli.audit import MAX_PROBLEMS, shown
 from mcpx.cli.audit import audit as command
-from mcpx.cli.audit import shown
 
 TIME = "2026-11-22T17:54:48.411783Z"
 
@@ -74,3 +76,13 @@ def test_something_else_in_the_place_of_the_folder_is_no_log_that_is_whole(log):
     log.rmdir()
     log.write_text("")
     assert audit("verify").exit_code == 1
+
+
+def test_many_problems_are_counted_and_the_first_ones_printed(log):
+    (log / "1-000000000001.jsonl").write_text("no line\n" * 1000)
+    (log / "1.state").write_bytes(b"")
+    refused = audit("verify")
+    lines = refused.stdout.splitlines()
+    assert (refused.exit_code, len(lines)) == (1, MAX_PROBLEMS + 2)
+    assert lines[-1].startswith("1000 lines in 1 chain: 100")
+    assert len(json.loads(audit("verify", "--json").stdout)["problems"]) >= 1000
