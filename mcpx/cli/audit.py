@@ -5,6 +5,7 @@ Reads the files, whether a daemon runs or not. A line of the table is cleaned of
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from mcpx.audit.reading import Line, Selection
 
 LINES: Final = 50  # shown by default
+MAX_PROBLEMS: Final = 20  # that are printed, and remarks
 POLL_INTERVAL_S: Final = 0.2
+MAX_TARGET_CHARS: Final = 200  # of a server and what is asked of it
 MAX_ARGUMENTS_CHARS: Final = 60  # of the names of arguments
 
 
@@ -61,7 +64,9 @@ def audit(  # noqa: PLR0917 - click passes them by name
     folder = _folder(config_path)
     follower = Follower(folder) if follow else None
     found = last_lines(folder, wanted, lines)
-    _print(found, as_json=as_json)
+    new = [] if follower is None else follower.more(wanted)
+    written_meanwhile = {line.raw for line in new}
+    _print([*(line for line in found if line.raw not in written_meanwhile), *new], as_json=as_json)
     if not found and follower is None and not as_json:
         echo(_why_nothing(folder, wanted), err=True)
     while follower is not None:
@@ -78,18 +83,21 @@ def verify(config_path: str | None, as_json: bool) -> None:  # noqa: FBT001 - cl
     from mcpx.audit.verifying import verify as look
 
     folder = _folder(config_path)
-    found = look(folder) if folder.is_dir() else Verified()
+    found = look(folder) if os.path.lexists(folder) else Verified()
     if as_json:
         import msgspec
 
         print_json(msgspec.to_builtins(found))
     else:
-        for each in (*found.problems, *found.remarks):
+        for each in (*found.problems[:MAX_PROBLEMS], *found.remarks[-MAX_PROBLEMS:]):
             place = each.file if each.line is None else f"{each.file}:{each.line}"
             echo(f"{folder / place}: {each.problem}", fg="red" if each in found.problems else "yellow")
         chains = "1 chain" if found.chains == 1 else f"{found.chains} chains"
-        verdict = "nothing is changed or missing" if not found.problems else f"{len(found.problems)} problems"
-        echo(f"{found.lines} lines in {chains}: {verdict}")
+        count = len(found.problems)
+        if count > MAX_PROBLEMS:
+            echo(f"and {count - MAX_PROBLEMS} more; --json has all of them", fg="red")
+        problems = "1 problem" if count == 1 else f"{count} problems"
+        echo(f"{found.lines} lines in {chains}: {problems if count else 'nothing is changed or missing'}")
     if found.problems:
         sys.exit(1)
 
@@ -111,15 +119,15 @@ def _since(text: str | None) -> str | None:
     """
     if text is None:
         return None
-    if (age := duration_of(text.strip())) is not None:
-        at = datetime.now(UTC) - age
-    else:
-        try:
+    try:
+        if (age := duration_of(text.strip())) is not None:
+            at = datetime.now(UTC) - age
+        else:
             at = datetime.fromisoformat(text).astimezone(UTC)  # without a zone: that of this machine
-        except (ValueError, OverflowError):
-            problem = "--since takes 90s, 30m, 1h, 7d, or a time such as 2026-11-22T14:30"
-            raise click.UsageError(problem) from None
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    except (ValueError, OverflowError):
+        problem = "--since takes 90s, 30m, 1h, 7d, or a time such as 2026-11-22T14:30"
+        raise click.UsageError(problem) from None
+    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _why_nothing(folder: Path, wanted: Selection) -> str:
@@ -144,9 +152,10 @@ def shown(line: Line) -> str:
     at = datetime.fromisoformat(line.time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     if line.kind == "audit":
         return f"{at}  audit log: {one_line(line.what)}"
-    who = [line.client or line.transport or "", *(f"{name}" for name in (line.profile, line.token) if name)]
+    by = (("profile", line.profile), ("token", line.token))
+    who = [line.client or line.transport or "", *(f"{what}={name}" for what, name in by if name)]
     kind = "" if line.kind == "tool" else f"{line.kind} "
-    target = ".".join(part for part in (line.server, line.name) if part)
+    target = cut(".".join(part for part in (line.server, line.name) if part), MAX_TARGET_CHARS)
     arguments = cut(", ".join(line.arguments or ()), MAX_ARGUMENTS_CHARS)
     ended = " ".join(part for part in (line.outcome, line.code or "") if part)
     parts = [at, " ".join(who), f"{kind}{target}({arguments})", ended]

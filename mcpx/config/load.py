@@ -194,6 +194,8 @@ def read(
         contexts |= dict.fromkeys((entry.name for entry in meant), fetched)
     servers = {entry.name: read_server(entry, base, contexts[entry.name], notices) for entry in entries}
     notices.mistakes += check_profiles(settings.profiles, servers, top.key("profiles"))
+    if settings.audit_required and settings.audit == "off":
+        notices.mistakes.append(top.key("audit_required").error('no call can be written: audit is "off"'))
     config = Config(
         source=where,
         servers=servers,

@@ -17,9 +17,11 @@ import anyio
 import structlog
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from mcp_types import INTERNAL_ERROR
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mcpx.errors import Code, Outcome
 from mcpx.gateway.clients.bearer import Bearer, put_bearer
 from mcpx.observe.contained import contain
 from mcpx.trust.tokens import NamedToken, NamedTokens
@@ -29,6 +31,11 @@ log = structlog.get_logger()
 LOOK_INTERVAL_S: Final = 1.0  # at the tokens, while somebody uses one that has a name
 DEFAULT_PRINCIPAL: Final = "mcpx"
 _ENDED: Final = {"error": "invalid_token", "error_description": "The token was revoked, or has expired"}
+_CUT_OFF: Final = {
+    "code": INTERNAL_ERROR,
+    "message": "The token was revoked, or has expired; what was begun may or may not have taken effect",
+    "data": {"code": str(Code.CANCELLED), "outcome": str(Outcome.UNKNOWN)},
+}
 
 
 class Bearers:
@@ -147,8 +154,9 @@ class BearerRequests:
                 await self._app(scope, receive, watched)
             finally:
                 bearer.open_requests.discard(open_request)
-        if open_request.cancelled_caught and not begun:
-            await _refuse(scope, receive, send)
+        if open_request.cancelled_caught and not begun:  # no 401, after which it would be sent again
+            body = {"jsonrpc": "2.0", "id": None, "error": _CUT_OFF}
+            await JSONResponse(body, 500)(scope, receive, send)
         elif open_request.cancelled_caught and not finished:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

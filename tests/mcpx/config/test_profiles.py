@@ -8,6 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mcpx.config import Profile, json_schema, parse
+from mcpx.config.trust import ToolRules
 from mcpx.errors import ConfigError
 
 SERVERS = {"git": {"command": "x"}, "linear": {"command": "x"}, "db-[1]": {"command": "x", "disabled": True}}
@@ -55,6 +56,12 @@ def test_a_list_of_tools_is_what_a_profile_allows_of_all_servers():
     assert listed.tool_rules("git") == said.tool_rules("git")
 
 
+def test_an_array_of_tools_allows_them_for_all_servers_of_the_profile():
+    profile = read({"work": {"tools": ["git_*"]}}).profiles["work"]
+    assert profile == Profile(tools={"allow": ("git_*",)})
+    assert profile.tool_rules("linear") == ToolRules(allow=("git_*",))
+
+
 @pytest.mark.parametrize(
     ("profiles", "problem"),
     [
@@ -82,6 +89,7 @@ def test_a_list_of_tools_is_what_a_profile_allows_of_all_servers():
         ({"w": {"resources": {"ask": []}}}, "w.resources.ask: unknown key; the keys are allow, deny"),
         ({"w": {"tools": {"git": [""]}}}, "$.profiles.w.tools.git[0]: expected a string, got an empty one"),
         ({"w": {"tools": ["a", 1]}}, "$.profiles.w.tools[1]: expected a string, got a number"),
+        ({"w": {"tools": [""]}}, "$.profiles.w.tools[0]: expected a string, got an empty one"),
         (
             {"w": {"servers": ["git"], "tools": {"linear": ["a"]}}},
             "$.profiles.w.tools.linear: this server is not among those of the profile",

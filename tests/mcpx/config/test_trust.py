@@ -119,3 +119,9 @@ def test_a_profiles_rule_for_all_and_a_server_of_that_name_are_told_apart():
             where="c",
             environ={},
         )
+
+
+def test_calls_cannot_have_to_be_in_an_audit_log_that_is_off():
+    assert read(audit_required=True, audit="full").audit_required
+    with pytest.raises(ConfigError, match=r'audit_required: no call can be written: audit is "off"'):
+        read(audit_required=True, audit="off")
