@@ -37,7 +37,13 @@ from mcpx.gateway.native.lookup import Lookup
 from mcpx.gateway.native.pagination import PAGE_ENTRIES, page_of
 from mcpx.gateway.request_meta import meta_for_server
 from mcpx.rendering.result_members import enveloped
-from mcpx.rendering.result_reading import TASK, UnknownResultType, read_members, read_resource_result
+from mcpx.rendering.result_reading import (
+    TASK,
+    UnknownResultType,
+    read_members,
+    read_resource_result,
+    read_result,
+)
 from mcpx.rendering.results import resource_value
 from mcpx.trust.completions import admitted_completion
 from mcpx.upstream.requests import Complete, GetPrompt
@@ -231,9 +237,9 @@ class ResourcesAndPrompts:
         request = Complete(msgspec.json.encode(ref), _encoded(params.argument), context)
 
         def convert(raw: msgspec.Raw) -> JSON:
-            read = read_members(raw, server=upstream.name)
-            if template is None:
-                return read
+            if template is None or not upstream.policy.restricts_resources:
+                return read_members(raw, server=upstream.name)
+            read = read_result(raw, server=upstream.name)
             resolved = (params.context and params.context.arguments) or {}
             return admitted_completion(read, upstream.policy, template, params.argument.name, resolved)
 

@@ -22,8 +22,9 @@ from mcpx.gateway.transparent.pinned_pages import (
     about_in,
     as_approved,
 )
-from mcpx.gateway.transparent.subjects import kinds_of
-from mcpx.upstream.direct.messages import members_of, result_answer, result_of, value_of
+from mcpx.gateway.transparent.subjects import COMPLETE, kinds_of
+from mcpx.trust.completions import admitted_completion
+from mcpx.upstream.direct.messages import NOTHING, members_of, result_answer, result_of, value_of
 from mcpx.upstream.requests import Passed
 from mcpx.wire import envelope
 
@@ -52,6 +53,8 @@ class Answers:
             return self._shown_page(request, answer, result)
         elif method in GREETINGS:
             return self._shown_greeting(answer, result)
+        elif method == COMPLETE:
+            return self._shown_completion(request, answer, result)
         elif method == TASKS_LIST:
             return self._shown_tasks(answer, result)
         return answer
@@ -82,6 +85,25 @@ class Answers:
 
         page = shown_page(method, result, self._offered.server, show, strict=strict)
         return answer if page is result else result_answer(page)
+
+    def _shown_completion(self, request: Passed, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
+        """The values for an argument of a template that make no resource that is not admitted."""
+        policy, members = self._offered.policy, members_of(result)
+        if policy is None or not policy.restricts_resources or "completion" not in members:
+            return answer
+        params = members_of(request.raw)
+        template = value_of(members_of(params.get("ref", NOTHING)).get("uri"))
+        argument = value_of(members_of(params.get("argument", NOTHING)).get("name"))
+        resolved = value_of(members_of(params.get("context", NOTHING)).get("arguments"))
+        if not isinstance(template, str) or not isinstance(argument, str):
+            return answer
+        given = {"completion": value_of(members["completion"])}
+        known = resolved if isinstance(resolved, dict) else {}
+        shown = admitted_completion(given, policy, template, argument, known)
+        if shown is given:
+            return answer
+        completion = msgspec.Raw(envelope.encode(shown["completion"]))
+        return result_answer(envelope.encode(members | {"completion": completion}))
 
     def _shown_tasks(self, answer: msgspec.Raw, result: msgspec.Raw) -> msgspec.Raw:
         policy = self._offered.policy

@@ -464,3 +464,16 @@ async def test_each_attempt_is_in_the_audit_log_and_the_rule_where_it_is_known(t
     assert {each["outcome"] for each in found} == {"not_sent"}
     for line, (_, _, rule) in zip(found, ATTEMPTS, strict=True):
         assert (line["rule"] or "").startswith(rule or ""), line
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["handshake", "modern"])
+async def test_no_value_is_suggested_that_makes_a_denied_uri(tmp_path, modern):
+    rules = {"deny": ["note:///open/value of *"]}
+    async with (
+        open_watched(config_of({"vault": entry(tmp_path, "vault", OFFER)}, resources=rules)) as watch,
+        World(watch, FRONT_DOOR).line(modern=modern, slow=False) as line,
+    ):
+        for template, values in (("open/{about}", []), ("secret/{about}", ["value of vault"])):
+            asking, params = completion(type="ref/resource", uri=f"mcpx://vault/note:///{template}")
+            result = await line.ask(asking, params | line.meta)
+            assert result["completion"]["values"] == values

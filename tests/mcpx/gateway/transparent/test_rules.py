@@ -328,3 +328,14 @@ async def test_no_other_spelling_of_a_method_gets_past_a_rule(method, tmp_path):
         await client.talk.send(method, '{"name":"odd"}')
         assert "result" in await client.ask("vendor/Call")
         assert not client.received(method)
+
+
+@each_door
+async def test_no_value_is_suggested_that_makes_a_denied_uri(way, era, tmp_path):
+    async with door(way, era, tmp_path / "ears", resources={"deny": ["other://a"]}) as (_, client):
+        for template, values in (("other://{x}", [1]), ("more://{x}", [1, "a"])):
+            ref = (
+                '{"ref":{"type":"ref/resource","uri":"' + template + '"},"argument":{"name":"x","value":""}}'
+            )
+            suggested = (await client.ask("completion/complete", ref))["result"]["completion"]
+            assert suggested["values"] == values
