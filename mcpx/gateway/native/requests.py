@@ -241,7 +241,8 @@ class ResourcesAndPrompts:
                 return read_members(raw, server=upstream.name)
             read = read_result(raw, server=upstream.name)
             resolved = (params.context and params.context.arguments) or {}
-            return admitted_completion(read, upstream.policy, template, params.argument.name, resolved)
+            shown = admitted_completion(read, upstream.policy, template, params.argument.name, resolved)
+            return read_members(raw, server=upstream.name) if shown is read else shown
 
         return await self._ask(ctx, Forward(upstream.name, request), convert)
 

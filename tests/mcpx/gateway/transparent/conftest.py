@@ -1,10 +1,14 @@
-"""The tests of transparent doors read the audit log, so each has a state folder of its own."""
+"""What these tests share: a state folder for each, as they read its audit log, and the house of the shim."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+
+from tests.mcpx.daemon.conftest import house
+
+__all__ = ["house"]
 
 
 @pytest.fixture(autouse=True)
