@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, members_of, recovered
+from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, recovered, said_of
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.errors import CallError, Code
@@ -138,13 +138,13 @@ class Audit:
         if kind == "resource":
             name = self._hide(name)
         target = origin or library(), server, kind, name
-        entry = Entry(self._now_us(), target, arguments, self._settled)
+        said = said_of(*target, arguments)
+        entry = Entry(self._now_us(), said, arguments, self._settled)
         if self._chain is None:
             self.open()
         if self._chain is not None:
-            said = members_of(*target)
             if len(said) > MAX_SAID:
-                said = members_of(target[0], server, kind, cut(name, MAX_SLOT_NAME_CHARS))
+                said = said_of(target[0], server, kind, cut(name, MAX_SLOT_NAME_CHARS), None)
             entry.slot = self._chain.slots.begin(entry.at_us, said)
         if self._required and not self._has_room(entry):
             error = _not_audited(self.problem or "it is full", server, name if kind == "tool" else None)
@@ -177,7 +177,7 @@ class Audit:
         """Note a request that was refused, with that code, before there was anything to send."""
         if self.enabled:
             target = origin or library(), server, kind, self._hide(name) if kind == "resource" else name
-            entry = Entry(self._now_us(), target, None, self._settled)
+            entry = Entry(self._now_us(), said_of(*target, None), NOTHING, self._settled)
             entry.refused(code, rule)
             self._settled(entry)
 

@@ -55,7 +55,7 @@ _result: Final = msgspec.json.Decoder(_Result).decode
 
 _SAID: Final = b'%b,"arguments":%b'
 _ENDING: Final = b'%b,"ms":%.3f,"bytes_in":%d,"bytes_out":%d,%b'
-_RECOVERED: Final = b'"arguments":null,%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
+_RECOVERED: Final = b'%b,"ms":null,"bytes_in":null,"bytes_out":null,%b'
 DIED: Final = "daemon_died"
 """The code of a call whose line an earlier process had not written when it was killed."""
 _ENDS: Final = [
@@ -66,10 +66,6 @@ _ENDS: Final = [
 """How a call has ended, by the number in its slot; the first where it had not ended."""
 _MARKS: Final = {code: mark for mark, (_, code) in enumerate(_ENDS) if code != DIED}
 ANSWERED: Final = 1
-
-
-Target = tuple[Origin, str, Kind, str]
-"""Who asks for what: the origin, the server, the kind, and the name."""
 
 
 class Entry:
@@ -89,15 +85,11 @@ class Entry:
     """The members of its line that say how it ended, where they are made before the line."""
 
     def __init__(
-        self,
-        at_us: int,
-        target: Target,
-        arguments: msgspec.Raw | bytes | None,
-        on_end: Callable[[Entry], None],
+        self, at_us: int, said: bytes, arguments: msgspec.Raw | bytes, on_end: Callable[[Entry], None]
     ) -> None:
-        """`at_us` is when it begins, `arguments` are as they came."""
+        """`at_us` is when it begins, `said` are the members that are known then, `arguments` as they came."""
         self.at_us = self.ended_at_us = at_us
-        self.target = target
+        self.said = said
         self.arguments = arguments
         self._on_end = on_end
 
@@ -128,9 +120,8 @@ class Entry:
 
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
-        said = said_of(*self.target, self.arguments)
-        text = b"%b,%b" % (beginning(self.at_us, said), self.ending or self._ended())
-        return text if redact is None else text + values(self.arguments or b"", redact)
+        text = b"%b,%b" % (beginning(self.at_us, self.said), self.ending or self._ended())
+        return text if redact is None else text + values(self.arguments, redact)
 
     def _ended(self) -> bytes:
         """The members of the line that say how it ended."""
@@ -144,7 +135,7 @@ class Entry:
     def _ending(self, outcome: str, code: str | None, size: int) -> bytes:
         took_ms = max(0, self.ended_at_us - self.at_us) / 1000
         by = _by(self.approval, self.rule)
-        return _ENDING % (_how(outcome, code), took_ms, len(self.arguments or b""), size, by)
+        return _ENDING % (_how(outcome, code), took_ms, len(self.arguments), size, by)
 
     def _outcome(self) -> tuple[str, str | None, int]:
         """The outcome of the call, its code, and the size of its result."""

@@ -76,7 +76,7 @@ async def test_what_was_open_when_a_process_was_killed_is_written_by_the_next_on
     assert {(line["outcome"], line["code"]) for line in log.lines() if line["name"].startswith("lost")} == {
         ("unknown", "daemon_died")
     }
-    assert log.lines()[1]["arguments"] is None
+    assert log.lines()[1]["arguments"] == ["text"]
     assert log.problems() == []
     assert len(lost) == 3
 
