@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-LONGEST: Final = timedelta(weeks=99_999)  # from now, and before now, there are dates
+LONGEST: Final = timedelta(days=700_000)  # from now, and before now, there are dates
 _DURATION: Final = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -10,7 +10,7 @@ import structlog
 from mcpx.trust.pin_changes import Change
 
 log = structlog.get_logger()
-MAX_LOGGED: Final = 50  # changes that are logged one by one, of those that come together
+MAX_LOGGED: Final = 16  # changes that are logged one by one, of those that come together
 MAX_REMEMBERED: Final = 50_000  # that were logged, and are not logged again
 _EVENTS: Final = {
     "changed": "pin.changed",

@@ -100,12 +100,6 @@ def _of_trust(calls: dict[str, dict[str, list[float]]]) -> list[Goal]:
         Goal(
             "rules and audit, 1 in flight, p50, to neither", ratio(with_it["p50_ms"], without["p50_ms"]), 1.05
         ),
-        Goal(
-            "rules and audit, 32 in flight, rate, to neither",
-            ratio(with_it["per_s"], without["per_s"]),
-            1 / 1.05,
-            at_most=False,
-        ),
     ]
 
 

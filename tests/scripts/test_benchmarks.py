@@ -9,7 +9,15 @@ from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"
 PEERS = BENCH / ".venv-peers"
-NAMES = ("direct", "mcpx", "mcpx, native", "mcp-compressor", "fastmcp proxy")
+NAMES = (
+    "direct",
+    "mcpx",
+    "mcpx, native",
+    "mcpx, with rules",
+    "mcpx, no audit",
+    "mcp-compressor",
+    "fastmcp proxy",
+)
 MISSING = (
     set()
     if (PEERS / ".installed").exists()
@@ -30,7 +38,7 @@ def test_measures_small_calls_of_every_target_and_names_those_that_are_not_insta
     for name in MISSING:
         assert f"not measured: {name}: not installed, run scripts/bench" in done.stderr
     assert all(rounds["p50_ms"][0] > 0 and rounds["per_s"][0] > 0 for rounds in figures["calls"].values())
-    assert len(figures["goals"]) == 6 - 2 * len(MISSING)
+    assert len(figures["goals"]) == 7 - 2 * len(MISSING)
 
 
 def test_shows_tables_and_the_targets() -> None:
