@@ -32,7 +32,7 @@ MAX_WAITING_BYTES: Final = 4 << 20  # of lines that the disk does not take
 MAX_SLOT_NAME_CHARS: Final = 200  # of a tool or a URI, where a call's beginning is too long to be kept whole
 RETRY_S: Final = 1.0
 LINES_EVERY_S: Final = 0.02  # under load; writing after each call would keep its client waiting
-MAX_ENDED: Final = 256  # calls whose lines are written together
+MAX_ENDED: Final = 24  # calls whose lines are written together: more would hold up the others for long
 NOTHING: Final = b""
 
 
