@@ -1,7 +1,7 @@
 """One call in the audit log: what is known when it begins, and the line that its end makes of that. Pure.
 
-A line is a JSON object in a fixed order: what is known at the beginning (`begun`), then how the call ended
-(`ended`), then its place in the chain (`mcpx.audit.chain`).
+A line is a JSON object in a fixed order: what is known at the beginning (`said_of`), then how the call ended,
+then its place in the chain (`mcpx.audit.chain`).
 """
 
 from __future__ import annotations
@@ -44,12 +44,6 @@ class _Result(msgspec.Struct, gc=False):
     kind: str | None = msgspec.field(name="resultType", default=None)
 
 
-class _Response(msgspec.Struct, gc=False):
-    result: _Result = msgspec.field(default_factory=_Result)
-    error: msgspec.Raw | None = None
-
-
-_response: Final = msgspec.json.Decoder(_Response).decode
 _result: Final = msgspec.json.Decoder(_Result).decode
 
 
@@ -76,8 +70,6 @@ class Entry:
     """
 
     slot: int | None = None
-    is_response = False
-    """Whether the reply is a whole JSON-RPC response."""
     rule: str | None = None
     approval: Approval | None = None
     reply: Reply[Any] | None = None
@@ -148,7 +140,7 @@ class Entry:
             size = len(raw)
             if self.approval == "asked":
                 return "not_sent", None, 0
-            return *_outcome(raw, size, is_response=self.is_response), size
+            return *_outcome(raw, size), size
         if isinstance(error, CallError):
             self.rule = self.rule or error.rule
             return error.outcome.value, error.code.value, 0
@@ -260,18 +252,12 @@ def values(arguments: msgspec.Raw | bytes, redact: Callable[[Any], Any]) -> byte
         return b',"values":null'
 
 
-def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple[str, str | None]:
-    """How a result that came ended, and a code: `ok`, `tool_error`, `input_required`, `task`, or `failed`."""
+def _outcome(raw: msgspec.Raw | bytes, size: int) -> tuple[str, str | None]:
+    """How a result that came ended, and a code: `ok`, `tool_error`, `input_required`, or `task`."""
     if size > MAX_RESULT_BYTES:
-        return _outcome_of_large(memoryview(raw), is_response=is_response)
+        return _outcome_of_large(memoryview(raw))
     try:
-        if is_response:
-            response = _response(raw)
-            if response.error is not None:
-                return "failed", "upstream_error"
-            read = response.result
-        else:
-            read = _result(raw)
+        read = _result(raw)
     except UNREADABLE:
         return "ok", None
     if read.is_error:
@@ -279,10 +265,8 @@ def _outcome(raw: msgspec.Raw | bytes, size: int, *, is_response: bool) -> tuple
     return read.kind if read.kind in {"input_required", "task"} else "ok", None
 
 
-def _outcome_of_large(raw: memoryview, *, is_response: bool) -> tuple[str, str | None]:
+def _outcome_of_large(raw: memoryview) -> tuple[str, str | None]:
     """The same, from the ends of the text alone: a very large result is read nowhere."""
     start, end = (bytes(part).replace(b" ", b"") for part in (raw[:_END_BYTES], raw[-_END_BYTES:]))
-    if is_response and start.startswith((b'{"error":', b'{"jsonrpc":"2.0","error":')):
-        return "failed", "upstream_error"
     failed = b'"isError":true' in start or b'"isError":true' in end
     return "tool_error" if failed else "ok", None

@@ -70,19 +70,12 @@ def last_lines(folder: Path, wanted: Selection, most: int) -> list[Line]:
         OSError: They cannot be read.
     """
     of_chains: dict[int, list[Segment]] = {}
-    for segment in _segments(folder):
+    for segment in segments(folder):
         of_chains.setdefault(segment.chain, []).append(segment)
     found: list[Line] = []
     for files in of_chains.values():
         found += _last_of_chain(files, wanted, most)
     return sorted(found, key=lambda line: line.time)[-most:]
-
-
-def _segments(folder: Path) -> list[Segment]:
-    try:
-        return segments(folder)
-    except FileNotFoundError:  # nothing was written yet
-        return []
 
 
 def _last_of_chain(files: list[Segment], wanted: Selection, most: int) -> list[Line]:
@@ -132,7 +125,7 @@ class Follower:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._offsets = {segment.path: segment.path.stat().st_size for segment in _segments(folder)}
+        self._offsets = {segment.path: segment.path.stat().st_size for segment in segments(folder)}
 
     def more(self, wanted: Selection) -> list[Line]:
         """The lines since the last time that are wanted.
@@ -141,7 +134,7 @@ class Follower:
             OSError: They cannot be read.
         """
         found: list[Line] = []
-        for segment in _segments(self._folder):
+        for segment in segments(self._folder):
             offset = self._offsets.get(segment.path, 0)
             data = _read(segment.path, offset)
             self._offsets[segment.path] = offset + len(data)

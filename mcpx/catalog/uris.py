@@ -19,7 +19,7 @@ from mcpx.text import holds_controls
 
 MAX_URI_CHARS: Final = 65_536
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}+(?=:)")  # possessive: it never goes back
-_MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
+MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
 
 
 class UriRejection(StrEnum):
@@ -39,10 +39,10 @@ def uri_rejection(uri: str, catalogue: Catalogue) -> UriRejection | None:
         return None
     if len(uri) > MAX_URI_CHARS:
         return UriRejection.TOO_LONG
-    decoded = _decoded(uri)
-    if holds_controls(decoded):
+    plain = decoded(uri)
+    if holds_controls(plain):
         return UriRejection.CONTROL_CHARACTERS
-    if _steps_up(decoded):
+    if _steps_up(plain):
         return UriRejection.STEPS_UP
     if not catalogue.templates:
         return UriRejection.NOT_LISTED
@@ -72,15 +72,16 @@ def _scheme(uri: str) -> str | None:
     return found[0].lower() if found else None
 
 
-def _decoded(uri: str) -> str:
-    for _ in range(_MAX_DECODINGS):
-        decoded = unquote(uri)
-        if decoded == uri:
+def decoded(uri: str) -> str:
+    """A URI without its percent-encoding, and that of its percent-encoding."""
+    for _ in range(MAX_DECODINGS):
+        plain = unquote(uri)
+        if plain == uri:
             break
-        uri = decoded
+        uri = plain
     return uri
 
 
-def _steps_up(decoded: str) -> bool:
-    path = re.split(r"[?#]", decoded, maxsplit=1)[0]
+def _steps_up(plain: str) -> bool:
+    path = re.split(r"[?#]", plain, maxsplit=1)[0]
     return ".." in re.split(r"[/\\]", path)

@@ -16,11 +16,11 @@ from urllib.parse import quote, unquote
 
 from mcpx.catalog.naming import SCHEME
 from mcpx.catalog.templates import matches_any
+from mcpx.catalog.uris import MAX_DECODINGS, decoded
 from mcpx.config.trust import AccessRules, ToolRules
 
 Fits = Callable[[str], object]
 MAX_KEPT: Final = 4096  # names of tools, by which it is known whether a person is asked
-_MAX_DECODINGS: Final = 4  # `%25252e` is a dot for a server that decodes three times
 _USUAL_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
 _WILD: Final = re.compile(r"[*?\[{]")
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
@@ -113,7 +113,7 @@ class URIRules:
                 return rule
         if self._allow is None:
             return None
-        plain = _decoded(uri)
+        plain = decoded(uri)
         forms = {plain, _without_steps(plain)}
         if any(each.fits(uri) for each in self._allow) and all(
             any(each.fits_plain(form) for each in self._allow) for form in forms
@@ -201,24 +201,15 @@ def _own_part(pattern: str, server: str) -> Iterator[str]:
 
 def _spellings(uri: str) -> Iterator[str]:
     """The URI, and what servers may take it for: decoded, and in its canonical form."""
-    for _ in range(_MAX_DECODINGS + 1):
+    for _ in range(MAX_DECODINGS + 1):
         yield uri
         canonical = _canonical(uri)
         yield canonical
         yield canonical.rstrip("/")
-        decoded = unquote(uri)
-        if decoded == uri:
+        plain = unquote(uri)
+        if plain == uri:
             return
-        uri = decoded
-
-
-def _decoded(uri: str) -> str:
-    for _ in range(_MAX_DECODINGS):
-        decoded = unquote(uri)
-        if decoded == uri:
-            break
-        uri = decoded
-    return uri
+        uri = plain
 
 
 def _canonical(uri: str) -> str:

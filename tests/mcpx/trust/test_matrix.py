@@ -258,6 +258,12 @@ async def asked(line, method, params):
     return masked([result, line.error])
 
 
+def ways(rule):
+    """The era and the path of two lines: each rule in both eras and on both paths, every other way round."""
+    crossed = [*RULES].index(rule) % 2 == 1
+    return (False, crossed), (True, not crossed)
+
+
 def is_error(result, error):
     return error is not None or bool(result and result.get("isError"))
 
@@ -265,10 +271,7 @@ def is_error(result, error):
 @pytest.mark.parametrize("rule", RULES)
 async def test_on_a_stream_nothing_denied_is_seen_or_run_and_nothing_allowed_is_lost(tmp_path, rule):
     async with worlds(tmp_path, rule) as (here, there):
-        crossed = [*RULES].index(
-            rule
-        ) % 2 == 1  # each rule in both eras and on both paths, every other way round
-        for modern, slow in ((False, crossed), (True, not crossed)):
+        for modern, slow in ways(rule):
             async with (
                 here.line(modern=modern, slow=slow) as ours,
                 there.line(modern=modern, slow=slow) as theirs,
@@ -422,10 +425,7 @@ async def test_with_tiers_a_denied_tool_that_is_read_only_is_unknown_to_query_to
     for offer in (OFFER, LEFT):
         monkeypatch.setitem(offer, "annotations", read_only["annotations"])
     async with worlds(tmp_path, rule, tiers=True) as (here, there):
-        crossed = [*RULES].index(
-            rule
-        ) % 2 == 1  # each rule in both eras and on both paths, every other way round
-        for modern, slow in ((False, crossed), (True, not crossed)):
+        for modern, slow in ways(rule):
             async with (
                 here.line(modern=modern, slow=slow) as ours,
                 there.line(modern=modern, slow=slow) as theirs,
