@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from mcpx.audit.chain import Chain, open_chain
-from mcpx.audit.entry import ANSWERED, Entry, Kind, encoded, recovered, said_of
+from mcpx.audit.entry import Entry, Kind, encoded, recovered, said_of
 from mcpx.audit.origin import Origin, library
 from mcpx.audit.slots import MAX_SAID, beginning
 from mcpx.errors import CallError, Code
@@ -187,9 +187,8 @@ class Audit:
         In between, its end stands in its slot.
         """
         self._ended.append(entry)
-        chain, slot, reply = self._chain, entry.slot, entry.reply
-        mark = ANSWERED if reply is not None and reply.error is None else entry.mark
-        kept = chain is not None and slot is not None and chain.slots.end(slot, mark)
+        chain, slot = self._chain, entry.slot
+        kept = chain is not None and slot is not None and chain.slots.end(slot, entry.mark)
         if len(self._ended) >= MAX_ENDED:
             self._flush()
         elif not self._scheduled or not (kept or self._soon):

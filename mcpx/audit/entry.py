@@ -59,7 +59,7 @@ _ENDS: Final = [
 ]
 """How a call has ended, by the number in its slot; the first where it had not ended."""
 _MARKS: Final = {code: mark for mark, (_, code) in enumerate(_ENDS) if code != DIED}
-ANSWERED: Final = 1
+_ANSWERED: Final = 1
 
 
 class Entry:
@@ -73,6 +73,8 @@ class Entry:
     rule: str | None = None
     approval: Approval | None = None
     reply: Reply[Any] | None = None
+    mark = _ANSWERED
+    """The number of its end, for its slot."""
     ending = b""
     """The members of its line that say how it ended, where they are made before the line."""
 
@@ -89,26 +91,18 @@ class Entry:
         """Note that the call has ended."""
         self.ended_at_us = time.time_ns() // 1000
         self.reply = reply
-        value = reply.value
-        if value is not None and len(value) > MAX_RESULT_BYTES:
+        value, error = reply.value, reply.error
+        if error is not None:
+            self.mark = _MARKS[error.code if isinstance(error, CallError) else Code.CANCELLED]
+        elif value is not None and len(value) > MAX_RESULT_BYTES:
             self.ending = self._ended()
             self.reply = None  # the result is not to stay until the line is written
         self._on_end(self)
 
     def refused(self, code: str, rule: str | None = None) -> None:
         """Note that the call was refused, with that code, before there was a reply."""
-        self.rule = rule
+        self.rule, self.mark = rule, _MARKS.get(code, 0)
         self.ending = self._ending("not_sent", code, 0)
-
-    @property
-    def mark(self) -> int:
-        """The number of its end, for its slot."""
-        reply = self.reply
-        error = None if reply is None else reply.error
-        if error is None:
-            return ANSWERED
-        code = error.code if isinstance(error, CallError) else Code.CANCELLED
-        return _MARKS[code]
 
     def line(self, redact: Callable[[Any], Any] | None) -> bytes:
         """The members of its line. `redact` takes the secrets out of values; None: they are not written."""
