@@ -31,6 +31,7 @@ from supervisors.errors import (
 from supervisors.events import (
     Cause,
     ChildFailed,
+    ChildHeld,
     ChildParked,
     ChildReady,
     ChildRested,
@@ -53,6 +54,7 @@ __all__ = [
     "Backoff",
     "Cause",
     "ChildFailed",
+    "ChildHeld",
     "ChildParked",
     "ChildReady",
     "ChildRested",

@@ -12,11 +12,16 @@ import msgspec
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why an incarnation ended. `retryable` is false for faults that another attempt cannot mend."""
+    """Why an incarnation ended. `retryable` is false for faults that another attempt cannot mend.
+
+    `held` is for what only somebody outside can mend, who will say so: the child is not tried again by
+    itself, but by a demand or `resume`.
+    """
 
     text: str
     normal: bool = False
     retryable: bool = True
+    held: bool = False
     error: BaseException | None = None
 
 
@@ -55,6 +60,14 @@ class ChildParked(msgspec.Struct, frozen=True):
     probe_in: float
 
 
+class ChildHeld(msgspec.Struct, frozen=True):
+    """The child is idle until somebody has mended the cause, and demands or resumes it."""
+
+    child: str
+    generation: int
+    cause: Cause
+
+
 class ChildRested(msgspec.Struct, frozen=True):
     """The incarnation has left because nobody needs it; the next demand starts another."""
 
@@ -78,4 +91,13 @@ class ChildStuck(msgspec.Struct, frozen=True):
     waited: float
 
 
-Event = ChildStarting | ChildReady | ChildFailed | ChildParked | ChildRested | ChildStopped | ChildStuck
+Event = (
+    ChildStarting
+    | ChildReady
+    | ChildFailed
+    | ChildParked
+    | ChildHeld
+    | ChildRested
+    | ChildStopped
+    | ChildStuck
+)

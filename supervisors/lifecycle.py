@@ -16,6 +16,8 @@ The theory of operation:
   (`WAITING`). A timer always exists in `WAITING`: the child cannot be forgotten.
 * After `parking.after` consecutive failures, or at once after one that is not `retryable`, the child
   is `PARKED`: callers are refused, a slow probe goes on. No child is given up for good.
+* After a failure that is `held`, the child is `IDLE` until a demand or `Resume`: only somebody outside can
+  mend its cause, and says so by that. It keeps its cause, and counts no failure.
 * A *demand* (a caller needs the child) collapses the wait into one attempt now, at most one in
   `demand_interval`. A parked child is tried at once for the first demand, and then for one in
   `parking.refusal` or `parking.probe`, whichever is sooner.
@@ -42,6 +44,7 @@ from msgspec.structs import replace
 from supervisors.events import (
     Cause,
     ChildFailed,
+    ChildHeld,
     ChildParked,
     ChildReady,
     ChildRested,
@@ -107,6 +110,11 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
     resting: bool = False
     """In `IDLE`: wait for a demand; in `STOPPING`: do so afterwards."""
 
+    @property
+    def held(self) -> bool:
+        """Whether it is idle because of a cause that somebody outside has to mend."""
+        return self.phase is Phase.IDLE and self.cause is not None and self.cause.held
+
 
 class Moment(msgspec.Struct, frozen=True):
     """The inputs of one step that are not facts: the clock's reading, and a random number in [0.5, 1]."""
@@ -164,12 +172,20 @@ def _ended(state: ChildState, fact: Exited, moment: Moment) -> Step:
     restart = state.policy.restart
     if restart is Restart.TEMPORARY or (restart is Restart.TRANSIENT and fact.cause.normal):
         return _done(replace(state, cause=fact.cause), fact, moment)
+    if fact.cause.held:
+        return _hold(state, fact)
     failures = 1 if _was_healthy(state, moment) else state.failures + 1
     state = replace(state, failures=failures, cause=fact.cause, up_since=None)
     parking = state.policy.parking
     if parking and (failures >= parking.after or not fact.cause.retryable):
         return _wait(state, Phase.PARKED, moment, parking.probe)
     return _wait(state, Phase.WAITING, moment, delay(failures, moment.jitter, state.policy.backoff))
+
+
+def _hold(state: ChildState, fact: Exited) -> Step:
+    """Wait for a demand; nothing else would help."""
+    state = replace(state, phase=Phase.IDLE, cause=fact.cause, up_since=None, resting=True)
+    return state, [Announce(ChildHeld(state.child, state.generation, fact.cause))]
 
 
 def _was_healthy(state: ChildState, moment: Moment) -> bool:

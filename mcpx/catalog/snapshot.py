@@ -22,6 +22,7 @@ class State(StrEnum):
     ASLEEP = "asleep"
     WAITING = "waiting"
     PARKED = "parked"
+    NEEDS_SIGN_IN = "needs sign-in"
     STOPPED = "stopped"
     DISABLED = "disabled"
 

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mcpx.config.auth import OAuth, Tls, TokenStoreKind
 from mcpx.config.per_server import Count, PerServer, Seconds, SecondsOrNever
 from mcpx.config.profiles import Profile
 from mcpx.config.trust import Audit, NonEmpty, ProcessLimits, doc
@@ -47,24 +48,34 @@ class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
-    """A server behind Streamable HTTP. `headers` go with every request."""
+    """A server behind Streamable HTTP. `headers` go with every request.
+
+    `auth` says how MCPX signs in where the server wants that; None: not at all.
+    """
 
     kind: ClassVar[Literal["http"]] = "http"
 
     url: str
     headers: dict[str, str] = {}
+    auth: OAuth | None = OAuth()
+    tls: Tls | None = None
 
     def __repr__(self) -> str:
         return f"Http(headers={sorted(self.headers)})"
 
 
 class Sse(msgspec.Struct, frozen=True, kw_only=True, tag="sse"):
-    """A server behind the older HTTP+SSE transport. `headers` go with every request."""
+    """A server behind the older HTTP+SSE transport. `headers` go with every request.
+
+    `auth` says how MCPX signs in where the server wants that; None: not at all.
+    """
 
     kind: ClassVar[Literal["sse"]] = "sse"
 
     url: str
     headers: dict[str, str] = {}
+    auth: OAuth | None = OAuth()
+    tls: Tls | None = None
 
     def __repr__(self) -> str:
         return f"Sse(headers={sorted(self.headers)})"
@@ -203,6 +214,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             " been written to for half a second. One that cannot be used changes nothing."
         ),
     ] = True
+    login_port: Annotated[
+        int,
+        Meta(ge=1, le=65535),
+        doc("Port of 127.0.0.1 that the browser returns to after a sign-in; the next free one if taken."),
+    ] = 8767
+    login_timeout: Annotated[Seconds, doc("Seconds that you may take to sign in.")] = 300.0
+    token_store: Annotated[
+        TokenStoreKind,
+        doc("Where the tokens of sign-ins are kept. file: in the state folder, for you alone. keychain."),
+    ] = "file"  # noqa: S105 - a kind of store
     approve_timeout: Annotated[
         Seconds, doc("Seconds that you may take to agree to a call before it fails.")
     ] = 120.0

@@ -27,6 +27,7 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.restart import await_start, restart
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
+from mcpx.oauth.accounts import Accounts
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
 from mcpx.trust.pin_store import PinStore
@@ -38,6 +39,7 @@ from mcpx.upstream.relay.clients import ConnectedClients
 from mcpx.upstream.transport.ledger import Ledger
 from supervisors import (
     ChildFailed,
+    ChildHeld,
     ChildParked,
     ChildReady,
     ChildRested,
@@ -80,6 +82,8 @@ class Fleet:
         """What servers offered last; run by the hub, beyond the end of the servers."""
         self.pins = PinStore(state, on_change=self.pins_changed)
         """What servers offered when that was approved; run by the hub likewise."""
+        self.accounts = Accounts(state, on_change=self._account_changed)
+        """The accounts at servers that MCPX signs in to; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
             slow_start=SLOW_START_S,
@@ -112,6 +116,7 @@ class Fleet:
         """An upstream that is not supervised yet; beside a `main` one it is made with `more`."""
         if main is None:
             more |= {"on_catalogue": self.observers.notify, "catalogues": self.catalogues}
+            more["account"] = self.accounts.of(server)
             server_log = ServerLog(server.name, self._folder, redact=redactor_of(server))
         else:
             server_log = main.server_log
@@ -138,7 +143,9 @@ class Fleet:
         child = self._child_name(upstream.name)
         from mcpx.upstream.direct.session import DirectSession  # noqa: PLC0415 - for those who want one
 
-        return DirectSession(client, upstream.config, self.supervisor, child=child, **more)
+        return DirectSession(
+            client, upstream.config, self.supervisor, child=child, account=upstream.account, **more
+        )
 
     def _dismiss(self, session: Upstream | DirectSession, why: str) -> None:
         """End a session beside a main one, without waiting for it."""
@@ -268,16 +275,16 @@ class Fleet:
         if isinstance(upstream, Upstream) and self._side_sessions.take(event, upstream):
             return
         log_event(event, upstream)
-        if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildStopped):
+        if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildHeld | ChildStopped):
             upstream.queue.start_ended()
             self.readiness.report(event.child)
-        if isinstance(event, ChildFailed | ChildParked):
+        if isinstance(event, ChildFailed | ChildParked | ChildHeld):
             upstream.last_error = event.cause.text
         elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):
             upstream.rests += 1
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
-        elif isinstance(event, ChildParked):
+        elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
         elif isinstance(event, ChildStopped) and (
             not isinstance(upstream, Upstream) or upstream.main is not None
@@ -290,6 +297,15 @@ class Fleet:
         if name in self.upstreams:
             self.upstreams[name].policy_changed()
             self.observers.notify(name, EVERYTHING)
+
+    def _account_changed(self, name: str) -> None:
+        """Try a server again whose account is signed in now."""
+        account = self.upstreams[name].account if name in self.upstreams else None
+        if account is None or not account.is_usable:
+            return
+        for each in self.upstreams[name].sessions():
+            if (life := each.queue.lifecycle_or_none()) is not None and life.held:
+                self.supervisor.resume(each.child)
 
     def _wake(self) -> None:
         self._news.pulse()

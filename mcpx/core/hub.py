@@ -126,6 +126,7 @@ class Hub:
         shutdown = Shutdown(grace=self.config.shutdown_grace + TEARDOWN_S, limit=TEARDOWN_S)
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
+        self.root.add(ChildSpec(name="accounts", run=self.fleet.accounts.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: distrust_all(self.fleet.children()))

@@ -41,7 +41,7 @@ async def await_start(upstream: Upstream, news: Signal) -> None:
 
 def _restart_one(session: Upstream | DirectSession, supervisor: Supervisor) -> None:
     life = session.queue.lifecycle()
-    if life.phase in {Phase.WAITING, Phase.PARKED}:
+    if life.phase in {Phase.WAITING, Phase.PARKED} or life.held:
         supervisor.resume(session.child)
     elif not session.queue.is_asleep:
         supervisor.recycle(session.child)

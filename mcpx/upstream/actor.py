@@ -42,6 +42,7 @@ from mcpx.upstream.transport.ledger import Ledger
 from supervisors import Incarnation, Phase, Supervisor
 
 if TYPE_CHECKING:
+    from mcpx.oauth.account import Account
     from mcpx.upstream.direct.client import DirectClient
     from mcpx.upstream.direct.session import DirectSession
 
@@ -68,6 +69,7 @@ class Upstream:
         max_message_bytes: int,
         child: str | None = None,
         main: Upstream | None = None,
+        account: Account | None = None,
         client: ClientId | None = None,
         eras: Callable[[], tuple[Era, ...]] | None = None,
         on_catalogue: OnCatalogue = lambda _name, _diff: None,
@@ -81,6 +83,8 @@ class Upstream:
         self.policy: ServerPolicy = main.policy if main is not None else ServerPolicy(config)
         self.narrowing: NarrowedPolicy | None = None
         """The policy of a profile's clients, where they see the server through one."""
+        self.account: Account | None = main.account if main is not None else account
+        """The one that MCPX has at the server, where it signs in."""
         self.main = main
         """The server's main session; None if this is it."""
         self.client = client

@@ -160,12 +160,18 @@ class CallQueue:
         if for_use:
             self.wanted_at = time.monotonic()
         phase = self.lifecycle_phase()
-        if phase in _OVER:
+        if phase in _OVER or self.is_held:
             return False
         if phase not in _DELAYED:
             return True
         self.is_waking |= phase is Phase.IDLE
         return self._supervisor.demand(self._child)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the server waits for a person to sign in, so that no call can start it."""
+        life = self.lifecycle_or_none()
+        return life is not None and life.held
 
     def rest(self) -> None:
         """Stop the server until it is woken."""
@@ -196,7 +202,7 @@ class CallQueue:
         self._supervisor.reprioritize()
         try:
             with anyio.CancelScope() as scope:
-                while not known() and self.lifecycle_phase() not in _OVER | {Phase.PARKED}:
+                while not (known() or self.is_held or self.lifecycle_phase() in _OVER | {Phase.PARKED}):
                     if scope.deadline == math.inf and not self.is_waking:
                         scope.deadline = anyio.current_time() + self._config.call_limits.queue_timeout
                     await self._changed.wait()

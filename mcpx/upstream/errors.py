@@ -89,8 +89,11 @@ def _explained(error: Exception, config: ServerConfig) -> Cause:
 def _of_other_era(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if not isinstance(leaf, EraRefused):
         return None
+    cause = _explained(leaf.error, config)
+    if cause.held:
+        return cause
     pinned = "" if config.era == "auto" else ', and its setting "era" allows no other'
-    return Cause(f"{leaf}{pinned}: {_explained(leaf.error, config).text}", error=leaf)
+    return Cause(f"{leaf}{pinned}: {cause.text}", error=leaf)
 
 
 def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
@@ -104,7 +107,7 @@ def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
         text += f"; its limits.address_space is {space:,} bytes"
     if leaf.stderr:
         text += f"; its last words: {leaf.stderr}"
-    return Cause(text, retryable=leaf.retryable, error=leaf)
+    return Cause(text, retryable=leaf.retryable, held=leaf.held, error=leaf)
 
 
 def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:

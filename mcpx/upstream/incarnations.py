@@ -86,6 +86,7 @@ class Incarnations:
                 changes=changes,
                 on_updated=self._on_updated,
                 relay=relay,
+                account=upstream.account,
             ) as session:
                 await self._cache.list_all(session.client, incarnation.generation)
                 session.established()

@@ -38,7 +38,7 @@ def server_info(
     at = life.next_attempt_at
     return replace(
         info,
-        state=STATES[queue.lifecycle_phase()],
+        state=State.NEEDS_SIGN_IN if life.held else STATES[queue.lifecycle_phase()],
         cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
         retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
         catalogue=catalogue,

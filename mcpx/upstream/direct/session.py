@@ -17,6 +17,7 @@ import structlog
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import CallError
+from mcpx.oauth.account import Account
 from mcpx.observe.metrics import Counters
 from mcpx.observe.server_log import ServerLog
 from mcpx.upstream.call_queue import CallQueue, RawReply
@@ -58,6 +59,7 @@ class DirectSession:
         child: str,
         counters: Counters,
         schemas: ToolSchemas,
+        account: Account | None = None,
         on_idle: Callable[[], None] | None = None,
     ) -> None:
         """`on_idle` is called when nothing was open for `IDLE_AFTER_S`, and nothing had a result."""
@@ -70,6 +72,7 @@ class DirectSession:
         """The health check, while it serves."""
         self.last_error: str | None = None
         self.queue = _Queue(config, supervisor, counters, self.info, child=child, refusal=_refusal_of)
+        self._account = account
         self._limit = max_message_bytes
         self._ledger = ledger
         self._server_log = server_log
@@ -137,7 +140,9 @@ class DirectSession:
         hooks = Hooks(self._on_open, self._malformed.record, self._server_log.write, lambda: None)
         transport = self.config.transport
         try:
-            async with open_link(transport, limit=self._limit, hooks=hooks, redact=self._redact) as link:
+            async with open_link(
+                transport, limit=self._limit, hooks=hooks, redact=self._redact, authorizer=self._account
+            ) as link:
 
                 def agreed() -> None:
                     headers.version = self.client.version

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from mcpx.config import ServerConfig, redactor_of
 from mcpx.errors import leaves
+from mcpx.oauth.account import Account
 from mcpx.upstream.errors import EraRefused, NoAnswer, Unhealthy, ends_session
 from mcpx.upstream.relay.session_relay import SessionRelay
 from mcpx.upstream.session.handshake import Handshake
@@ -147,11 +148,12 @@ async def open_session(
     changes: Signal,
     relay: SessionRelay,
     on_updated: Callable[[str], None] = lambda _uri: None,
+    account: Account | None = None,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect and shake hands. The connect timeout runs until `established` is called on the session.
 
     `changes` is set when a list has changed; `on_updated` is called with the URI of each resource that has,
-    and must not raise.
+    and must not raise. `account` is the one that MCPX has at the server.
 
     Raises:
         EraRefused: The server does not agree to the only era that it is to be asked in.
@@ -164,7 +166,11 @@ async def open_session(
     with anyio.CancelScope(deadline=anyio.current_time() + config.call_limits.connect_timeout) as scope:
         try:
             async with open_link(
-                config.transport, limit=limit, hooks=hooks, redact=redactor_of(config)
+                config.transport,
+                limit=limit,
+                hooks=hooks,
+                redact=redactor_of(config),
+                authorizer=account,
             ) as link:
                 client = PassingSession(
                     link.dispatcher,

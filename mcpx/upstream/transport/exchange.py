@@ -91,6 +91,8 @@ class LinkObserver(Protocol):
     """What was wrong with the last exchange; None while all is well."""
     retryable: bool
     """Whether connecting again can help."""
+    held: bool
+    """Whether a person has to sign in before it can."""
 
     def lose(self, reason: str) -> None:
         """The session is over."""

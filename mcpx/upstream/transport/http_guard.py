@@ -7,8 +7,8 @@ server's response, or with a JSON-RPC error in its place, after reporting the re
 server takes nothing new, but may finish what it has); the session is unknown (404) or refused (401, 403), so
 it is lost; any other failure is a reason to probe it.
 
-Requests go out through a second client (`http_network`), in which redirects are followed and an
-authentication flow is over before the guard judges the outcome. Messages are bounded by `limit` bytes, and
+Requests go out through a second client (`http_network`), in which redirects are followed and tokens are
+put on, so that the guard judges the outcome of both. Messages are bounded by `limit` bytes, and
 every other body by 64 KiB. Whatever is not a call ends after `NON_CALL_TIMEOUT_S` at the latest.
 """
 
@@ -27,6 +27,7 @@ import httpx2
 from mcp.shared._httpx_utils import redirect_location
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
+from mcpx.oauth.refusals import NotAuthorized, SignInRequired
 from mcpx.upstream.transport import http_answers, http_network
 from mcpx.upstream.transport.exchange import (
     CURRENT_EXCHANGE,
@@ -40,7 +41,14 @@ from mcpx.upstream.transport.exchange import (
     Refused,
 )
 from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
-from mcpx.upstream.transport.http_network import ACCEPT_ENCODING, TIMEOUT, FewCookies, Network, open_network
+from mcpx.upstream.transport.http_network import (
+    ACCEPT_ENCODING,
+    TIMEOUT,
+    Authorizer,
+    FewCookies,
+    Network,
+    open_network,
+)
 from mcpx.upstream.transport.http_stream import EventStream, StandaloneStream, is_event_stream
 from mcpx.upstream.transport.unreachable import unreachable
 from mcpx.wire.envelope import RPCError
@@ -128,6 +136,11 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         request.extensions = {**request.extensions, "trace": exchange.trace}
         try:
             response = await exchange.within_deadline(self._send(request))
+        except SignInRequired as error:
+            self._link.held = True
+            raise self._end_session(self._redact(str(error)), retryable=False) from error
+        except NotAuthorized as error:
+            raise NotExecuted(self._redact(str(error))) from error
         except http_network.UNREACHABLE as error:
             problem = self._redact(unreachable(str(request.url), error))
             self._link.last_problem, self._link.retryable = problem, True
@@ -282,7 +295,7 @@ async def guarded_client(
     headers: dict[str, str] | None,
     redact: Redact,
     *,
-    auth: httpx2.Auth | None = None,
+    authorizer: Authorizer | None = None,
     deliver_error: DeliverError | None = None,
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, HttpGuard]]:
     """Open a client for the SDK, with the guard that is its transport. The parameters are the guard's.
@@ -290,7 +303,7 @@ async def guarded_client(
     It need not be closed, but may be: all that it holds is closed here.
     """
     cookies = FewCookies()
-    async with open_network(cookies, auth) as network, anyio.create_task_group() as tasks:
+    async with open_network(cookies, authorizer) as network, anyio.create_task_group() as tasks:
         guard = HttpGuard(network, tasks, limit, redact, deliver_error)
         sent = httpx2.Headers(headers)
         sent["Accept-Encoding"] = ACCEPT_ENCODING

@@ -24,7 +24,7 @@ from mcp_types import JSONRPCError
 from mcpx.config import Http, Sse
 from mcpx.upstream.transport.http_answers import Redact
 from mcpx.upstream.transport.http_guard import HttpGuard, guarded_client
-from mcpx.upstream.transport.http_network import Network
+from mcpx.upstream.transport.http_network import Authorizer, Network
 from mcpx.upstream.transport.loss import ConnectionLost, Ending
 from supervisors import Signal
 
@@ -54,6 +54,8 @@ class HttpLink:
         """What was wrong with the last exchange; None while all is well."""
         self.retryable = True
         """Whether connecting again can help."""
+        self.held = False
+        """Whether a person has to sign in before it can."""
         self._on_events_missed = on_events_missed
 
     # --- for the session
@@ -85,7 +87,7 @@ class HttpLink:
 
     def failure(self) -> ConnectionLost:
         """The loss as an exception, once `lost` is set."""
-        return ConnectionLost(self.lost.reason, retryable=self.retryable)
+        return ConnectionLost(self.lost.reason, retryable=self.retryable, held=self.held)
 
     def handshake_failure(self) -> ConnectionLost | None:
         """The loss, or else what was wrong with the last exchange."""
@@ -93,7 +95,7 @@ class HttpLink:
             return ConnectionLost(f"{self.lost.reason} during the handshake")
         if self.last_problem is None:
             return None
-        return ConnectionLost(self.last_problem, retryable=self.retryable)
+        return ConnectionLost(self.last_problem, retryable=self.retryable, held=self.held)
 
     def give_up(self, reason: str) -> None:
         """End the connection."""
@@ -112,7 +114,7 @@ class HttpLink:
     def mark_healthy(self) -> None:
         """Note that an exchange went well."""
         if not self.lost.is_set():
-            self.last_problem, self.retryable = None, True
+            self.last_problem, self.retryable, self.held = None, True, False
 
     def mark_suspect(self) -> None:
         """Have the session checked."""
@@ -126,7 +128,12 @@ class HttpLink:
 
 @asynccontextmanager
 async def open_http(
-    http: Http, *, limit: int, on_events_missed: Callable[[], None], redact: Redact
+    http: Http,
+    *,
+    limit: int,
+    on_events_missed: Callable[[], None],
+    redact: Redact,
+    authorizer: Authorizer | None = None,
 ) -> AsyncIterator[HttpLink]:
     """Open a link over Streamable HTTP. Nothing is sent before the first request.
 
@@ -134,7 +141,7 @@ async def open_http(
         httpx2.HTTPError: The server cannot be reached (inside exception groups).
     """
     async with (
-        guarded_client(limit, http.headers, redact) as (client, guard),
+        guarded_client(limit, http.headers, redact, authorizer=authorizer) as (client, guard),
         # the guard bounds each event, and knows what an event that is too large is the answer to
         streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
     ):
@@ -144,7 +151,12 @@ async def open_http(
 
 @asynccontextmanager
 async def open_sse(
-    sse: Sse, *, limit: int, on_events_missed: Callable[[], None], redact: Redact
+    sse: Sse,
+    *,
+    limit: int,
+    on_events_missed: Callable[[], None],
+    redact: Redact,
+    authorizer: Authorizer | None = None,
 ) -> AsyncIterator[HttpLink]:
     """Open a link over the older transport, whose answers come on one event stream.
 
@@ -160,7 +172,10 @@ async def open_sse(
     async with (
         incoming,
         read,
-        guarded_client(limit, sse.headers, redact, deliver_error=deliver_error) as (client, guard),
+        guarded_client(limit, sse.headers, redact, authorizer=authorizer, deliver_error=deliver_error) as (
+            client,
+            guard,
+        ),
         sse_client(sse.url, httpx_client_factory=lambda *_, **__: client) as (messages, write),
         anyio.create_task_group() as tasks,
     ):

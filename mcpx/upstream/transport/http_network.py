@@ -45,6 +45,7 @@ UNREACHABLE: Final = (
 )
 _INFLATE_STEP_BYTES: Final = 65536  # that come out of the decompressor at a time
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
+_UNAUTHORIZED: Final = frozenset({401, 403})
 _NOT_PASSED_ON: Final = frozenset(
     {"content-encoding", "content-length", "transfer-encoding", "connection", "set-cookie"}
 )
@@ -74,10 +75,33 @@ class Standing(Protocol):
         ...
 
 
+class Authorizer(Protocol):
+    """Puts tokens on requests: an `mcpx.oauth.account.Account`."""
+
+    async def authorize(self, request: httpx2.Request) -> None:
+        """Put a token on a request that is about to be sent.
+
+        Raises:
+            NotAuthorized: There is none, and without one it would be in vain.
+        """
+        ...
+
+    async def refused(self, request: httpx2.Request, response: httpx2.Response) -> bool:
+        """Take in a 401 or 403; whether the request is to be authorized and sent once more.
+
+        Raises:
+            NotAuthorized: It would be in vain.
+        """
+        ...
+
+
 class Network:
     """The connections to one server. A client that was replaced is closed once it has no answer open."""
 
-    def __init__(self, new_client: Callable[[], httpx2.AsyncClient]) -> None:
+    def __init__(
+        self, new_client: Callable[[], httpx2.AsyncClient], authorizer: Authorizer | None = None
+    ) -> None:
+        self._authorizer = authorizer
         self._new_client = new_client
         self._client = new_client()
         self._replaced: list[httpx2.AsyncClient] = []
@@ -93,7 +117,7 @@ class Network:
         client = self._client
         self._open[client] += 1
         try:
-            response = await _send_within_origin(client, request)
+            response = await self._send_within_origin(client, request)
         except BaseException:
             await self._closed(client)
             raise
@@ -102,6 +126,37 @@ class Network:
         else:
             await self._closed(client)
         return response
+
+    async def _send_within_origin(
+        self, client: httpx2.AsyncClient, request: httpx2.Request
+    ) -> httpx2.Response:
+        for _ in range(MAX_REDIRECTS):
+            response = await self._send_authorized(client, request)
+            if (redirected := next_request_within_origin(response)) is None:
+                return response
+            await read_prefix(response)
+            request = redirected
+        return await self._send_authorized(client, request)
+
+    async def _send_authorized(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """Send a request with a token, where there are tokens, and once more with a better one."""
+        authorizer = self._authorizer
+        if authorizer is None:
+            return await client.send(request, stream=True)
+        await authorizer.authorize(request)
+        response = await client.send(request, stream=True)
+        if response.status_code not in _UNAUTHORIZED:
+            return response
+        try:
+            again = await authorizer.refused(request, response)
+        except BaseException:
+            await read_prefix(response)
+            raise
+        if not again:
+            return response
+        await read_prefix(response)
+        await authorizer.authorize(request)
+        return await client.send(request, stream=True)
 
     def keep(self, response: httpx2.Response) -> httpx2.Response:
         """The response; where it is an event stream, that is left when connections are made anew."""
@@ -154,29 +209,19 @@ class _Body(httpx2.AsyncByteStream):
 
 
 @asynccontextmanager
-async def open_network(cookies: CookieJar, auth: httpx2.Auth | None) -> AsyncIterator[Network]:
+async def open_network(cookies: CookieJar, authorizer: Authorizer | None) -> AsyncIterator[Network]:
     """Open the connections to one server."""
     trusted = await anyio.to_thread.run_sync(_certificates)  # 20 ms the first time; others have their turn
     limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
 
     def new_client() -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(auth=auth, timeout=TIMEOUT, limits=limits, verify=trusted, cookies=cookies)
+        return httpx2.AsyncClient(timeout=TIMEOUT, limits=limits, verify=trusted, cookies=cookies)
 
-    network = Network(new_client)
+    network = Network(new_client, authorizer)
     try:
         yield network
     finally:
         await network.aclose()
-
-
-async def _send_within_origin(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-    for _ in range(MAX_REDIRECTS):
-        response = await client.send(request, stream=True)
-        if (redirected := next_request_within_origin(response)) is None:
-            return response
-        await read_prefix(response)
-        request = redirected
-    return await client.send(request, stream=True)
 
 
 async def inflated(response: httpx2.Response) -> AsyncIterator[bytes]:
@@ -188,9 +233,6 @@ async def inflated(response: httpx2.Response) -> AsyncIterator[bytes]:
         MalformedMessage: The encoding is unknown, or broken.
         httpx2.HTTPError: The connection was dropped.
     """
-    if response.is_stream_consumed:  # an authentication flow has read it
-        yield response.content
-        return
     encoding = response.headers.get("content-encoding", "").strip().lower()
     taken = 0
     async for chunk in _inflated(response.aiter_raw(), encoding):

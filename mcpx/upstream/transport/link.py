@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import msgspec
@@ -23,6 +23,9 @@ from mcpx.upstream.transport.stdio_link import open_stdio
 from mcpx.wire.dispatcher import WireDispatcher
 from mcpx.wire.receiver import OnMalformed
 from supervisors import Signal
+
+if TYPE_CHECKING:
+    from mcpx.upstream.transport.http_network import Authorizer
 
 
 class Link(Protocol):
@@ -124,11 +127,17 @@ class Hooks(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def open_link(
-    transport: Transport, *, limit: int, hooks: Hooks, redact: Callable[[str], str]
+    transport: Transport,
+    *,
+    limit: int,
+    hooks: Hooks,
+    redact: Callable[[str], str],
+    authorizer: Authorizer | None = None,
 ) -> AsyncIterator[Link]:
     """Connect, and leave nothing behind at exit. A connection that is lost ends the body.
 
-    `limit` is the longest message in bytes. `redact` removes secrets from errors.
+    `limit` is the longest message in bytes. `redact` removes secrets from errors. `authorizer` puts tokens
+    on requests over HTTP.
 
     Raises:
         ConnectionLost: The connection ended by itself (inside an exception group).
@@ -136,7 +145,7 @@ async def open_link(
         httpx2.HTTPError: The server cannot be reached (mostly inside exception groups).
     """
     async with (
-        _connected(transport, limit, hooks, redact) as link,
+        _connected(transport, limit, hooks, redact, authorizer) as link,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(_raise_when_lost, link)
@@ -146,7 +155,11 @@ async def open_link(
 
 
 def _connected(
-    transport: Transport, limit: int, hooks: Hooks, redact: Callable[[str], str]
+    transport: Transport,
+    limit: int,
+    hooks: Hooks,
+    redact: Callable[[str], str],
+    authorizer: Authorizer | None,
 ) -> AbstractAsyncContextManager[Link]:
     if isinstance(transport, Stdio):
         return open_stdio(
@@ -158,9 +171,10 @@ def _connected(
         )
     from mcpx.upstream.transport.http_link import open_http, open_sse  # noqa: PLC0415 - 3 MB, for who has such
 
+    missed = hooks.on_events_missed
     if isinstance(transport, Sse):
-        return open_sse(transport, limit=limit, on_events_missed=hooks.on_events_missed, redact=redact)
-    return open_http(transport, limit=limit, on_events_missed=hooks.on_events_missed, redact=redact)
+        return open_sse(transport, limit=limit, on_events_missed=missed, redact=redact, authorizer=authorizer)
+    return open_http(transport, limit=limit, on_events_missed=missed, redact=redact, authorizer=authorizer)
 
 
 async def _raise_when_lost(link: Link) -> None:

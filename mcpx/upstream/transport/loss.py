@@ -8,16 +8,23 @@ import anyio
 class ConnectionLost(Exception):  # noqa: N818 - a condition, not a mistake
     """The connection ended by itself. `stderr` is the tail of what the server wrote to standard error.
 
-    `retryable` says whether connecting again can help, `lacks_command` whether the server's program ended
-    because it did not find another one.
+    `retryable` says whether connecting again can help, `held` whether a person has to sign in before it can,
+    `lacks_command` whether the server's program ended because it did not find another one.
     """
 
     def __init__(
-        self, reason: str, stderr: str = "", *, retryable: bool = True, lacks_command: bool = False
+        self,
+        reason: str,
+        stderr: str = "",
+        *,
+        retryable: bool = True,
+        held: bool = False,
+        lacks_command: bool = False,
     ) -> None:
         super().__init__(reason)
         self.stderr = stderr
         self.retryable = retryable
+        self.held = held
         self.lacks_command = lacks_command
 
 

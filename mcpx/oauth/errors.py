@@ -1,0 +1,56 @@
+"""What can go wrong with a sign-in, in plain words. Standard library only: the command line prints these."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from mcpx.errors import MCPXError
+
+
+class Problem(StrEnum):
+    """What went wrong with a sign-in."""
+
+    NO_METADATA = "no_metadata"
+    """The server does not say where to sign in."""
+    METADATA_REFUSED = "metadata_refused"
+    """What it says of that cannot be used: unreadable, too large, or for another server."""
+    WRONG_ISSUER = "wrong_issuer"
+    """The authorization server calls itself something else than it should."""
+    INSECURE = "insecure"
+    """An address that no credential may go to: without https, or in a private network."""
+    REGISTRATION_REFUSED = "registration_refused"
+    """The authorization server does not register MCPX as a client."""
+    CLIENT_REFUSED = "client_refused"
+    """It does not know the client, or not with this secret."""
+    DENIED = "denied"
+    """The person, or the authorization server, said no."""
+    STATE_MISMATCH = "state_mismatch"
+    """The browser came back with the state of another sign-in."""
+    CODE_REFUSED = "code_refused"
+    """The authorization server does not give a token for the code."""
+    GRANT_REFUSED = "grant_refused"
+    """It does not take the refresh token, or the client's own credentials."""
+    UNREACHABLE = "unreachable"
+    """It cannot be reached, or does not answer as it should: for now."""
+    TIMED_OUT = "timed_out"
+    """The person did not come back in time."""
+    CANCELLED = "cancelled"
+    NOT_FOR_PEOPLE = "not_for_people"
+    """The server is not one that a person signs in to."""
+    NOT_STORED = "not_stored"
+    """The tokens cannot be kept."""
+
+
+class SignInError(MCPXError):
+    """A sign-in, or a refresh, failed. The text is a sentence without secrets that says what to do."""
+
+    def __init__(self, problem: Problem, text: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(text)
+        self.problem = problem
+        self.retry_after_s = retry_after_s
+        """The time that the authorization server asks to wait, in seconds."""
+
+    @property
+    def for_now(self) -> bool:
+        """Whether trying again later can help, without a person."""
+        return self.problem is Problem.UNREACHABLE

@@ -1,0 +1,25 @@
+"""Why a request to a server was not sent, or sent in vain: raised into the transport, as errors of its own.
+
+They are errors of the HTTP library, so that whoever sends a request that nobody waits for treats them as
+any other failure to send it.
+"""
+
+from __future__ import annotations
+
+import httpx2
+
+
+class NotAuthorized(httpx2.TransportError):
+    """The server did not run the request: MCPX has no token for it that counts."""
+
+
+class SignInRequired(NotAuthorized):
+    """A person has to sign in; the text says how."""
+
+
+class NoTokenNow(NotAuthorized):
+    """The token has expired and cannot be refreshed at the moment; that is being tried again."""
+
+
+class MoreScopesRequired(NotAuthorized):
+    """The token is good, but does not allow this request (`insufficient_scope`)."""
