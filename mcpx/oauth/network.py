@@ -244,7 +244,7 @@ async def open_network(server: ServerConfig) -> AsyncIterator[OAuthNetwork]:
 
 
 def _certificates(server: ServerConfig) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """What servers are known by, and what the server itself is: it alone is shown the client's certificate."""
+    """What servers are known by, and what the server itself is, which alone is shown the certificate."""
     transport = server.transport
     tls = transport.tls if isinstance(transport, Http | Sse) else None
     if tls is None:
