@@ -24,6 +24,7 @@ from mcpx.oauth.record import JSON
 from mcpx.text import one_line
 
 MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
+MAX_CLIENT_ID_LEN: Final = 2048  # characters; it is part of a URL
 _FORM: Final = "application/x-www-form-urlencoded"
 _SECRETS: Final = frozenset(
     {"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "token"}
@@ -89,7 +90,8 @@ def check_registration(response: httpx2.Response) -> None:
     """
     answer = _json_in(response)
     registered = answer.get("client_id")
-    if response.status_code in _SUCCESS and isinstance(registered, str) and registered:
+    is_name = isinstance(registered, str) and 0 < len(registered) <= MAX_CLIENT_ID_LEN
+    if response.status_code in _SUCCESS and is_name:
         return
     said = _quoted(response, answer)
     if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:

@@ -188,7 +188,7 @@ def code_flow(
 
     async def called_back() -> AuthorizationCodeResult:
         callback = await ask(url)
-        state = httpx2.URL(url).params["state"]
+        state = httpx2.URL(url).params.get_list("state")[-1]  # the endpoint may have a query
         names_issuer = metadata.get("authorization_response_iss_parameter_supported") is True
         code = code_in(callback, state=state, issuer=str(metadata.get("issuer")), names_issuer=names_issuer)
         # The SDK compares with the issuer as a URL in normal form; it was compared as it came.

@@ -54,6 +54,7 @@ PUBLIC, PRIVATE, LOCAL = "https://93.184.216.34/mcp", "https://10.0.0.1/mcp", "h
         (PUBLIC, "file:///etc/passwd", False),
         (PUBLIC, "", False),
         (PUBLIC, "https://[", False),
+        (PUBLIC, "https://as.example/" + "x" * 9000, False),
         (PUBLIC, "https://as.example/\x00", False),
     ],
 )
