@@ -15,13 +15,13 @@ import anyio
 import structlog
 
 from mcpx.catalog.snapshot import ServerInfo, State
-from mcpx.config import Config, ServerConfig
 from mcpx.core.restart import renew
 from mcpx.errors import MCPXError
 from mcpx.oauth.account import Account, AccountState
-from mcpx.oauth.callback import CallbackListeners, ports_from
+from mcpx.oauth.callback import CallbackListeners
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.pending import PendingSignIn
+from mcpx.oauth.person import callback_ports, person_account
 from mcpx.upstream.actor import Upstream
 from supervisors import Incarnation
 
@@ -72,15 +72,13 @@ class SignIns:
             MCPXError: The server is disabled, or MCPX ends.
             SignInError: `NOT_FOR_PEOPLE`: nobody signs in to this server.
         """
-        account = account_of(self._hub.registry.upstream(name))
-        if not account.is_of_person:
-            text = f"{name} needs nobody: MCPX signs in to it as a client (client_credentials)"
-            raise SignInError(Problem.NOT_FOR_PEOPLE, text)
+        upstream = self._hub.registry.upstream(name)
+        account = person_account(upstream.config, upstream.account)
         if self._tasks is None or self._listeners is None:
             raise MCPXError("MCPX ends; nothing was begun")
         timeout_s = self._hub.config.login_timeout if timeout_s is None else timeout_s
         found = self._pending.get(name)
-        if found is not None and (found.is_over or found.account is not account):
+        if found is not None and not (found.is_open and found.account is account):
             found = None
         if found is not None and scopes and {*scopes} != {*found.scopes}:
             found.cancel("another was begun, for other scopes")
@@ -88,7 +86,7 @@ class SignIns:
         if found is None:
             found = self._pending[name] = PendingSignIn(
                 account,
-                ports=ports_of(account.server, self._hub.config),
+                ports=callback_ports(account.server, self._hub.config),
                 timeout_s=timeout_s,
                 scopes=scopes,
                 adopt=partial(self._adopt, account),
@@ -158,12 +156,13 @@ class SignIns:
 
         Raises:
             CallError: `unknown_server`, with the nearest names.
-            SignInError: Nothing signs in to this server, or what is stored cannot be removed.
+            SignInError: What is stored cannot be removed.
         """
         from mcpx.oauth.revocation import revoke  # noqa: PLC0415 - the SDK's part: for who signs out
 
         upstream = self._hub.registry.upstream(name)
-        account = account_of(upstream)
+        if (account := upstream.account) is None:
+            return False
         if (pending := self._pending.get(name)) is not None:
             pending.cancel("you have signed out")
         with anyio.CancelScope(shield=True):  # bounded by the store and by `revoke`
@@ -175,37 +174,6 @@ class SignIns:
             log.info("sign_in.ended", server=name)
             await revoke(account.server, record)
         return True
-
-
-def account_of(upstream: Upstream) -> Account:
-    """The account at a server.
-
-    Raises:
-        MCPXError: The server is disabled.
-        SignInError: `NOT_FOR_PEOPLE`: MCPX does not sign in there.
-    """
-    name, config = upstream.name, upstream.config
-    if config.disabled is not None:
-        raise MCPXError(f"{name} is disabled: {config.disabled}")
-    if upstream.account is None:
-        raise SignInError(Problem.NOT_FOR_PEOPLE, f"{name} has no sign-in: {why_not(config)}")
-    return upstream.account
-
-
-def why_not(server: ServerConfig) -> str:
-    """Why MCPX does not sign in to a server."""
-    if server.transport.kind == "stdio":
-        return "it is a program on this computer"
-    if server.transport.auth is None:
-        return '"auth": false is in its entry'
-    return "its entry has a header Authorization"
-
-
-def ports_of(server: ServerConfig, config: Config) -> tuple[int, ...]:
-    """The ports that the browser may return to: the one that the entry names, or several."""
-    transport = server.transport
-    own = None if transport.kind == "stdio" or transport.auth is None else transport.auth.callback_port
-    return ports_from(config.login_port) if own is None else (own,)
 
 
 def _needs_sign_in(upstream: Upstream) -> bool:

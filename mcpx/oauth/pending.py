@@ -15,7 +15,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 
-from mcpx.oauth.callback import BrowserReturn, CallbackListener, CallbackListeners, pasted, redirect_uri
+from mcpx.oauth.callback import (
+    BrowserReturn,
+    CallbackListener,
+    CallbackListeners,
+    pasted,
+    redirect_uri,
+)
 from mcpx.oauth.callback_answer import Callback
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.observe.contained import contain
@@ -65,9 +71,9 @@ class PendingSignIn:
     # --- for those who want it
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has succeeded or failed."""
-        return self._ended.is_set()
+    def is_open(self) -> bool:
+        """Whether it can still succeed: it has not ended, and is not being cancelled."""
+        return self._cancelled is None and not self._ended.is_set()
 
     def join(self, timeout_s: float | None = None) -> None:
         """Want it, for so long at least; `leave` ends that."""
@@ -84,7 +90,7 @@ class PendingSignIn:
 
     def cancel(self, reason: str) -> None:
         """End it, if it is not over."""
-        if not self.is_over and self._cancelled is None:
+        if self.is_open:
             self._cancelled = reason
             self._scope.cancel()
 
@@ -99,13 +105,16 @@ class PendingSignIn:
             raise self.error or self._cancellation()
         return self.link
 
-    async def wait(self) -> None:
-        """Wait until it is signed in.
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until it is signed in, so long at most.
 
         Raises:
-            SignInError: It failed, or was cancelled.
+            SignInError: It failed, was cancelled, or takes longer.
         """
-        await self._ended.wait()
+        with anyio.move_on_after(timeout_s) as scope:
+            await self._ended.wait()
+        if scope.cancelled_caught:
+            raise self._timed_out(timeout_s or 0.0)
         if self.error is not None:
             raise self.error
 
@@ -190,7 +199,12 @@ class PendingSignIn:
     def _cancellation(self) -> SignInError:
         """Why it was cancelled."""
         if self._cancelled is None and anyio.current_time() >= self._scope.deadline:
-            text = f"nobody has signed in to {self.name} within {self._timeout_s:g} s"
-            return SignInError(Problem.TIMED_OUT, f"{text}; run: {self.account.login_command}")
+            return self._timed_out(self._timeout_s)
         why = self._cancelled or "MCPX ends"
         return SignInError(Problem.CANCELLED, f"the sign-in to {self.name} was cancelled: {why}")
+
+    def _timed_out(self, timeout_s: float) -> SignInError:
+        text = (
+            f"nobody has signed in to {self.name} within {timeout_s:g} s; run: {self.account.login_command}"
+        )
+        return SignInError(Problem.TIMED_OUT, text)
