@@ -61,9 +61,10 @@ def login(
     names = [name] if name is not None else _ask(config_path, {"mcpx": "login"})["needed"]
     if not names and not as_json:
         echo("no server needs a sign-in", err=True)
-    failed = [
-        each for each in names if not _sign_in(config_path, {**request, "server": each}, no_browser, as_json)
-    ]
+    failed = False
+    for each in names:
+        asked = {**request, "server": each}
+        failed |= not _sign_in(config_path, asked, no_browser=no_browser, as_json=as_json)
     sys.exit(1 if failed else 0)
 
 
@@ -86,10 +87,9 @@ def logout(*, name: str | None, of_all: bool, config_path: str | None, as_json: 
             if as_json:
                 _print(done)
             else:
-                echo(
-                    f"{'signed out of' if done['signed_out'] else 'you were not signed in to'} {shown_server(each)}"
-                )
-        failed = failed or bool(failures)
+                what = "signed out of" if done["signed_out"] else "you were not signed in to"
+                echo(f"{what} {shown_server(each)}")
+        failed |= bool(failures)
     sys.exit(1 if failed else 0)
 
 

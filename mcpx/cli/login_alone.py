@@ -1,6 +1,6 @@
 """`mcpx login` and `mcpx logout` where no daemon runs: in this process, with no server started.
 
-The sign-in is stored where the next daemon finds it. The responses are those of the daemon's control requests.
+The sign-in is stored where the next daemon finds it. The responses are those of the daemon.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
+JOIN_TIMEOUT_S: Final = 2.0  # for a line that is being taken
 _CHUNK: Final = 65536
 MAX_LINE_CHARS: Final = 65536
 _ERASE: Final = {"\x7f", "\b"}
@@ -24,7 +25,10 @@ _END: Final = "\x04"
 
 
 class TypedLines:
-    """Calls `take` with each line, and `ended` at the end of input, in a thread: while the context is open."""
+    """Calls `take` with each line, and `ended` at the end of input, while its context is open.
+
+    Both are called in a thread, and must not raise.
+    """
 
     def __init__(self, take: Callable[[str], None], ended: Callable[[], None], prompt: str = "") -> None:
         self._take = take
@@ -49,7 +53,7 @@ class TypedLines:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._stopped)
-        self._thread.join()
+        self._thread.join(JOIN_TIMEOUT_S)
         os.close(self._stop)
         if self._mode is not None:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._mode)
