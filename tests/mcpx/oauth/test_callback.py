@@ -20,9 +20,11 @@ STATE = "s" * 43
 async def listening(ports=(0,)):
     """A listener in tasks of its own, which may finish their pages."""
     with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            async with CallbackListeners(tasks).listening(ports) as listener:
-                yield listener
+        async with (
+            anyio.create_task_group() as tasks,
+            CallbackListeners(tasks).listening(ports) as listener,
+        ):
+            yield listener
 
 
 async def raw(listener, request: bytes) -> bytes:
