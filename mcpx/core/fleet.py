@@ -280,8 +280,8 @@ class Fleet:
             self.readiness.report(event.child)
         if isinstance(event, ChildFailed | ChildParked | ChildHeld):
             upstream.last_error = event.cause.text
-        elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):
-            upstream.rests += 1
+        if isinstance(event, ChildRested | ChildHeld) and isinstance(upstream, Upstream):
+            upstream.rests += 1  # it begins again because it is needed
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
         elif isinstance(event, ChildParked | ChildHeld):
