@@ -8,27 +8,30 @@ command.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
-from mcpx.catalog.model import present
+from mcpx.catalog.model import JSON, present
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import ServerConfig
 from mcpx.errors import CallError, Code
 from mcpx.paths import config_hint
 from mcpx.rendering.result_reading import InputRequired
+from mcpx.text import paragraphs
+from mcpx.upstream.transport.exchange import ScopesMissing
 
 
 class SignInNeeded(InputRequired):
     """`server_unavailable`: a person has to sign in before the server takes the request.
 
-    `scopes` are what they have to agree to, where that is more than they have agreed to.
+    `wants_more`: they have signed in, and have to agree to more.
     """
 
-    def __init__(self, text: str, *, server: str, tool: str | None, details: dict[str, object]) -> None:
+    def __init__(
+        self, text: str, *, server: str, tool: str | None, details: JSON, wants_more: bool = False
+    ) -> None:
         CallError.__init__(  # not the text and the code of a server that wants input
             self, Code.SERVER_UNAVAILABLE, text, server=server, tool=tool, details=details
         )
-        self.scopes: tuple[str, ...] = ()
+        self.wants_more = wants_more
         self.result = {}
 
 
@@ -40,18 +43,13 @@ def unavailable(info: ServerInfo, what: str, tool: str | None) -> CallError:
     return CallError(Code.SERVER_UNAVAILABLE, text, server=info.name, tool=tool, details=details)
 
 
-def more_scopes_needed(config: ServerConfig, scopes: Sequence[str], tool: str | None) -> SignInNeeded:
-    """The error of a request that the server refuses until a person has agreed to more (`scopes`)."""
-    command = sign_in_command(config)
-    named = f" ({' '.join(scopes)})" if scopes else ""
-    text = (
-        f"{config.name} wants more than was agreed to{named}; the call was not run. To agree to it, run:"
-        f" {command}"
-    )
-    details = present(sign_in=command, wanted_scopes=list(scopes) or None)
-    error = SignInNeeded(text, server=config.name, tool=tool, details=details)
-    error.scopes = tuple(scopes)
-    return error
+def more_scopes_needed(refusal: ScopesMissing, *, server: str, tool: str | None) -> SignInNeeded:
+    """The error of a request that the server refuses until a person has agreed to more."""
+    cause = paragraphs(str(refusal))
+    text = f"{server} did not take the call ({cause}); it was not run"
+    sign_in, wanted = refusal.command or None, list(refusal.scopes) or None
+    details = present(cause=cause, sign_in=sign_in, wanted_scopes=wanted)
+    return SignInNeeded(text, server=server, tool=tool, details=details, wants_more=True)
 
 
 def sign_in_command(config: ServerConfig) -> str:
