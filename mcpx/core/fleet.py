@@ -284,6 +284,8 @@ class Fleet:
             upstream.rests += 1  # it begins again because it is needed
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
+        elif isinstance(event, ChildHeld) and upstream.account is not None and upstream.account.is_usable:
+            self.supervisor.demand(event.child)  # somebody signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
         elif isinstance(event, ChildStopped) and (
