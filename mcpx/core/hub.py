@@ -22,8 +22,9 @@ import structlog
 from mcpx.audit.audit import Audit
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
-from mcpx.core.calls import Executor, ToolCalls
+from mcpx.core.calls import ToolCalls
 from mcpx.core.config_file import ConfigFile
+from mcpx.core.execution import Executor
 from mcpx.core.fleet import Fleet
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.inspection import Inspector
