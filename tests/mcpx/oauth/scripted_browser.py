@@ -1,12 +1,16 @@
 """A person at a browser who agrees to everything: `python -S -E scripted_browser.py PERSON URL`.
 
-Goes to the authorize address as that person, and follows the way back to the callback. Standard library only.
+Goes to the authorize address as that person, and follows the way back to the callback. The program does so in
+the background, as a browser does, and waits a while for whoever listens there. Standard library only.
 """
 
 from __future__ import annotations
 
 import http.client
+import os
 import sys
+import time
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 TIMEOUT_S = 20.0
@@ -40,5 +44,21 @@ def fetch(url: str) -> tuple[int, str]:
     return response.status, body.decode()
 
 
+def browse(url: str, person: str) -> None:
+    """Agree, and go back to the callback as soon as somebody listens there."""
+    back = consent(url, person)
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until:
+        with suppress(ConnectionRefusedError):
+            fetch(back)
+            return
+        time.sleep(0.05)
+
+
 if __name__ == "__main__":
-    fetch(consent(sys.argv[2], sys.argv[1]))
+    if os.fork() == 0:
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(quiet, stream)
+        browse(sys.argv[2], sys.argv[1])
