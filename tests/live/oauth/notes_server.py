@@ -1,9 +1,9 @@
 """A protected MCP server on the SDK: `notes_server.py ISSUER`.
 
-The resource server of `provider.mjs`: it tells where to sign in (RFC 9728), asks the authorization server about
-each token (RFC 7662), and takes only those for itself (RFC 8707). All tools want `notes:read`, `write` wants
-`notes:write` too, and says so with a 403. Listens on a free port of loopback, and says `serving at URL` on
-standard error once it accepts connections; `/_seen` has what was asked, and how it was answered.
+The resource server of `provider.mjs`: it tells where to sign in (RFC 9728), asks the authorization server
+about each token (RFC 7662), and takes only those for itself (RFC 8707). All tools want `notes:read`, `write`
+wants `notes:write` too, and says so with a 403. Listens on a free port of loopback, and says `serving at URL`
+on standard error once it accepts connections; `/_seen` has what was asked, and how it was answered.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Seen:
             await send(message)
 
         if record["tool"] == "write" and not await self._may_write(scope):
-            header = f'Bearer error="insufficient_scope", scope="notes:write", resource_metadata="{self._metadata}"'
-            refusal = JSONResponse({}, status_code=403, headers={"WWW-Authenticate": header})
+            wanted = f'error="insufficient_scope", scope="notes:write", resource_metadata="{self._metadata}"'
+            refusal = JSONResponse({}, status_code=403, headers={"WWW-Authenticate": f"Bearer {wanted}"})
             await refusal(scope, repeated, noted)
         else:
             await self._app(scope, repeated, noted)

@@ -1,10 +1,11 @@
 // oidc-provider as the authorization server of the live tests: `node provider.mjs`.
 //
 // Listens on a free port of loopback and says `issuer at URL` on standard error. People sign in under any name
-// and agree on a page of their own; clients register themselves, or are two machines that are known from the
-// start. Beside OAuth it has four addresses for the tests:
+// and agree on a page of their own; clients register themselves, have a metadata document, or are known from the
+// start. Beside OAuth it has addresses for the tests:
 //   GET  /_events?what=W&count=N   what has happened, once there are N of that kind (held open until then)
-//   POST /_switch {...}            lifetimes, and what it does wrong; {} for none of that
+//   POST /_begin                   a new test: nothing has happened yet, and nothing is done wrong
+//   POST /_switch {...}            lifetimes, and what is done wrong; {} for none of that
 //   POST /_revoke                  ends all that people agreed to
 //   POST /_forget                  forgets the clients that registered themselves
 import { once } from 'node:events';
@@ -16,9 +17,10 @@ const RESOURCE_SCOPES = 'notes:read notes:write';
 const KEY_OF_THE_MACHINE = process.env.MACHINE_JWKS ? JSON.parse(process.env.MACHINE_JWKS) : { keys: [] };
 const CLIENT_DOCUMENT = process.env.CLIENT_DOCUMENT ? JSON.parse(process.env.CLIENT_DOCUMENT) : null;
 
-const events = [];
+let events = [];
 let switches = {};
 let waiting = [];
+const grants = new Set();
 
 function note(what, more = {}) {
   events.push({ what, ...more });
@@ -39,7 +41,7 @@ const provider = new Provider(issuer, {
     { client_id: 'machine', client_secret: 'machine/secret+', redirect_uris: [], response_types: [], grant_types: ['client_credentials'] },
     { client_id: 'machine-with-key', token_endpoint_auth_method: 'private_key_jwt', jwks: KEY_OF_THE_MACHINE, redirect_uris: [], response_types: [], grant_types: ['client_credentials'] },
   ],
-  scopes: ['openid', 'offline_access'],
+  scopes: ['openid', 'offline_access', ...(process.env.SCOPES ?? '').split(' ').filter(Boolean)],
   cookies: { keys: ['of these tests'] },
   clockTolerance: 0,
   pkce: { required: () => true },
@@ -73,6 +75,13 @@ provider.on('grant.success', (ctx) => note(ctx.oidc.params.grant_type, { scope: 
 provider.on('grant.error', (ctx, error) => note('grant refused', { grant: ctx.oidc.params?.grant_type, error: error.error, why: error.error_detail }));
 provider.on('grant.revoked', () => note('grant revoked'));
 provider.on('revocation.error', (_ctx, error) => note('revocation refused', { error: error.error_description }));
+
+for (const kind of ['access_token', 'client_credentials']) {
+  provider.on(`${kind}.issued`, (token) => {
+    const ours = events;
+    setTimeout(() => ours === events && note('expired'), token.expiration * 1000);
+  });
+}
 
 provider.use(async (ctx, next) => {
   if (ctx.path === '/token' && switches.token_status) {
@@ -132,8 +141,6 @@ async function submitted(req, res, form) {
   await provider.interactionFinished(req, res, { consent: { grantId: await grant.save() } }, { mergeWithLastSubmission: true });
 }
 
-const grants = new Set();
-
 async function body(req) {
   let text = '';
   for await (const chunk of req) text += chunk;
@@ -165,18 +172,31 @@ async function forgetClients() {
   for (const { client } of events.filter((event) => event.what === 'registered')) await adapter('Client').destroy(client);
 }
 
+function begin() {
+  events = [];
+  switches = {};
+}
+
+const controls = {
+  _begin: begin,
+  _switch: (text) => {
+    switches = JSON.parse(text);
+  },
+  _revoke: revokeAll,
+  _forget: forgetClients,
+};
 const callback = provider.callback();
 server.on('request', async (req, res) => {
   const url = new URL(req.url, issuer);
   const [, first, uid] = url.pathname.split('/');
   try {
-    if (first === '_events') happened(url, res);
-    else if (first === '_page' && req.method === 'GET') await show(req, res, uid);
+    if (first === '_page' && req.method === 'GET') await show(req, res, uid);
     else if (first === '_page') await submitted(req, res, new URLSearchParams(await body(req)));
-    else if (first === '_switch') res.end(String((switches = JSON.parse(await body(req)))));
-    else if (first === '_revoke') res.end(String(await revokeAll()));
-    else if (first === '_forget') res.end(String(await forgetClients()));
-    else callback(req, res);
+    else if (first === '_events') happened(url, res);
+    else if (first in controls) {
+      await controls[first](await body(req));
+      res.end();
+    } else callback(req, res);
   } catch (error) {
     console.error(error);
     res.statusCode = 500;
