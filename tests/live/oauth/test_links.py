@@ -36,10 +36,10 @@ async def test_calls_of_a_client_that_opens_links_run_once_its_person_has_signed
     async with (
         anyio.create_task_group() as tasks,
         Client(parameters(house), mode=mode, cache=None, elicitation_callback=elicit) as client,
+        anyio.create_task_group() as calls,
     ):
-        async with anyio.create_task_group() as calls:
-            for _ in range(CALLS):
-                calls.start_soon(call)
+        for _ in range(CALLS):
+            calls.start_soon(call)
     assert [answer.content[0].text for answer in answers] == ["alice"] * CALLS
     assert len({each.url for each in shown}) == 1
     assert "notes" in shown[0].message
