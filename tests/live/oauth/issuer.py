@@ -83,6 +83,10 @@ class Notes:
         """Its entry under `mcpServers`."""
         return {"type": "http", "url": self.url, **more}
 
+    def sse_entry(self) -> dict[str, Any]:
+        """That of the same tools by the older transport."""
+        return {"type": "sse", "url": self.url.replace("/mcp", "/sse")}
+
     async def seen(self) -> list[dict[str, Any]]:
         """The method, tool and status of each request so far."""
         async with httpx2.AsyncClient(timeout=PATIENCE_S) as client:

@@ -2,8 +2,9 @@
 
 The resource server of `provider.mjs`: it tells where to sign in (RFC 9728), asks the authorization server
 about each token (RFC 7662), and takes only those for itself (RFC 8707). All tools want `notes:read`, `write`
-wants `notes:write` too, and says so with a 403. Listens on a free port of loopback, and says `serving at URL`
-on standard error once it accepts connections; `/_seen` has what was asked, and how it was answered.
+wants `notes:write` too, and says so with a 403. `/mcp` is Streamable HTTP, `/sse` the older transport.
+Listens on a free port of loopback, and says `serving at URL` on standard error once it accepts connections;
+`/_seen` has what was asked, and how it was answered.
 """
 
 from __future__ import annotations
@@ -77,10 +78,11 @@ def build(url: str, verifier: Introspection) -> MCPServer:
 
 
 class Seen:
-    """The application, with a record of what was asked; `write` only for those who may."""
+    """Both applications, with a record of what `/mcp` was asked; `write` only for those who may."""
 
-    def __init__(self, app: ASGIApp, metadata: str, verifier: Introspection) -> None:
+    def __init__(self, app: ASGIApp, sse: ASGIApp, metadata: str, verifier: Introspection) -> None:
         self._app = app
+        self._sse = sse
         self._metadata = metadata
         self._verifier = verifier
         self._seen: list[dict[str, Any]] = []
@@ -92,6 +94,8 @@ class Seen:
             await JSONResponse(self._seen)(scope, receive, send)
         elif scope["path"] == "/mcp" and scope["method"] == "POST":
             await self._post(scope, receive, send)
+        elif scope["path"].endswith("/sse") or scope["path"].startswith("/messages/"):
+            await self._sse(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -130,7 +134,8 @@ if __name__ == "__main__":
     listener = socket.create_server(("127.0.0.1", 0))
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"
     introspection = Introspection(sys.argv[1])
-    application = build(f"{base}/mcp", introspection).streamable_http_app()
-    seen = Seen(application, f"{base}/.well-known/oauth-protected-resource/mcp", introspection)
+    streamable = build(f"{base}/mcp", introspection).streamable_http_app()
+    sse = build(f"{base}/sse", introspection).sse_app()
+    seen = Seen(streamable, sse, f"{base}/.well-known/oauth-protected-resource/mcp", introspection)
     print(f"serving at {base}/mcp", file=sys.stderr, flush=True)
     uvicorn.Server(uvicorn.Config(seen, log_config=None)).run(sockets=[listener])

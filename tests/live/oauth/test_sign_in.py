@@ -45,6 +45,16 @@ async def test_a_server_is_of_use_once_a_person_has_signed_in(house, issuer, not
     assert set(agreed["scope"].split()) == {"notes:read", "offline_access"}
 
 
+async def test_a_server_of_the_older_transport_is_signed_in_to_likewise(house, issuer, notes, alice):
+    house.write({"notes": notes.sse_entry()})
+    async with house.attached() as client:
+        await client.initialize()
+        assert "mcpx login notes" in text(await run_tool(client, "notes", "whoami"))
+        login = await house.sign_in(alice, "notes")
+        assert await login.ended() == 0, login.said
+        assert text(await run_tool(client, "notes", "whoami")) == "alice"
+
+
 async def test_two_accounts_of_one_server_are_two_entries(house, issuer, notes, alice, browser):
     house.write({"one": notes.entry(), "two": notes.entry()})
     async with house.attached() as client, person("bob", browser) as bob:
