@@ -1,17 +1,21 @@
 """The accounts of all servers, and the one refresher: run by the hub.
 
 `of` gives the account of a server's entry, the same one for as long as the entry signs in alike. `run` keeps
-their tokens fresh, ahead of their expiry.
+their tokens fresh, ahead of their expiry, and notices what another process has stored. Without it (the
+command line, a library) tokens are refreshed when they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from mcpx.config import ServerConfig
+from mcpx.config import Config, ServerConfig
+from mcpx.config.auth import TokenStoreKind
 from mcpx.oauth.account import Account
 from mcpx.oauth.record import Identity, identity_of
+from mcpx.oauth.store import open_store
 from supervisors import Incarnation
 
 
@@ -23,9 +27,15 @@ class Accounts:
     """
 
     def __init__(
-        self, state: Path | None = None, *, on_change: Callable[[str], None] = lambda _name: None
+        self,
+        state: Path | None = None,
+        *,
+        kind: TokenStoreKind = "file",
+        on_change: Callable[[str], None] = lambda _name: None,
     ) -> None:
         self._state = state
+        self._kind = kind
+        self._store = open_store(kind, state)
         self._on_change = on_change
         self._accounts: dict[Identity, Account] = {}
 
@@ -35,8 +45,13 @@ class Accounts:
             return None
         found = self._accounts.get(identity)
         if found is None or found.server.transport != server.transport:
-            found = self._accounts[identity] = Account(server, identity)
+            on_change = partial(self._on_change, server.name)
+            found = Account(server, identity, self._store, on_change=on_change)
+            self._accounts[identity] = found
         return found
+
+    def configure(self, config: Config) -> None:
+        """Take in another configuration: where tokens are kept, and which servers there are no more."""
 
     async def run(self, incarnation: Incarnation) -> None:
         """Keep the tokens fresh, until asked to leave."""
