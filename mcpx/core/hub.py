@@ -35,6 +35,7 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
+from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.environment import put_in_force
@@ -95,6 +96,8 @@ class Hub:
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
         self._changes = HubChanges(self, reloading)
+        self.sign_ins = SignIns(self)
+        """The sign-ins of people that are under way."""
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
@@ -127,6 +130,7 @@ class Hub:
         self.root.add(ChildSpec(name="catalogues", run=self.fleet.catalogues.run))
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="accounts", run=self.fleet.accounts.run))
+        self.root.add(ChildSpec(name="sign-ins", run=self.sign_ins.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: distrust_all(self.fleet.children()))
