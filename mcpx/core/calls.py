@@ -26,6 +26,7 @@ from mcpx.core.execution import ExecutionResult
 from mcpx.core.input_required import input_requests, obtain_input
 from mcpx.core.messages import Exec, Inspect, ListResources, Message, Read, Request, tool_of
 from mcpx.core.results import ResultRenderer
+from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.tool_names import not_listed, resolve_tool
 from mcpx.errors import CallError, Code, Outcome, internal_error
 from mcpx.observe.contained import contain
@@ -36,6 +37,8 @@ from mcpx.trust.questions import ApprovalRequired
 from mcpx.upstream.actor import Upstream
 from mcpx.upstream.context import ClientId
 from mcpx.upstream.requests import RequestContext
+from mcpx.upstream.sign_in_answer import without_link
+from mcpx.upstream.unavailable import SignInNeeded
 from mcpx.validation.arguments import encode_arguments
 from mcpx.wire import envelope
 from supervisors import Reply, SupervisorError
@@ -80,12 +83,15 @@ class ToolCalls:
         results: ResultRenderer,
         approvals: Approvals,
         audit: Audit,
+        *,
+        links: SignInLinks,
     ) -> None:
         self._upstreams = upstreams
         self._router = router
         self._results = results
         self._approvals = approvals
         self._audit = audit
+        self._links = links
 
     # --- for the paths of the gateway
 
@@ -134,6 +140,8 @@ class ToolCalls:
         if caller is None or upstream is None:
             raise need
         answers = request.context.answers
+        if isinstance(need, SignInNeeded):
+            return await self._when_signed_in(request, need, render)
         need = self._approvals.continued(answers, need)
         if caller.modern:
             input_requests(need, caller)
@@ -147,11 +155,33 @@ class ToolCalls:
             repeated = replace(request, context=replace(request.context, answers=answers))
             try:
                 return render(await self._result_of(repeated))
+            except SignInNeeded as again:
+                return await self._when_signed_in(repeated, again, render)
             except InputRequired as again:
                 need = self._approvals.continued(answers, again)
         rounds = f"{need.server} asked for input {MAX_INPUT_ROUNDS} times"
         text = f"{rounds} without a result; it may have taken effect"
         raise CallError(Code.UPSTREAM_ERROR, text, server=need.server)
+
+    async def _when_signed_in(
+        self, request: Request, need: SignInNeeded, render: Callable[[msgspec.Raw], R]
+    ) -> R | JSON:
+        """What follows where a person has to sign in first; or the link by which they can, as a result.
+
+        Raises:
+            CallError: They have not signed in, or the call that was sent then failed.
+        """
+        context = request.context
+        asked = await self._links.obtain(need, self._upstreams[request.server_name].config, context)
+        if asked is not None:
+            return asked
+        request = replace(request, context=replace(context, answers=without_link(context.answers)))
+        try:
+            return render(await self._result_of(request))
+        except SignInNeeded:
+            raise  # once is enough
+        except InputRequired as again:
+            return await self.provide_input(request, again, render)
 
     async def _result_of(self, request: Request) -> msgspec.Raw:
         upstream = self._upstreams.get(request.server_name)
@@ -173,6 +203,7 @@ class ToolCalls:
         """The server and the tool that are meant, as `resolve_tool` says; "" is a name that was not given.
 
         Waits for the first listing of that server, or of all that have not failed where it is not known.
+        Those of a server that waits for a sign-in are returned as they are: the call itself says so.
 
         Raises:
             CallError: `invalid_arguments`: a name is missing, and the other one does not do;
@@ -182,6 +213,8 @@ class ToolCalls:
         if upstream is not None:
             await self._await_listing(upstream, tool_name)
             if upstream.catalogue is None:
+                if tool_name and upstream.queue.is_held:
+                    return server_name, tool_name
                 raise not_listed(upstream.info(), tool_name)
             if tool_name in upstream.catalogue.tools:
                 return server_name, tool_name

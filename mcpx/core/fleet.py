@@ -280,10 +280,12 @@ class Fleet:
             self.readiness.report(event.child)
         if isinstance(event, ChildFailed | ChildParked | ChildHeld):
             upstream.last_error = event.cause.text
-        elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):
-            upstream.rests += 1
+        if isinstance(event, ChildRested | ChildHeld) and isinstance(upstream, Upstream):
+            upstream.rests += 1  # it begins again because it is needed
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
+        elif isinstance(event, ChildHeld) and upstream.account is not None and upstream.account.is_usable:
+            self.supervisor.demand(event.child)  # somebody signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
         elif isinstance(event, ChildStopped) and (

@@ -35,10 +35,12 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
+from mcpx.core.sign_in_links import Pending, SignInLinks
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.environment import put_in_force
+from mcpx.oauth.errors import Problem, SignInError
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
 from mcpx.paths import AUDIT_FOLDER, state_folder
@@ -83,7 +85,10 @@ class Hub:
         self.fleet.has_open_tasks = self.views.tasks.has_open
         self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.calls = ToolCalls(self.upstreams, self.router, self.results, self.approvals, self.audit)
+        self.links = SignInLinks(self._begin_sign_in, self.clients, lambda: self.config.approve_timeout)
+        self.calls = ToolCalls(
+            self.upstreams, self.router, self.results, self.approvals, self.audit, links=self.links
+        )
         self.registry = Registry(self.upstreams, self.calls)
         self.executor = Executor(self.calls)
         self.meter = Meter(self.upstreams)
@@ -109,7 +114,7 @@ class Hub:
     def faces(self, upstreams: Mapping[str, Upstream]) -> tuple[Registry, ToolCalls]:
         """The registry of these servers, and the calls to them: routed among them, through the one router."""
         requests = RoutedRequests(self.router)
-        calls = ToolCalls(upstreams, requests, self.results, self.approvals, self.audit)
+        calls = ToolCalls(upstreams, requests, self.results, self.approvals, self.audit, links=self.links)
         registry = Registry(upstreams, calls)
         inspector = Inspector(
             registry,
@@ -123,6 +128,9 @@ class Hub:
         )
         return registry, calls
 
+    def _begin_sign_in(self, name: str) -> Pending:
+        raise SignInError(Problem.NOT_FOR_PEOPLE, f"nobody can sign in to {name} yet")
+
     def _build_tree(self) -> None:
         parts = self.registry, self._inspector, self._checker
         actor = RouterActor(self.router, *parts, approvals=self.approvals, audit=self.audit)
@@ -131,6 +139,7 @@ class Hub:
         self.root.add(ChildSpec(name="pins", run=self.fleet.pins.run))
         self.root.add(ChildSpec(name="accounts", run=self.fleet.accounts.run))
         self.root.add(ChildSpec(name="sign-ins", run=self.sign_ins.run))
+        self.root.add(ChildSpec(name="sign-in links", run=self.links.run))
         self.root.add(ChildSpec(name="upstreams", run=self.supervisor.run_as_child, shutdown=shutdown))
         self.root.add(ChildSpec(name="router", run=actor.run))
         suspend = SuspendWatch(lambda _seconds: distrust_all(self.fleet.children()))

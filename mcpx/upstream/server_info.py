@@ -11,6 +11,7 @@ from mcpx.catalog.model import Catalogue
 from mcpx.catalog.snapshot import ServerInfo, State
 from mcpx.config import ServerConfig
 from mcpx.upstream.call_queue import CallQueue
+from mcpx.upstream.unavailable import sign_in_command
 from supervisors import Phase
 
 STATES: Final = {
@@ -39,6 +40,7 @@ def server_info(
     return replace(
         info,
         state=State.NEEDS_SIGN_IN if life.held else STATES[queue.lifecycle_phase()],
+        sign_in=sign_in_command(config) if life.held else None,
         cause=life.cause.text if life.cause and life.phase is not Phase.UP else None,
         retry_in_s=None if at is None else max(0.0, at - anyio.current_time()),
         catalogue=catalogue,

@@ -27,7 +27,7 @@ import httpx2
 from mcp.shared._httpx_utils import redirect_location
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
-from mcpx.oauth.refusals import NotAuthorized, SignInRequired
+from mcpx.oauth.refusals import MoreScopesRequired, NotAuthorized, SignInRequired
 from mcpx.upstream.transport import http_answers, http_network
 from mcpx.upstream.transport.exchange import (
     CURRENT_EXCHANGE,
@@ -39,6 +39,7 @@ from mcpx.upstream.transport.exchange import (
     LinkObserver,
     NotExecuted,
     Refused,
+    ScopesMissing,
 )
 from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
 from mcpx.upstream.transport.http_network import (
@@ -139,6 +140,9 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         except SignInRequired as error:
             self._link.held = True
             raise self._end_session(self._redact(str(error)), retryable=False) from error
+        except MoreScopesRequired as error:
+            reason = self._redact(str(error))
+            raise ScopesMissing(reason, scopes=error.scopes, command=error.command) from error
         except NotAuthorized as error:
             raise NotExecuted(self._redact(str(error))) from error
         except http_network.UNREACHABLE as error:
