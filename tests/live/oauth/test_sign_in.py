@@ -11,7 +11,6 @@ import pytest
 from tests.live.oauth.household import run_tool, text
 from tests.live.oauth.issuer import CLIENT_DOCUMENT_URL
 from tests.live.oauth.people import person
-from tests.mcpx.serving import LEGACY, MODERN
 
 pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(120)]
 ASKED = ("registered", "asked to sign in", "asked to agree", "authorization_code")
@@ -21,7 +20,7 @@ ASKED = ("registered", "asked to sign in", "asked to agree", "authorization_code
 async def test_a_server_is_of_use_once_a_person_has_signed_in(house, issuer, notes, alice, era):
     house.write({"notes": notes.entry(era=era)})
     async with house.attached() as client:
-        await client.initialize(MODERN if era == "modern" else LEGACY)
+        await client.initialize()
         refused = await run_tool(client, "notes", "whoami")
         assert refused["isError"]
         details = refused["structuredContent"]
