@@ -14,6 +14,11 @@ import msgspec
 from mcpx.catalog.model import JSON, Catalogue, LeftOut, ResourceInfo, ToolInfo, present
 
 
+def iso_seconds(timestamp: float) -> str:
+    """A time in seconds since 1970 as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds")
+
+
 class State(StrEnum):
     """The state of an upstream server as users see it."""
 
@@ -77,8 +82,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         """`{from_last_time: true, listed_at}` where an earlier MCPX has kept the catalogue, else nothing."""
         if self.catalogue is None or self.catalogue.listed_at is None:
             return {}
-        at = datetime.fromtimestamp(self.catalogue.listed_at, UTC).isoformat(timespec="seconds")
-        return {"from_last_time": True, "listed_at": at}
+        return {"from_last_time": True, "listed_at": iso_seconds(self.catalogue.listed_at)}
 
     def describe_state(self, *, cause: bool = True) -> str:
         """`ready`, `waiting, retry in 4 s: <cause>`, `needs sign-in: run: mcpx login linear`, ...

@@ -4,7 +4,7 @@ A client on a stream (`mcpx.gateway.frontends.fast_path`), the SDK's server (`mc
 command line and programs each make a request (`mcpx.core.messages`), and hand it to `ToolCalls`. From there
 on all take the same way: the router actor checks the request and puts it into its server's queue, the
 requester's function renders the result, input that the server requires is obtained from the client, and every
-failure is a `CallError`. `Executor` is public API.
+failure is a `CallError`.
 """
 
 from __future__ import annotations
@@ -307,20 +307,3 @@ class ToolCalls:
 
         context = RequestContext(client=client, origin=origin)
         return cast("ToolResult", await self.run(Read(server_name, uri, context), render))
-
-
-class Executor:
-    """Runs tools for programs: a face of `ToolCalls`."""
-
-    def __init__(self, calls: ToolCalls) -> None:
-        self._calls = calls
-
-    async def execute(self, server_name: str, tool_name: str, arguments: Any = None) -> ExecutionResult:
-        """Run one tool and wait for its result.
-
-        `arguments` is an object, a JSON string that holds one, or None for no arguments.
-
-        Raises:
-            CallError: With code and outcome. A failure that the tool itself reports is a result.
-        """
-        return await self._calls.exec(server_name, tool_name, arguments)

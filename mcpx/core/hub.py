@@ -22,8 +22,9 @@ import structlog
 from mcpx.audit.audit import Audit
 from mcpx.catalog.snapshot import ServerInfo
 from mcpx.config import Config, ServerConfig, redactor_of
-from mcpx.core.calls import Executor, ToolCalls
+from mcpx.core.calls import ToolCalls
 from mcpx.core.config_file import ConfigFile
+from mcpx.core.execution import Executor
 from mcpx.core.fleet import Fleet
 from mcpx.core.hub_changes import HubChanges, log_environment, warn_of_disabled
 from mcpx.core.inspection import Inspector
@@ -35,12 +36,11 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.result_views import ResultViews
 from mcpx.core.results import ResultRenderer
 from mcpx.core.router import MAILBOX_SIZE, Routable, RoutedRequests, Router, RouterActor
-from mcpx.core.sign_in_links import Pending, SignInLinks
+from mcpx.core.sign_in_links import SignInLinks
 from mcpx.core.sign_ins import SignIns
 from mcpx.core.status import HttpStatus
 from mcpx.core.supervision import TEARDOWN_S
 from mcpx.environment import put_in_force
-from mcpx.oauth.errors import Problem, SignInError
 from mcpx.observe.log import configure, hide
 from mcpx.observe.suspend import SuspendWatch
 from mcpx.paths import AUDIT_FOLDER, state_folder
@@ -85,7 +85,9 @@ class Hub:
         self.fleet.has_open_tasks = self.views.tasks.has_open
         self.audit = Audit(lambda: (state or state_folder()) / AUDIT_FOLDER)
         self.router = ActorRef[Routable]("router", MAILBOX_SIZE)
-        self.links = SignInLinks(self._begin_sign_in, self.clients, lambda: self.config.approve_timeout)
+        self.sign_ins = SignIns(self)
+        """The sign-ins of people that are under way."""
+        self.links = SignInLinks(self.sign_ins.begin, self.clients, lambda: self.config.approve_timeout)
         self.calls = ToolCalls(
             self.upstreams, self.router, self.results, self.approvals, self.audit, links=self.links
         )
@@ -101,8 +103,6 @@ class Hub:
         self.fleet.observers.add(lambda _name, _changed: self._inspector.indexing.start())
         self.fleet.observers.add(lambda _name, _changed: self.approvals.reconsider())
         self._changes = HubChanges(self, reloading)
-        self.sign_ins = SignIns(self)
-        """The sign-ins of people that are under way."""
         self.started: float | None = None
         """When it was run, by `anyio.current_time()`; None before."""
         self.http: Callable[[], HttpStatus] | None = None
@@ -127,9 +127,6 @@ class Hub:
             registry, inspector, self._checker, approvals=self.approvals, audit=self.audit
         )
         return registry, calls
-
-    def _begin_sign_in(self, name: str) -> Pending:
-        raise SignInError(Problem.NOT_FOR_PEOPLE, f"nobody can sign in to {name} yet")
 
     def _build_tree(self) -> None:
         parts = self.registry, self._inspector, self._checker

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Hashable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -24,7 +24,7 @@ from mcp import MCPError
 
 from mcpx.catalog.model import JSON
 from mcpx.config import ServerConfig, Stdio
-from mcpx.errors import CallError
+from mcpx.errors import CallError, MCPXError
 from mcpx.oauth.errors import SignInError
 from mcpx.rendering.result_reading import INPUT_REQUIRED
 from mcpx.text import cut, one_line, shown_server
@@ -36,39 +36,16 @@ from mcpx.upstream.sign_in_answer import KEY, answer_to_link
 from mcpx.upstream.unavailable import SignInNeeded
 from supervisors import Incarnation
 
+if TYPE_CHECKING:
+    from mcpx.oauth.pending import PendingSignIn
+
 log = structlog.get_logger()
 MAX_NAME_CHARS: Final = 100
 _URL_MODE: Final[JSON] = {"mode": "url"}
 
 
-class Pending(Protocol):
-    """A sign-in that waits for a person (`mcpx.oauth.pending.PendingSignIn`)."""
-
-    async def url(self) -> str:
-        """The address to open.
-
-        Raises:
-            SignInError: The sign-in has failed.
-        """
-        ...
-
-    async def wait(self) -> None:
-        """Wait until it is signed in.
-
-        Raises:
-            SignInError: It has failed.
-        """
-        ...
-
-    def leave(self) -> None:
-        """Want it no more."""
-        ...
-
-
-Begin = Callable[[str], Pending]
-"""Begins a sign-in to the server of that name, or joins the one that there is.
-
-Raises `SignInError` where nobody can sign in to it."""
+Begin = Callable[[str], "PendingSignIn"]
+"""Begins a sign-in to the server of that name, or joins the one under way; as `SignIns.begin`."""
 
 
 class SignInLinks:
@@ -134,7 +111,7 @@ class SignInLinks:
             raise need
         try:
             pending = self._begin(need.server)
-        except SignInError as error:
+        except MCPXError as error:
             raise _failed(need, str(error)) from None
         link = self._links[key] = _Link(pending, server, self._within_s())
         self._tasks.start_soon(self._follow, key, link)
@@ -162,7 +139,7 @@ class _Link:
     It is `over` when the person has signed in, or when there is a `failure`, a clause that says why not.
     """
 
-    def __init__(self, pending: Pending, server: ServerConfig, within_s: float) -> None:
+    def __init__(self, pending: PendingSignIn, server: ServerConfig, within_s: float) -> None:
         self.id = str(uuid.uuid4())
         self.is_shown = False
         self.is_announced = False

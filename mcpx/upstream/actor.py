@@ -162,7 +162,7 @@ class Upstream:
 
     def info(self) -> ServerInfo:
         """A frozen view of the server as it is now."""
-        return server_info(self.config, self.queue, self.catalogue, self._leaving)
+        return server_info(self.config, self.queue, self.catalogue, self._leaving, self.account)
 
     @property
     def era(self) -> Era | None:

@@ -7,13 +7,9 @@ command.
 
 from __future__ import annotations
 
-import shlex
-
 from mcpx.catalog.model import JSON, present
 from mcpx.catalog.snapshot import ServerInfo, State
-from mcpx.config import ServerConfig
 from mcpx.errors import CallError, Code
-from mcpx.paths import config_hint
 from mcpx.rendering.result_reading import InputRequired
 from mcpx.text import paragraphs
 from mcpx.upstream.transport.exchange import ScopesMissing
@@ -50,9 +46,3 @@ def more_scopes_needed(refusal: ScopesMissing, *, server: str, tool: str | None)
     sign_in, wanted = refusal.command or None, list(refusal.scopes) or None
     details = present(cause=cause, sign_in=sign_in, wanted_scopes=wanted)
     return SignInNeeded(text, server=server, tool=tool, details=details, wants_more=True)
-
-
-def sign_in_command(config: ServerConfig) -> str:
-    """The command by which a person signs in to a server; those who read it have another environment."""
-    hint = config_hint(config.source, {}) if config.source else ""
-    return f"mcpx login {shlex.quote(config.name)}{hint}"

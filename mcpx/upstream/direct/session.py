@@ -129,7 +129,7 @@ class DirectSession:
 
     def info(self) -> ServerInfo:
         """The state of the session, for messages."""
-        return server_info(self.config, self.queue, None, self._leaving)
+        return server_info(self.config, self.queue, None, self._leaving, self.account)
 
     # --- one incarnation
 
