@@ -21,7 +21,7 @@ from mcpx.light_imports import light_sdk
 from mcpx.oauth.accounts import Accounts
 from mcpx.oauth.callback import CallbackListeners
 from mcpx.oauth.pending import PendingSignIn
-from mcpx.oauth.person import callback_ports, describe_link, describe_result, person_account
+from mcpx.oauth.person import account_at, callback_ports, describe_link, describe_result, person_account
 from mcpx.oauth.record import identity_of
 from mcpx.observe.log import configure
 from mcpx.text.nearest import suggestion
@@ -119,7 +119,7 @@ async def _needed(config: Config) -> list[str]:
 
     async def look(server: ServerConfig) -> None:
         account = accounts.of(server)
-        if server.disabled is not None or account is None or not account.is_of_person:
+        if account is None or not account.is_of_person:
             return
         await account.load()
         tokens = account.record.tokens if account.record else None
@@ -172,11 +172,9 @@ async def _log_out(config: Config, name: str) -> bool:
         from mcpx.oauth.revocation import revoke
 
     server = config.servers[name]
-    account = Accounts(kind=config.token_store).of(server)
-    if account is None:
-        return False
+    account = account_at(server, Accounts(kind=config.token_store).of(server))
     await account.load()
-    if (record := await account.forget()) is None:
+    if (record := await account.forget()) is None or record.tokens is None:
         return False
     await revoke(server, record)
     return True

@@ -27,6 +27,7 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.restart import await_start, restart
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
+from mcpx.oauth.account import Account
 from mcpx.oauth.accounts import Accounts
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
@@ -82,7 +83,7 @@ class Fleet:
         """What servers offered last; run by the hub, beyond the end of the servers."""
         self.pins = PinStore(state, on_change=self.pins_changed)
         """What servers offered when that was approved; run by the hub likewise."""
-        self.accounts = Accounts(state, on_change=self._account_changed)
+        self.accounts = Accounts(state, kind=config.token_store, on_change=self._account_changed)
         """The accounts at servers that MCPX signs in to; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
@@ -195,6 +196,7 @@ class Fleet:
         starting. Must not be cancelled, nor run twice at a time.
         """
         self._config = config
+        self.accounts.configure(config)
         old = {name: self.upstreams[name] for name in (*plan.removed, *plan.changed)}
         new = {name: self._make(config.servers[name]) for name in (*plan.changed, *plan.added)}
         for name in plan.changed:
@@ -284,8 +286,8 @@ class Fleet:
             upstream.rests += 1  # it begins again because it is needed
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
-        elif isinstance(event, ChildHeld) and upstream.account is not None and upstream.account.is_usable:
-            self.supervisor.demand(event.child)  # somebody signed in while it was ending
+        elif isinstance(event, ChildHeld) and _is_signed_in(upstream.account):
+            self.supervisor.demand(event.child)  # somebody has signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
         elif isinstance(event, ChildStopped) and (
@@ -311,3 +313,8 @@ class Fleet:
 
     def _wake(self) -> None:
         self._news.pulse()
+
+
+def _is_signed_in(account: Account | None) -> bool:
+    """Whether nothing is asked for that a person has not granted."""
+    return account is not None and account.is_usable and account.challenge is None

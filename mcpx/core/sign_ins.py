@@ -21,8 +21,7 @@ from mcpx.oauth.account import Account, AccountState
 from mcpx.oauth.callback import CallbackListeners
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.pending import PendingSignIn
-from mcpx.oauth.person import callback_ports, person_account
-from mcpx.upstream.actor import Upstream
+from mcpx.oauth.person import account_at, callback_ports, person_account
 from supervisors import Incarnation
 
 if TYPE_CHECKING:
@@ -138,13 +137,20 @@ class SignIns:
     async def needed(self) -> list[str]:
         """The servers that need a sign-in, once all have been tried or after a while."""
         await self._hub.settled(FIRST_ATTEMPTS_TIMEOUT_S)
-        return [name for name, each in self._hub.upstreams.items() if _needs_sign_in(each)]
+        return [
+            name
+            for name, each in self._hub.upstreams.items()
+            if each.info().state is State.NEEDS_SIGN_IN or (each.account and not each.account.is_usable)
+        ]
 
     # --- signing out
 
-    def signed_in(self) -> list[str]:
+    async def signed_in(self) -> list[str]:
         """The servers for which a sign-in is stored."""
         accounts = {name: each.account for name, each in self._hub.upstreams.items()}
+        for account in accounts.values():
+            if account is not None:
+                await account.load()
         return [
             name for name, account in accounts.items() if account is not None and account.record is not None
         ]
@@ -156,25 +162,21 @@ class SignIns:
 
         Raises:
             CallError: `unknown_server`, with the nearest names.
-            SignInError: What is stored cannot be removed.
+            MCPXError: The server is disabled.
+            SignInError: MCPX does not sign in there, or what is stored cannot be removed.
         """
         from mcpx.oauth.revocation import revoke  # noqa: PLC0415 - the SDK's part: for who signs out
 
         upstream = self._hub.registry.upstream(name)
-        if (account := upstream.account) is None:
-            return False
+        account = account_at(upstream.config, upstream.account)
         if (pending := self._pending.get(name)) is not None:
             pending.cancel("you have signed out")
         with anyio.CancelScope(shield=True):  # bounded by the store and by `revoke`
             await account.load()
-            if (record := await account.forget()) is None:
+            if (record := await account.forget()) is None or record.tokens is None:
                 return False
             for each in upstream.sessions():
                 renew(each, self._hub.supervisor)
             log.info("sign_in.ended", server=name)
             await revoke(account.server, record)
         return True
-
-
-def _needs_sign_in(upstream: Upstream) -> bool:
-    return upstream.info().state is State.NEEDS_SIGN_IN

@@ -133,8 +133,9 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     protocol error, sent or not. `silent_s` is present while calls are in flight: for how long there was
     neither an answer nor progress. `sessions` is present for a server with a session for each client, and
     counts those that are open; state and pid are then those of the shared session, and the other
-    numbers are totals. `left_out` counts what the server offers and MCPX leaves out or cuts, if there is any; `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time`
-    is present, the counts are of what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
+    numbers are totals. `left_out` counts what the server offers and MCPX leaves out or cuts, if there is any;
+    `inspect` names it. `tokens` is as in `DaemonStatus`. Where `from_last_time` is present, the counts are of
+    what the server offered an earlier MCPX, last at `listed_at` (ISO 8601).
     `changes` are those since it was approved, at most 100; absent without any. `sign_in` is absent for a
     server that has never wanted one.
     """

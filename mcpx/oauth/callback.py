@@ -145,7 +145,7 @@ class CallbackListener:
     async def serve(self, tasks: anyio.abc.TaskGroup) -> None:
         """Accept connections until it is closed; each is served in `tasks`."""
         with suppress(anyio.ClosedResourceError), self._scope:
-            while True:
+            while not self._scope.cancel_called:
                 await anyio.wait_readable(self._listener)
                 try:
                     peer, _ = self._listener.accept()

@@ -82,7 +82,7 @@ class KeychainStore:
         return self._files.stamp(identity)
 
     def _mark(self, identity: Identity) -> Path:
-        return self._files.folder / f"{identity.key}.keychain"
+        return record_files.mark_path(self._files.folder, identity)
 
 
 async def _ask(request: dict[str, str]) -> str | None:

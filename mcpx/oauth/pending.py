@@ -8,9 +8,10 @@ registration.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -29,6 +30,9 @@ from mcpx.observe.contained import contain
 if TYPE_CHECKING:
     from mcpx.oauth.account import Account
     from mcpx.oauth.record import Record
+
+_LINK: Final = re.compile(r"https?://[\w\-.~:/?#\[\]@!$&'()*+,;=%]+", re.ASCII)
+"""An address as RFC 3986 has it: without spaces, quotes and whatever else a program might obey."""
 
 
 class PendingSignIn:
@@ -181,7 +185,14 @@ class PendingSignIn:
                 await self._adopt(record)
 
     async def _ask(self, listener: CallbackListener, url: str) -> Callback:
-        """Show the address to those who wait; what the browser comes back with."""
+        """Show the address to those who wait; what the browser comes back with.
+
+        Raises:
+            SignInError: `INSECURE`: it is none that a browser should be given.
+        """
+        if not _LINK.fullmatch(url):
+            text = f"the authorization server of {self.name} has an address that no browser should open"
+            raise SignInError(Problem.INSECURE, text)
         state = dict(parse_qsl(urlsplit(url).query)).get("state", "")
         self._return = listener.expect(self.name, state)
         self.link, self.redirect_uri = url, listener.redirect_uri

@@ -13,22 +13,32 @@ from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.pending import PendingSignIn
 
 
+def account_at(server: ServerConfig, account: Account | None) -> Account:
+    """The account of a server, if it has one.
+
+    Raises:
+        MCPXError: The server is disabled.
+        SignInError: `NOT_FOR_PEOPLE`: MCPX does not sign in there.
+    """
+    if server.disabled is not None:
+        raise MCPXError(f"{server.name} is disabled: {server.disabled}")
+    if account is None:
+        raise SignInError(Problem.NOT_FOR_PEOPLE, f"{server.name} has no sign-in: {_why_not(server)}")
+    return account
+
+
 def person_account(server: ServerConfig, account: Account | None) -> Account:
-    """The account that a person signs in with.
+    """The account of a server that a person signs in to.
 
     Raises:
         MCPXError: The server is disabled.
         SignInError: `NOT_FOR_PEOPLE`: nobody signs in there.
     """
-    name = server.name
-    if server.disabled is not None:
-        raise MCPXError(f"{name} is disabled: {server.disabled}")
-    if account is None:
-        raise SignInError(Problem.NOT_FOR_PEOPLE, f"{name} has no sign-in: {_why_not(server)}")
-    if not account.is_of_person:
-        text = f"{name} needs nobody: MCPX signs in to it as a client (client_credentials)"
+    found = account_at(server, account)
+    if not found.is_of_person:
+        text = f"{server.name} needs nobody: MCPX signs in to it as a client (client_credentials)"
         raise SignInError(Problem.NOT_FOR_PEOPLE, text)
-    return account
+    return found
 
 
 def _why_not(server: ServerConfig) -> str:

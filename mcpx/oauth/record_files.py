@@ -111,6 +111,8 @@ def write_record(folder: Path, record: Record) -> None:
     prepare(folder)
     _remove_partial(folder, record.identity)
     replace_file(record_path(folder, record.identity), encode_record(record))
+    with suppress(FileNotFoundError):
+        mark_path(folder, record.identity).unlink()
     _sync(folder)
 
 
@@ -176,6 +178,11 @@ def record_path(folder: Path, identity: Identity) -> Path:
 def lock_path(folder: Path, identity: Identity) -> Path:
     """Where its lock is."""
     return folder / f"{identity.key}.lock"
+
+
+def mark_path(folder: Path, identity: Identity) -> Path:
+    """Where it is noted that the keychain has the record, and not this folder."""
+    return folder / f"{identity.key}.keychain"
 
 
 def _remove_partial(folder: Path, identity: Identity) -> None:

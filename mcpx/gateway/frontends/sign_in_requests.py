@@ -60,5 +60,5 @@ def _answer(hub: Hub, request: ControlRequest) -> JSON:
 async def _logout(hub: Hub, request: ControlRequest) -> JSON:
     """Sign out of a server; or name those that are signed in to."""
     if request.server is None:
-        return {"signed_in": hub.sign_ins.signed_in()}
+        return {"signed_in": await hub.sign_ins.signed_in()}
     return {"server": request.server, "signed_out": await hub.sign_ins.logout(request.server)}

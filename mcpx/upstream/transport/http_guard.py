@@ -27,7 +27,7 @@ import httpx2
 from mcp.shared._httpx_utils import redirect_location
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
-from mcpx.oauth.refusals import MoreScopesRequired, NotAuthorized, SignInRequired
+from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NotAuthorized, SignInRequired
 from mcpx.upstream.transport import http_answers, http_network
 from mcpx.upstream.transport.exchange import (
     CURRENT_EXCHANGE,
@@ -137,10 +137,12 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         request.extensions = {**request.extensions, "trace": exchange.trace}
         try:
             response = await exchange.within_deadline(self._send(request))
-        except SignInRequired as error:
-            self._link.held = True
+        except (SignInRequired, ClientRefused) as error:
+            self._link.held = isinstance(error, SignInRequired)
             raise self._end_session(self._redact(str(error)), retryable=False) from error
         except MoreScopesRequired as error:
+            if not self._link.established:  # no session without them
+                self._link.held, self._link.retryable = True, False
             reason = self._redact(str(error))
             raise ScopesMissing(reason, scopes=error.scopes, command=error.command) from error
         except NotAuthorized as error:
