@@ -1,7 +1,7 @@
 """What the suite starts as the client under test where a server wants a sign-in: MCPX at a terminal.
 
-Run as `python -m tests.live.conformance.signing_in URL` with the suite's environment. Calls the tools of the server
-with `mcpx exec`, and signs in with `mcpx login` where the error says so, as somebody there would.
+Run as `python -m tests.live.conformance.signing_in URL` with the suite's environment. Calls the server's
+tools with `mcpx exec`, and signs in with `mcpx login` where the error says so, as somebody there would.
 """
 
 from __future__ import annotations
