@@ -64,7 +64,7 @@ ERRORS: Final = {
         "The error says how to agree. Do not repeat without it.",
     ),
     "server_unavailable": (
-        "The server was not ready within `queue_timeout`, or it is parked or disabled.",
+        "The server was not ready within `queue_timeout`, or it is parked, disabled, or needs a sign-in.",
         "The error gives the cause and the time of the next attempt. Repeat later.",
     ),
     "overloaded": (
@@ -103,6 +103,7 @@ STATES: Final = {
     State.ASLEEP: "Nobody needs it, so it does not run. A call starts it; what it offers is known.",
     State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
     State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
+    State.NEEDS_SIGN_IN: "It wants OAuth: `mcpx login NAME`. Nothing is tried until then; calls fail at once.",
     State.STOPPED: "MCPX is shutting down, or the server was removed.",
     State.DISABLED: "The configuration says so, its entry holds a mistake, or a variable that it needs is not"
     " set. It is never started.",
