@@ -103,7 +103,7 @@ STATES: Final = {
     State.ASLEEP: "Nobody needs it, so it does not run. A call starts it; what it offers is known.",
     State.WAITING: "It failed and is started again after a pause. A call starts it at once.",
     State.PARKED: "It failed too often, or in a way that trying again cannot cure. Calls fail at once.",
-    State.NEEDS_SIGN_IN: "It wants OAuth: `mcpx login NAME`. Nothing is tried until then; calls fail at once.",
+    State.NEEDS_SIGN_IN: "It wants OAuth: `mcpx login NAME`. Nothing is tried before that; calls fail.",
     State.STOPPED: "MCPX is shutting down, or the server was removed.",
     State.DISABLED: "The configuration says so, its entry holds a mistake, or a variable that it needs is not"
     " set. It is never started.",
