@@ -82,7 +82,7 @@ class Fleet:
         """What servers offered last; run by the hub, beyond the end of the servers."""
         self.pins = PinStore(state, on_change=self.pins_changed)
         """What servers offered when that was approved; run by the hub likewise."""
-        self.accounts = Accounts(state, on_change=self._account_changed)
+        self.accounts = Accounts(state, kind=config.token_store, on_change=self._account_changed)
         """The accounts at servers that MCPX signs in to; run by the hub likewise."""
         self.supervisor = Supervisor(
             max_starting=starting_limit(config),
@@ -195,6 +195,7 @@ class Fleet:
         starting. Must not be cancelled, nor run twice at a time.
         """
         self._config = config
+        self.accounts.configure(config)
         old = {name: self.upstreams[name] for name in (*plan.removed, *plan.changed)}
         new = {name: self._make(config.servers[name]) for name in (*plan.changed, *plan.added)}
         for name in plan.changed:

@@ -23,3 +23,7 @@ class NoTokenNow(NotAuthorized):
 
 class MoreScopesRequired(NotAuthorized):
     """The token is good, but does not allow this request (`insufficient_scope`)."""
+
+
+class ClientRefused(NotAuthorized):
+    """The authorization server gives MCPX no token for its own credentials: a configuration has to change."""

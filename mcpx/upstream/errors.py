@@ -78,7 +78,16 @@ def cause_of(error: Exception, config: ServerConfig) -> Cause:
 
 def _explained(error: Exception, config: ServerConfig) -> Cause:
     found = list(leaves(error))
-    for explain in (_of_other_era, _lost, _not_started, _unreachable, _no_answer, _refused, _not_mcp):
+    for explain in (
+        _of_other_era,
+        _lost,
+        _not_authorized,
+        _not_started,
+        _unreachable,
+        _no_answer,
+        _refused,
+        _not_mcp,
+    ):
         for leaf in found:
             if (cause := explain(leaf, config)) is not None:
                 return cause
@@ -108,6 +117,19 @@ def _lost(leaf: BaseException, config: ServerConfig) -> Cause | None:
     if leaf.stderr:
         text += f"; its last words: {leaf.stderr}"
     return Cause(text, retryable=leaf.retryable, held=leaf.held, error=leaf)
+
+
+def _not_authorized(leaf: BaseException, config: ServerConfig) -> Cause | None:
+    if isinstance(config.transport, Stdio):
+        return None
+    from mcpx.oauth.refusals import ClientRefused, NotAuthorized, NoTokenNow  # noqa: PLC0415 - as below
+
+    if not isinstance(leaf, NotAuthorized):
+        return None
+    for_now = isinstance(leaf, NoTokenNow)
+    return Cause(
+        str(leaf), retryable=for_now, held=not for_now and not isinstance(leaf, ClientRefused), error=leaf
+    )
 
 
 def _not_started(leaf: BaseException, config: ServerConfig) -> Cause | None:

@@ -198,3 +198,18 @@ prepare_matrix() {
         pip "$matrix/.venv" install -r "$matrix/requirements.txt" ||
         die "FastMCP could not be installed: see above"
 }
+
+# The clients of others that scripts/sign-ins compares MCPX with.
+prepare_sign_ins() {
+    local folder=$live/sign_ins key
+    key=$(checksum "$folder/package-lock.json")
+    if [ "$(cat "$folder/node_modules/.installed" 2>/dev/null)" != "$key" ]; then
+        say "installing mcp-remote into tests/live/sign_ins/node_modules"
+        quietly npm --prefix "$folder" ci --no-audit --no-fund || die "mcp-remote could not be installed: see above"
+        printf '%s\n' "$key" >"$folder/node_modules/.installed"
+    fi
+    make_venv "$folder/.venv"
+    install_once "$folder/.venv" .installed "$(checksum "$folder/requirements.txt")" \
+        pip "$folder/.venv" install -r "$folder/requirements.txt" ||
+        die "FastMCP could not be installed: see above"
+}

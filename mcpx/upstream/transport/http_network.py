@@ -70,7 +70,7 @@ class Authorizer(Protocol):
         ...
 
     async def refused(self, request: httpx2.Request, response: httpx2.Response) -> bool:
-        """Take in a 401 or 403; whether the request is to be authorized and sent once more.
+        """Take in a 401 or 403; whether the request is to be authorized and sent once more, true but once.
 
         Raises:
             NotAuthorized: It would be in vain.
@@ -149,20 +149,19 @@ class Network:
         authorizer = self._authorizer
         if authorizer is None:
             return await client.send(request, stream=True)
-        await authorizer.authorize(request)
-        response = await client.send(request, stream=True)
-        if response.status_code not in _UNAUTHORIZED:
-            return response
-        try:
-            again = await authorizer.refused(request, response)
-        except BaseException:
+        while True:
+            await authorizer.authorize(request)
+            response = await client.send(request, stream=True)
+            if response.status_code not in _UNAUTHORIZED:
+                return response
+            try:
+                again = await authorizer.refused(request, response)
+            except BaseException:
+                await read_prefix(response)
+                raise
+            if not again:
+                return response
             await read_prefix(response)
-            raise
-        if not again:
-            return response
-        await read_prefix(response)
-        await authorizer.authorize(request)
-        return await client.send(request, stream=True)
 
     def keep(self, response: httpx2.Response) -> httpx2.Response:
         """The response; where it is an event stream, that is left when connections are made anew."""

@@ -1,0 +1,215 @@
+"""Where to sign in to a server: its own metadata (RFC 9728), then its authorization server's (RFC 8414).
+
+OpenID Connect discovery is tried where an authorization server has no metadata of RFC 8414. A server
+without metadata of its own is looked at as of 2025-03-26: it may be its own authorization server. Which URLs
+are looked at, and in which order, is the SDK's knowledge. Unlike the SDK, this goes on after an answer that
+is of no use, guesses no endpoints, and accepts metadata whose optional fields are odd.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import httpx2
+import msgspec
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    create_oauth_metadata_request,
+    issuers_match,
+)
+from mcp.shared.auth_utils import check_resource_allowed
+
+from mcpx.config import ServerConfig
+from mcpx.oauth.challenge import Challenge
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
+from mcpx.oauth.record import JSON
+from mcpx.text import one_line
+
+MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
+_OK: Final = 200
+_TOO_MANY_REQUESTS: Final = 429
+_SERVER_ERROR: Final = 500
+_CERTAIN: Final = (Problem.WRONG_ISSUER, Problem.UNREACHABLE)
+"""Problems that a server has which signs people in, or may."""
+_ORDER: Final = (Problem.WRONG_ISSUER, Problem.INSECURE, Problem.UNREACHABLE, Problem.METADATA_REFUSED)
+
+
+class Discovered(msgspec.Struct, frozen=True, kw_only=True):
+    """An authorization server that a server's tokens come from. Both metadata are as they came, checked."""
+
+    issuer: str
+    resource: str
+    """What tokens are asked for (RFC 8707)."""
+    metadata: JSON
+    resource_metadata: JSON | None = None
+    """None for a server that is its own authorization server."""
+
+
+async def find_sign_in(server: ServerConfig, challenge: Challenge | None = None) -> Discovered | None:
+    """Find where to sign in to a server; None if it says nothing of that: its 401 means something else.
+
+    Takes two requests at best and a handful at worst, each of which is bounded.
+
+    Raises:
+        SignInError: `UNREACHABLE` where that cannot be known now (a 5xx, no connection): whether the server
+            wants a sign-in is then only known if `challenge.resource_metadata` says so. `NO_METADATA`,
+            `METADATA_REFUSED`, `WRONG_ISSUER`, `INSECURE` for one that wants a sign-in that is impossible.
+    """
+    async with open_network(server) as network:
+        return await discover(network, challenge)
+
+
+async def discover(network: OAuthNetwork, challenge: Challenge | None = None) -> Discovered | None:
+    """Do as `find_sign_in`, with connections that are open."""
+    search = _Search(network)
+    named = challenge.resource_metadata if challenge is not None else None
+    if named is None and not search.is_secure:
+        return None
+    resource_metadata = await search.resource_metadata(named)
+    issuer = _issuer_named(network.server, resource_metadata)
+    metadata = await search.server_metadata(issuer)
+    if metadata is None:
+        if named is None:
+            return None
+        text = f"{network.server.name} does not say where its authorization server is"
+        raise SignInError(Problem.NO_METADATA, text)
+    resource = search.url if resource_metadata is None else resource_metadata["resource"]
+    return Discovered(
+        issuer=metadata["issuer"],
+        resource=resource,
+        metadata=metadata,
+        resource_metadata=resource_metadata,
+    )
+
+
+class _Search:
+    """One search; what was wrong on the way is told only if nothing is found."""
+
+    def __init__(self, network: OAuthNetwork) -> None:
+        self._network = network
+        self._name = network.server.name
+        url = httpx2.URL(url_of(network.server))
+        self.url = str(url.copy_with(userinfo=b"", query=None, fragment=None))
+        """The server's URL in canonical form, without what may be secret in it."""
+        self._origin = str(url.copy_with(userinfo=b"", raw_path=b"/", fragment=None)).rstrip("/")
+        self._problems: list[SignInError] = []
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether a sign-in to the server's own URL is allowed at all."""
+        try:
+            self._network.check_url(self.url, "the server")
+        except SignInError:
+            return False
+        return True
+
+    async def resource_metadata(self, named: str | None) -> JSON | None:
+        """The server's own metadata; None if it has none. `named` is the URL that its challenge names."""
+        if named is not None:
+            self._network.check_url(named, f"the URL of the metadata of {self._name}")
+        for url in dict.fromkeys(build_protected_resource_metadata_discovery_urls(named, self.url)):
+            if (found := await self._document(url)) is not None and isinstance(found.get("resource"), str):
+                self._check_resource(found["resource"])
+                return found
+        if named is not None:
+            text = (
+                f"{self._name} names metadata for a sign-in, but there are none that can be read at {named}"
+            )
+            raise self._worst() or SignInError(Problem.NO_METADATA, text)
+        if (problem := self._worst()) is not None and problem.for_now:
+            raise problem  # it says nothing of whether the server has metadata
+        return None
+
+    def _check_resource(self, resource: str) -> None:
+        try:
+            canonical = str(httpx2.URL(resource).copy_with(fragment=None))
+        except httpx2.InvalidURL:
+            canonical = ""
+        if not check_resource_allowed(requested_resource=self.url, configured_resource=canonical):
+            other = one_line(resource, MAX_QUOTE_LEN)
+            text = f"the metadata of {self._name} are those of another server, {other}, and not of {self.url}"
+            raise SignInError(Problem.METADATA_REFUSED, text)
+
+    async def server_metadata(self, issuer: str | None) -> JSON | None:
+        """The metadata of an authorization server; of the server itself if none is named, or None."""
+        expected = issuer or self._origin
+        self._problems.clear()
+        for url in build_oauth_authorization_server_metadata_discovery_urls(expected, expected):
+            if (found := await self._document(url)) is None:
+                continue
+            if not isinstance(said := found.get("issuer"), str):
+                continue
+            if issuers_match(said, expected):
+                return self._checked(found)
+            text = (
+                f"the authorization server of {self._name} should be {one_line(expected, MAX_QUOTE_LEN)}, but"
+                f" calls itself {one_line(said, MAX_QUOTE_LEN)}: a sign-in there could give your account to"
+                " somebody else, and is refused"
+            )
+            self._problems.append(SignInError(Problem.WRONG_ISSUER, text))
+        if (problem := self._worst()) is not None and (issuer is not None or problem.problem in _CERTAIN):
+            raise problem
+        if issuer is None:
+            return None
+        shown = one_line(issuer, MAX_QUOTE_LEN)
+        text = f"{self._name} names {shown} to sign in at, but that says nothing of itself (RFC 8414)"
+        raise SignInError(Problem.NO_METADATA, text)
+
+    def _checked(self, metadata: JSON) -> JSON:
+        """Metadata of an authorization server whose endpoints may be used."""
+        shown = one_line(metadata["issuer"], MAX_QUOTE_LEN)
+        for endpoint in ("authorization_endpoint", "token_endpoint"):
+            url = metadata.get(endpoint)
+            if url is None and endpoint == "authorization_endpoint":
+                continue  # of one for machines only
+            if not isinstance(url, str):
+                text = f"the metadata of {shown} lack {endpoint}"
+                raise SignInError(Problem.METADATA_REFUSED, text)
+            self._network.check_url(url, f"{endpoint} of {shown}")
+        return metadata
+
+    async def _document(self, url: str) -> JSON | None:
+        """The JSON object at a URL; None if there is none that can be had, the reason for which is noted."""
+        try:
+            response = await self._network.send(create_oauth_metadata_request(url))
+        except SignInError as error:
+            self._problems.append(error)
+            return None
+        status = response.status_code
+        if status >= _SERVER_ERROR or status == _TOO_MANY_REQUESTS:
+            text = f"the metadata for a sign-in to {self._name} cannot be had now: HTTP {status} at {url}"
+            self._problems.append(SignInError(Problem.UNREACHABLE, text))
+        if status != _OK:
+            return None
+        try:
+            found = json.loads(response.content)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            return found
+        text = f"the metadata for a sign-in to {self._name} at {url} are no JSON object"
+        self._problems.append(SignInError(Problem.METADATA_REFUSED, text))
+        return None
+
+    def _worst(self) -> SignInError | None:
+        """The problem that says most about why nothing was found."""
+        return min(self._problems, key=lambda each: _ORDER.index(each.problem), default=None)
+
+
+def _issuer_named(server: ServerConfig, resource_metadata: JSON | None) -> str | None:
+    """The authorization server to use: the configured one, else the first that the server names."""
+    wanted = oauth_of(server).issuer
+    named = (resource_metadata or {}).get("authorization_servers")
+    servers = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
+    if wanted is None:
+        return servers[0] if servers else None
+    if servers and not any(issuers_match(each, wanted) for each in servers):
+        text = (
+            f"{server.name} wants a sign-in at {one_line(servers[0], MAX_QUOTE_LEN)}, but the issuer in its"
+            f" configuration is {wanted}: nothing was sent there"
+        )
+        raise SignInError(Problem.WRONG_ISSUER, text)
+    return wanted

@@ -1,0 +1,255 @@
+"""The requests of a sign-in, within bounds: where they may go, how long they take, how much is read.
+
+Every URL comes from a server that may lie. It must be https, or http on loopback for a server on loopback;
+a server with a public address cannot lead to addresses of private networks, which is checked at the
+connected socket (`mcpx.oauth.addresses`); through a proxy, which resolves names itself, only addresses that
+stand in a URL can be checked. Redirects are followed within their origin only, bodies end at
+`MAX_BODY_BYTES`, requests after `REQUEST_TIMEOUT_S`. What libraries log of these requests is dropped: it
+quotes URLs and answers, in which there are codes and tokens.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import httpx2
+from mcp.shared._httpx_utils import next_request_within_origin
+
+from mcpx.config import Http, ServerConfig, Sse
+from mcpx.config.auth import OAuth
+from mcpx.errors import leaves
+from mcpx.oauth.addresses import Reach, is_ip, is_loopback, may_lead, reach_of, reach_of_server
+from mcpx.oauth.errors import Problem, SignInError
+
+REQUEST_TIMEOUT_S: Final = 10.0  # of one request with its redirects and its answer
+MAX_BODY_BYTES: Final = 262_144  # of one answer; metadata has a few thousand
+MAX_REDIRECTS: Final = 5  # of one request
+_MAX_CAUSES: Final = 10  # of an error, one behind the other
+_LOGGERS: Final = (
+    "mcp.client.auth.oauth2",
+    "httpx2",
+    *(f"httpcore2.{name}" for name in ("connection", "http11", "http2", "proxy", "socks")),
+)
+_DROPPED: Final = frozenset({"content-length", "transfer-encoding", "connection", "set-cookie"})
+_silent: ContextVar[bool] = ContextVar("mcpx_oauth_silent", default=False)
+
+
+def _is_logged(_record: logging.LogRecord) -> bool:
+    return not _silent.get()
+
+
+class OAuthNetwork:
+    """The connections of one sign-in, refresh or revocation."""
+
+    def __init__(self, server: ServerConfig, client: httpx2.AsyncClient, reach: Reach) -> None:
+        self.server = server
+        self._client = client
+        self._reach = reach
+        self._is_local = is_loopback(httpx2.URL(url_of(server)).host)
+
+    async def send(self, request: httpx2.Request, *, follow_redirects: bool = True) -> httpx2.Response:
+        """Send a request, and read the answer whole. One of any status is returned.
+
+        Raises:
+            SignInError: `INSECURE` for a URL or an address that is not allowed, `UNREACHABLE` without an
+                answer, `METADATA_REFUSED` for one that is too large.
+        """
+        host = shown_origin(request.url)
+        try:
+            with anyio.fail_after(REQUEST_TIMEOUT_S):
+                return await self._send(request, MAX_REDIRECTS if follow_redirects else 0)
+        except TimeoutError as error:
+            text = f"{host} did not answer within {REQUEST_TIMEOUT_S:.0f} s"
+            raise SignInError(Problem.UNREACHABLE, text) from error
+        except httpx2.HTTPError as error:
+            text = f"{host} cannot be reached: {_reason(error)}"
+            raise SignInError(Problem.UNREACHABLE, text) from error
+
+    async def _send(self, request: httpx2.Request, redirects: int) -> httpx2.Response:
+        for left in range(redirects, -1, -1):
+            response = await self._send_once(request)
+            following = next_request_within_origin(response) if left else None
+            if following is None:
+                break
+            request = following
+        return await self._whole(response)
+
+    async def _send_once(self, request: httpx2.Request) -> httpx2.Response:
+        self.check_url(str(request.url), "a URL of the sign-in")
+        request.headers.setdefault("Accept", "application/json")
+        request.headers["Accept-Encoding"] = "identity"  # nothing can be inflated that is not compressed
+        request.extensions = {**request.extensions, "trace": self._check_of(request.url)}
+        return await self._client.send(request, stream=True, follow_redirects=False)
+
+    async def _whole(self, response: httpx2.Response) -> httpx2.Response:
+        """The response with its body read, and closed."""
+        body = bytearray()
+        host = shown_origin(response.request.url)
+        try:
+            if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+                text = f"the answer of {host} is compressed, which was not asked for"
+                raise SignInError(Problem.METADATA_REFUSED, text)
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    text = f"the answer of {host} is over {MAX_BODY_BYTES} bytes"
+                    raise SignInError(Problem.METADATA_REFUSED, text)
+        finally:
+            with anyio.CancelScope(shield=True):  # closing waits for nobody
+                await response.aclose()
+        headers = [pair for pair in response.headers.multi_items() if pair[0] not in _DROPPED]
+        return httpx2.Response(
+            response.status_code, headers=headers, content=bytes(body), request=response.request
+        )
+
+    def check_url(self, url: str, what: str) -> None:
+        """Refuse a URL that no request of a sign-in may go to, and no browser; `what` names it in the error.
+
+        Raises:
+            SignInError: `INSECURE`.
+        """
+        try:
+            parsed = httpx2.URL(url)
+        except httpx2.InvalidURL as error:
+            raise SignInError(Problem.INSECURE, f"{what} is no valid URL") from error
+        host = parsed.host
+        if parsed.userinfo or not host:
+            raise SignInError(
+                Problem.INSECURE, f"{what} may not hold a user or lack a host: {_shown(parsed)}"
+            )
+        if parsed.scheme != "https" and not (
+            parsed.scheme == "http" and is_loopback(host) and self._is_local
+        ):
+            text = f"{what} is not https, so no credential goes there: {_shown(parsed)}"
+            raise SignInError(Problem.INSECURE, text)
+        if is_ip(host):
+            self._check_address(parsed, host)
+
+    def _check_address(self, url: httpx2.URL, address: str) -> None:
+        reach = reach_of(address)
+        if not may_lead(self._reach, reach) or (url.scheme == "http" and reach is not Reach.LOOPBACK):
+            where = "this machine" if reach is Reach.LOOPBACK else "a private network"
+            text = f"{self.server.name} leads to {shown_origin(url)}, an address of {where}: refused"
+            raise SignInError(Problem.INSECURE, text)
+
+    def _check_of(self, url: httpx2.URL) -> Callable[[str, Any], Awaitable[None]]:
+        """A hook that refuses a connection to an address that the server may not lead to."""
+        host = url.raw_host.decode("ascii")
+        direct = True
+
+        async def check(event: str, info: Any) -> None:
+            nonlocal direct
+            if event == "connection.connect_tcp.started":
+                direct = info["host"] == host  # else it is a proxy's
+            elif event == "connection.connect_tcp.complete" and direct:
+                stream = info["return_value"]
+                try:
+                    self._check_address(url, stream.get_extra_info("server_addr")[0])
+                except BaseException:
+                    await stream.aclose()
+                    raise
+
+        return check
+
+
+def url_of(server: ServerConfig) -> str:
+    """The URL of a server over HTTP.
+
+    Raises:
+        SignInError: `NOT_FOR_PEOPLE` for a server that is not reached by HTTP.
+    """
+    if isinstance(server.transport, Http | Sse):
+        return server.transport.url
+    raise SignInError(Problem.NOT_FOR_PEOPLE, f"{server.name} is not reached by HTTP: it has no sign-in")
+
+
+def oauth_of(server: ServerConfig) -> OAuth:
+    """How MCPX signs in to a server over HTTP."""
+    transport = server.transport
+    return (transport.auth if isinstance(transport, Http | Sse) else None) or OAuth()
+
+
+def shown_origin(url: httpx2.URL) -> str:
+    """A URL's scheme, host and port."""
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def _shown(url: httpx2.URL) -> str:
+    """A URL without what may be secret in it."""
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
+    found: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if found is None:
+            break
+        leaf = next(leaves(found))
+        if isinstance(leaf, ssl.SSLError):
+            return str(leaf.reason or leaf)
+        if isinstance(leaf, OSError) and isinstance(leaf.errno, int) and leaf.errno > 0:
+            return os.strerror(leaf.errno)
+        found = leaf.__cause__ or leaf.__context__
+    return str(error) or type(error).__name__
+
+
+@asynccontextmanager
+async def open_network(server: ServerConfig) -> AsyncIterator[OAuthNetwork]:
+    """Open connections for one sign-in to a server over HTTP.
+
+    Raises:
+        SignInError: `NOT_FOR_PEOPLE`, or `INSECURE` for a server whose certificates cannot be used.
+    """
+    url = httpx2.URL(url_of(server))
+    trusted = await anyio.to_thread.run_sync(_trust, server)  # 20 ms the first time
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_is_logged)  # adds it once
+    token = _silent.set(True)
+    try:
+        async with httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S, verify=trusted) as client:
+            yield OAuthNetwork(server, client, await _reach(url))
+    finally:
+        _silent.reset(token)
+
+
+@functools.cache
+def _system_trust() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
+def _trust(server: ServerConfig) -> ssl.SSLContext:
+    """The certificates that a server's authorization server is checked with: those of the server itself."""
+    transport = server.transport
+    ca = transport.tls.ca if isinstance(transport, Http | Sse) and transport.tls is not None else None
+    if ca is None:
+        return _system_trust()
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:  # an SSLError is one
+        text = f"the certificates of {server.name} in {ca} cannot be used: {_reason(error)}"
+        raise SignInError(Problem.INSECURE, text) from error
+
+
+async def _reach(url: httpx2.URL) -> Reach:
+    """The reach of a server; one whose name is not known here, but perhaps to a proxy, counts as public."""
+    if is_loopback(url.host):
+        return Reach.LOOPBACK
+    if is_ip(url.host):
+        return reach_of_server([url.host])
+    try:
+        with anyio.fail_after(REQUEST_TIMEOUT_S):
+            found = await anyio.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+    except (OSError, TimeoutError, UnicodeError):
+        return Reach.PUBLIC
+    return reach_of_server(str(each[4][0]) for each in found)
