@@ -17,12 +17,12 @@ from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
     create_oauth_metadata_request,
-    issuers_match,
 )
 from mcp.shared.auth_utils import check_resource_allowed
 
 from mcpx.config import ServerConfig
 from mcpx.oauth.challenge import Challenge
+from mcpx.oauth.client import is_issuer
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network, url_of
 from mcpx.oauth.record import JSON
@@ -136,13 +136,14 @@ class _Search:
     async def server_metadata(self, issuer: str | None) -> JSON | None:
         """The metadata of an authorization server; of the server itself if none is named, or None."""
         expected = issuer or self._origin
+        self._network.check_url(expected, f"the authorization server of {self._name}")
         self._problems.clear()
         for url in build_oauth_authorization_server_metadata_discovery_urls(expected, expected):
             if (found := await self._document(url)) is None:
                 continue
             if not isinstance(said := found.get("issuer"), str):
                 continue
-            if issuers_match(said, expected):
+            if is_issuer(said, expected):
                 return self._checked(found)
             text = (
                 f"the authorization server of {self._name} should be {one_line(expected, MAX_QUOTE_LEN)}, but"
@@ -203,10 +204,10 @@ def _issuer_named(server: ServerConfig, resource_metadata: JSON | None) -> str |
     """The authorization server to use: the configured one, else the first that the server names."""
     wanted = oauth_of(server).issuer
     named = (resource_metadata or {}).get("authorization_servers")
-    servers = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
+    servers = [each for each in named if isinstance(each, str) and each] if isinstance(named, list) else []
     if wanted is None:
         return servers[0] if servers else None
-    if servers and not any(issuers_match(each, wanted) for each in servers):
+    if servers and not any(is_issuer(each, wanted) for each in servers):
         text = (
             f"{server.name} wants a sign-in at {one_line(servers[0], MAX_QUOTE_LEN)}, but the issuer in its"
             f" configuration is {wanted}: nothing was sent there"
