@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import asynccontextmanager
 
 import anyio
@@ -112,6 +113,23 @@ async def test_another_person_gets_sessions_of_their_own(issuer, tmp_path):
         assert (await sign_ins.started("s")).state is State.READY
         assert watch.hub.upstreams["s"].queue.lifecycle().generation > before
         assert await watch.text("whoami", {}) == "bob"
+
+
+async def test_the_port_of_an_entry_is_the_only_one_that_its_browser_returns_to(issuer, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        auth = {"auth": {"client_id": "fixed", "callback_port": port}}
+        issuer.add_client("fixed", redirect_uris=(f"http://127.0.0.1:{port}/callback",))
+        async with signing(issuer, tmp_path, **auth) as (_, sign_ins):
+            begun = sign_ins.begin("s")
+            assert await problem_of(begun) is Problem.PORT_TAKEN
+            assert str(port) in str(begun.error)
+            taken.close()
+            begun = sign_ins.begin("s")
+            await agree(issuer, begun)
+            assert begun.redirect_uri == f"http://127.0.0.1:{port}/callback"
 
 
 async def test_more_scopes_leave_the_session_as_it_is(issuer, tmp_path):
