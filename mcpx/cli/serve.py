@@ -127,7 +127,7 @@ def _check(
         UsageError: The options.
         DaemonError: The folder.
     """
-    from mcpx.config.transport import is_loopback
+    from mcpx.config.urls import is_loopback
     from mcpx.daemon.paths import check_state_folder
 
     address = host or config.http.host

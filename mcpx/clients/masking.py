@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from mcpx.config.auth_spellings import AUTH_KEYS
 from mcpx.documents.jsonc import Node, parse
 
 HIDDEN: Final = "***"
@@ -33,6 +34,8 @@ _URL: Final = re.compile(
 )
 _QUERY_PART: Final = re.compile(r"(?<=[?&#])(?P<name>[^=&#]*=)?(?P<value>[^&#]+)")
 _VALUES: Final = frozenset({"env", "headers"})
+_NO_SECRETS: Final = frozenset({"auth", "token_auth", "token_store"})
+"""Keys of a configuration that are called as secrets are, and hold none."""
 
 
 def masked_text(text: str) -> str:
@@ -68,7 +71,15 @@ def masked_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     for key in _VALUES & entry.keys():
         if isinstance(values := entry[key], Mapping):
             shown[key] = {name: masked_value(value) for name, value in values.items()}
+    for key in (key for key in AUTH_KEYS if isinstance(entry.get(key), Mapping)):
+        members = entry[key].items()
+        shown[key] = {name: masked_value(each) if _is_secret(name) else each for name, each in members}
     return shown
+
+
+def _is_secret(key: str) -> bool:
+    """Whether a key is called as secrets are."""
+    return key not in _NO_SECRETS and _SECRET_NAME.search(key) is not None
 
 
 def holds_secrets(entry: Mapping[str, Any]) -> bool:
@@ -112,7 +123,7 @@ def _masks(node: Node, key: str) -> Iterator[tuple[Node, object]]:
         )
         return
     for member in node.members:
-        if key in _VALUES or (isinstance(member.node.value, str) and _SECRET_NAME.search(member.key)):
+        if key in _VALUES or (isinstance(member.node.value, str) and _is_secret(member.key)):
             if (shown := masked_value(member.node.value)) != member.node.value:
                 yield member.node, shown
         else:

@@ -25,7 +25,7 @@ from mcpx.config.document import Location
 from mcpx.config.model import HttpGateway
 from mcpx.config.notices import ConfigNotices
 from mcpx.config.servers import find_entries
-from mcpx.config.transport import is_loopback
+from mcpx.config.urls import is_loopback
 from mcpx.documents.editing import read, set_member
 from mcpx.documents.jsonc import JSONObject
 

@@ -35,7 +35,8 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         doc("https URL of a client metadata document of yours, where the server takes such as a client."),
     ] = None
     scopes: Annotated[
-        tuple[NonEmpty, ...], doc("Scopes to ask for; left out, those that the server names.")
+        tuple[NonEmpty, ...],
+        doc("Scopes to ask for, as a list or in one string; left out, those that the server names."),
     ] = ()
     grant: Annotated[
         Grant,
@@ -45,7 +46,10 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         NonEmpty | None,
         doc("PEM of the key that signs the client's assertions, or the path of a file that holds it."),
     ] = None
-    algorithm: Annotated[NonEmpty, doc("Algorithm of that signature.")] = "RS256"
+    """The PEM text, once it is read."""
+    algorithm: Annotated[
+        NonEmpty, doc("Algorithm of that signature: RS256, PS256, ES256 and their kin, or EdDSA.")
+    ] = "RS256"
     issuer: Annotated[
         NonEmpty | None,
         doc("Issuer of the authorization server that the client belongs to; no other gets its secret."),
@@ -57,8 +61,7 @@ class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bool, doc("Whether the token is asked for this server alone (RFC 8707); some servers refuse that.")
     ] = True
     callback_port: Annotated[
-        int | None,
-        Meta(ge=1, le=65535),
+        Annotated[int, Meta(ge=1, le=65535)] | None,
         doc("Port of 127.0.0.1 that the browser returns to; left out, login_port."),
     ] = None
 

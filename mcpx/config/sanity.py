@@ -98,6 +98,7 @@ def literal_secrets(server: ServerConfig) -> list[str]:
         named = [
             *transport.headers.items(),
             *([("url with a password", transport.url)] if has_password else []),
+            *([("client_secret", transport.auth.client_secret or "")] if transport.auth else []),
         ]
     secret = ((name, value) for name, value in named if _SECRET_NAME.search(name))
     return [name for name, value in secret if _is_literal(value, expanded)]

@@ -6,11 +6,12 @@ by way of msgspec, so that the document cannot drift from the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import msgspec
 
+from mcpx.config.auth import OAuth
 from mcpx.config.model import Settings
 from mcpx.config.per_server import FLAT, PerServer
 from mcpx.config.servers import FORMS
@@ -96,8 +97,9 @@ def _merged(
     rule: dict[str, Any], of: Callable[[str], dict[str, Any]], components: dict[str, Any]
 ) -> dict[str, Any]:
     """The rule for a value, with the objects inside written out."""
-    if any("$ref" in each for each in rule.get("anyOf", ())):  # a struct, or the array that stands for it
-        struct = next(each for each in rule["anyOf"] if "$ref" in each)
+    if (struct := next((each for each in rule.get("anyOf", ()) if "$ref" in each), None)) is not None:
+        if struct["$ref"] not in _OR_ARRAYS:
+            return rule | {"anyOf": [_merged(each, of, components) for each in rule["anyOf"]]}
         rule = {name: value for name, value in rule.items() if name != "anyOf"} | struct
     if isinstance(members := rule.get("additionalProperties"), dict):
         or_array = _OR_ARRAY if any(name in str(members) for name in _OR_ARRAYS) else {}
@@ -110,8 +112,19 @@ def _merged(
     if name in _OR_ARRAYS:
         merged |= _OR_ARRAY
     if components[name].get("additionalProperties") is False:
-        return merged | {"patternProperties": {_COMMENT: {}}, "additionalProperties": False}
+        taken: dict[str, Any] = {_COMMENT: {}}
+        if name == OAuth.__name__:
+            taken[_spelled_otherwise(merged["properties"])] = {}
+            merged["properties"]["scopes"]["type"] = ["array", "string"]
+        return merged | {"patternProperties": taken, "additionalProperties": False}
     return merged | {"additionalProperties": True}
+
+
+def _spelled_otherwise(keys: Collection[str]) -> str:
+    """A pattern of keys in the spellings of other clients: `CLIENT_ID`, `clientId`."""
+    words = (key.split("_") for key in keys)
+    camel = ("".join([first, *map(str.capitalize, rest)]) for first, *rest in words)
+    return f"^({'|'.join([*map(str.upper, keys), *camel])})$"
 
 
 def _for_one(settings: dict[str, Any]) -> dict[str, Any]:

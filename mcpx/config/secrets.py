@@ -1,9 +1,10 @@
 """The secrets of a server's entry, and texts without them.
 
 Secret is every value of `env` and `headers` and every value of a `${VAR}` anywhere in the entry, of
-`MIN_SECRET_LEN` characters or more; and the password in a URL. A `Redactor` replaces each by `***NAME***`,
-the name of the variable or header. It also knows the token behind `Bearer`, the password in `Basic` and in
-the URL of a database, the lines of a key, and each of them escaped, percent-encoded or in Base64.
+`MIN_SECRET_LEN` characters or more; the secret and the private key in `auth`; and the password in a URL. A
+`Redactor` replaces each by `***NAME***`, the name of the variable or header. It also knows the token behind
+`Bearer`, the password in `Basic` and in the URL of a database, the lines of a key, and each of them escaped,
+percent-encoded or in Base64.
 
 Not secret: variables that identify the user and the folders (`HOME`, `PATH`), and headers that every client
 sends (`Accept`). The texts of MCPX are redacted, and so are the errors of servers; the results of tools are
@@ -23,6 +24,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 import msgspec
 
+from mcpx.config.auth import OAuth
 from mcpx.config.model import ServerConfig, Stdio
 
 MIN_SECRET_LEN: Final = 8  # characters; shorter ones occur in ordinary words too
@@ -150,7 +152,18 @@ def secrets_of(server: ServerConfig) -> list[Secret]:
         if name.lower() not in _ORDINARY_HEADERS:
             found += ((name, part) for part in _in_header(value))
     found += (("url", part) for part in _in_url(transport.url))
+    if transport.auth is not None:
+        found += _in_auth(transport.auth)
     return found
+
+
+def _in_auth(auth: OAuth) -> Iterator[Secret]:
+    """The secret of a client, and the lines of its key but for those that frame it."""
+    if auth.client_secret is not None:
+        yield "client_secret", auth.client_secret
+    for line in (auth.private_key or "").splitlines():
+        if not line.startswith("-----"):
+            yield "private_key", line
 
 
 def _in_header(value: str) -> Iterator[str]:

@@ -91,7 +91,7 @@ def _read_struct(value: Any, before: S, at: Location, notices: ConfigNotices) ->
     """
     struct = type(before)
     if struct.__struct_config__.forbid_unknown_fields:
-        given = _own_keys(value, struct, at, notices)
+        given = own_keys(value, struct, at, notices)
     else:
         given = as_object(value, at)
         notices.unused(given, at, known=keys(struct))
@@ -129,7 +129,7 @@ def _struct_of(wanted: Any) -> type[msgspec.Struct] | None:
     return next((each for each in found if issubclass(each, msgspec.Struct)), None)
 
 
-def _own_keys(value: Any, struct: type[msgspec.Struct], at: Location, notices: ConfigNotices) -> JSONObject:
+def own_keys(value: Any, struct: type[msgspec.Struct], at: Location, notices: ConfigNotices) -> JSONObject:
     """An object that holds settings of this struct, and comments; another key is noted as a mistake.
 
     Raises:

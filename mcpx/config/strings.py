@@ -8,14 +8,16 @@ is a reason to disable that server. Used by `mcpx.config.transport`; the keys al
 from __future__ import annotations
 
 import json
+import os.path
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from mcpx.config.auth import OAuth, Tls
 from mcpx.config.document import Location, as_object, quote
 from mcpx.config.env_files import EnvFileProblem, read_env_file
 from mcpx.config.expand import Values, expand
@@ -87,6 +89,15 @@ class EntryKeys(msgspec.Struct, rename="camel"):
     server_url: Annotated[Url, doc("Another client's name for url.")]
     http_url: Annotated[Url, doc("Another client's name for url.")]
     headers: Annotated[dict[Annotated[str, _named("headers")], str], doc("Headers of every request.")]
+    auth: Annotated[
+        OAuth | Literal["oauth", "none"] | bool,
+        doc(
+            "How MCPX signs in where the server wants that. Most need nothing here; false and none: it does"
+            " not."
+        ),
+    ]
+    oauth: Annotated[dict[str, Any] | bool, doc("Another client's name for auth.")]
+    tls: Annotated[Tls, doc("Certificates of the connection to a server that is reached by https.")]
     type: TypeWord
     transport: TypeWord
     disabled: Annotated[bool, doc("True keeps the server listed and never starts it.")]
@@ -107,6 +118,14 @@ class ExpansionContext(msgspec.Struct, frozen=True):
 
     values: Values
     folder: str
+
+    def at_home(self, path: str) -> str:
+        """A path in which `~` at the start is the home folder."""
+        return self.values.home + path[1:] if path == "~" or path.startswith("~/") else path
+
+    def path(self, written: str) -> str:
+        """An absolute path: a relative one starts at the file's folder."""
+        return os.path.normpath(os.path.join(self.folder, self.at_home(written)))  # noqa: PTH118 - text to text
 
 
 def _nothing(_: str) -> None:
@@ -150,7 +169,7 @@ class Strings:
     def text(self, key: str, problem: Problem) -> str:
         """The string at `key`, which is there."""
         with self._notices.gathering():
-            return self._expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
+            return self.expanded(read_key(self._entry, key, self._at), self._at.key(key), problem)
         return ""
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -164,7 +183,7 @@ class Strings:
         for index, each in enumerate(given or ()):
             at = self._at.key(key).item(index)
             with self._notices.gathering():
-                found.append(self._expanded(convert(each, str, at), at))
+                found.append(self.expanded(convert(each, str, at), at))
         return tuple(found)
 
     def named(self, key: str, problem: Problem = _nothing) -> dict[str, str]:
@@ -185,10 +204,15 @@ class Strings:
                     continue
                 number = isinstance(value, int | float) and not isinstance(value, bool)
                 written = json.dumps(value) if number and key == "env" else convert(value, str, at.key(name))
-                found[name] = self._expanded(written, at.key(name), problem)
+                found[name] = self.expanded(written, at.key(name), problem)
         return found
 
-    def _expanded(self, written: str, at: Location, problem: Problem = _nothing) -> str:
+    def expanded(self, written: str, at: Location, problem: Problem = _nothing) -> str:
+        """A string of the entry with its variables expanded.
+
+        Raises:
+            LocatedError: It is wrong as written.
+        """
         if "${" not in written:
             if wrong := problem(written):
                 raise at.error(wrong)

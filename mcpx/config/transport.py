@@ -1,21 +1,21 @@
 """How a server is reached: the keys of its entry that say so, and the transport they make.
 
 Owns the choice between stdio, Streamable HTTP and SSE, with the words that other clients use for them, and
-the checks on URLs and headers, and which hosts are this machine alone.
+the checks on headers.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import os.path
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
+from mcpx.config.auth_spellings import AUTH_KEYS
 from mcpx.config.document import LocatedError, Location, quote
+from mcpx.config.entry_auth import EntryAuth
 from mcpx.config.model import Http, Sse, Stdio, Transport, Variables
 from mcpx.config.notices import ConfigNotices, similar
 from mcpx.config.strings import TYPE_KEYS, TYPES, URL_KEYS, ExpansionContext, Strings, read_key
+from mcpx.config.urls import bad_url, is_confidential
 from mcpx.documents.jsonc import JSONObject
 
 
@@ -27,6 +27,7 @@ def _plain(word: str) -> str:
 _PLAIN_TYPES: Final = {_plain(word): kind for word, kind in TYPES.items()}
 
 _STDIO_ONLY: Final = ("args", "env", "cwd")
+_REMOTE_ONLY: Final = ("headers", "tls", *AUTH_KEYS)
 _BAD_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 
 
@@ -55,13 +56,17 @@ def read_transport(
         hint = 'only its first item belongs here, the others in "args"'
         raise at.key("command").error(f"expected a string, got an array; {hint}")
     strings = Strings(entry, at, context, notices)
-    unfit = _STDIO_ONLY if url_key else ("headers",)
+    unfit = _STDIO_ONLY if url_key else _REMOTE_ONLY
     reached_by = "a URL" if url_key else "a command"
     for key in (key for key in unfit if key in entry):
         notices.add(at.key(key), f"has no effect on a server that is reached by {reached_by}")
     files = strings.env_files()
-    transport = _remote(strings, url_key, declared) if url_key else _stdio(strings, entry, context, files)
-    if isinstance(transport, Http | Sse) and transport.headers and _is_read_on_the_way(transport.url):
+    if url_key:
+        sign_in = EntryAuth(entry, at, strings, context, notices)
+        transport: Transport = _remote(strings, url_key, declared, sign_in)
+    else:
+        transport = _stdio(strings, entry, context, files)
+    if isinstance(transport, Http | Sse) and transport.headers and not is_confidential(transport.url):
         notices.add(at.key("headers"), "sent unencrypted to another machine; use https:// if they are secret")
     variables = Variables(tuple(dict.fromkeys(strings.variables)))
     return transport, tuple(dict.fromkeys(strings.reasons)), variables
@@ -104,64 +109,24 @@ def _neither(entry: JSONObject, at: Location) -> LocatedError:
 
 def _stdio(strings: Strings, entry: JSONObject, context: ExpansionContext, files: dict[str, str]) -> Stdio:
     strings.variables += files.items()
-    cwd = _at_home(strings.text("cwd", _empty), context) if entry.get("cwd") is not None else None
     return Stdio(
-        command=_at_home(strings.text("command", _empty), context),
+        command=context.at_home(strings.text("command", _empty)),
         args=strings.texts("args"),
         env=files | strings.named("env"),
-        cwd=None if cwd is None else os.path.normpath(os.path.join(context.folder, cwd)),  # noqa: PTH118
+        cwd=None if entry.get("cwd") is None else context.path(strings.text("cwd", _empty)),
     )
 
 
-def _remote(strings: Strings, url_key: str, declared: str | None) -> Http | Sse:
-    url = strings.text(url_key, _bad_url)
+def _remote(strings: Strings, url_key: str, declared: str | None, sign_in: EntryAuth) -> Http | Sse:
+    url = strings.text(url_key, bad_url)
     headers = {name: value.strip() for name, value in strings.named("headers", _bad_header).items()}
     guessed = "sse" if url_key != "httpUrl" and _ends_in_sse(url) else "http"
     kind = Sse if (declared or guessed) == "sse" else Http
-    return kind(url=url, headers=headers)
-
-
-def _at_home(path: str, context: ExpansionContext) -> str:
-    return context.values.home + path[1:] if path == "~" or path.startswith("~/") else path
+    return kind(url=url, headers=headers, auth=sign_in.auth(headers), tls=sign_in.tls(url))
 
 
 def _empty(text: str) -> str | None:
     return None if text else "expected a string, got an empty one"
-
-
-def _bad_url(url: str) -> str | None:
-    """What is wrong with a URL, without showing it: it may hold a password."""
-    if not re.match("https?://", url, re.IGNORECASE):
-        return "expected a URL that starts with http:// or https://"
-    if re.search(r"[\s\x00-\x1f\x7f]", url):
-        return "the URL holds a space or a control character"
-    return None if _host(url) else "the host or the port of the URL cannot be read"
-
-
-def _is_read_on_the_way(url: str) -> bool:
-    """Whether what is sent there goes over a network unencrypted."""
-    return url[:5].lower() == "http:" and not is_loopback(_host(url) or "")
-
-
-def _host(url: str) -> str | None:
-    """The host a URL names, when its port can be read too."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises what it cannot read
-    except ValueError:
-        return None
-    return parts.hostname
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach that host, or are reached there; asks no name server."""
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _ends_in_sse(url: str) -> bool:

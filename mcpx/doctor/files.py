@@ -17,12 +17,15 @@ from mcpx.doctor.installation import Installation
 
 READ_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 _SECRET_NAME: Final = re.compile(r"key|token|secret|passw|auth|credential|cookie|(^|_)pat$", re.IGNORECASE)
+_OF_AUTH: Final = ("client_secret", "private_key")
 _VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\b(bearer|basic|token)\b", re.IGNORECASE)
 
 
 def holds_secret(entry: Mapping[str, Any]) -> bool:
     """Whether a secret is written in an entry of MCPX's form: its name or its looks call it one."""
-    values = {**entry.get("env", {}), **entry.get("headers", {})}
+    auth = entry.get("auth")
+    own = {key: auth.get(key) for key in _OF_AUTH} if isinstance(auth, Mapping) else {}
+    values = {**entry.get("env", {}), **entry.get("headers", {}), **own}
     if any(
         _SECRET_NAME.search(name) and _VARIABLE.sub("", value or "").strip() for name, value in values.items()
     ):

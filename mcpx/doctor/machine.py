@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from mcpx.config import Config, Stdio
-from mcpx.config.transport import is_loopback
+from mcpx.config.urls import is_loopback
 from mcpx.daemon.paths import check_runtime_folder, check_state_folder
 from mcpx.doctor.findings import Finding, Fix, note, ok, wrong
 from mcpx.doctor.installation import Installation

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import msgspec
+
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.text import one_line
+
+MAX_QUOTE_LEN: Final = 200  # characters of a text of the authorization server's in a message
+_PROBLEMS: Final = {
+    "server_error": Problem.UNREACHABLE,
+    "temporarily_unavailable": Problem.UNREACHABLE,
+    "unauthorized_client": Problem.CLIENT_REFUSED,
+    "invalid_client": Problem.CLIENT_REFUSED,
+}
+_HINTS: Final = {
+    "invalid_scope": "; other scopes can be asked for with --scopes",
+    "invalid_target": '; `"resource": false` in its `auth` asks for a token without naming the server',
+}
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,3 +43,38 @@ AskPerson = Callable[[str], Awaitable[Callback]]
 It is called once per sign-in, and may raise `SignInError` (`TIMED_OUT`, `CANCELLED`), which ends the sign-in
 with that error.
 """
+
+
+def code_in(callback: Callback, *, state: str, issuer: str, names_issuer: bool) -> str:
+    """The code of an authorization response to the request with this `state`.
+
+    Nothing of a response is believed before its state and issuer are checked, its error neither. Issuers are
+    compared as strings (RFC 9207 2.4); `names_issuer` says whether the server always gives its own.
+
+    Raises:
+        SignInError: `STATE_MISMATCH`, `WRONG_ISSUER`, `CODE_REFUSED` without a code, and `DENIED`,
+            `CLIENT_REFUSED` or `UNREACHABLE` for an error.
+    """
+    if callback.state is None or not secrets.compare_digest(callback.state.encode(), state.encode()):
+        text = "the browser came back from another sign-in than the one that waits; nothing was accepted"
+        raise SignInError(Problem.STATE_MISMATCH, text)
+    if callback.iss is None and names_issuer:
+        text = (
+            f"the browser came back without the name of {issuer}, which always gives it; nothing was accepted"
+        )
+        raise SignInError(Problem.WRONG_ISSUER, text)
+    if callback.iss is not None and callback.iss != issuer:
+        other = one_line(callback.iss, MAX_QUOTE_LEN)
+        text = f"the browser came back from {other}, not from {issuer}; nothing was accepted"
+        raise SignInError(Problem.WRONG_ISSUER, text)
+    if callback.error is not None:
+        raise _refusal(callback.error, callback.error_description, issuer)
+    if not callback.code:
+        raise SignInError(Problem.CODE_REFUSED, f"the browser came back from {issuer} without a code")
+    return callback.code
+
+
+def _refusal(error: str, description: str | None, issuer: str) -> SignInError:
+    said = one_line(error if not description else f"{error}: {description}", MAX_QUOTE_LEN)
+    hint = _HINTS.get(error, "")
+    return SignInError(_PROBLEMS.get(error, Problem.DENIED), f"{issuer} did not sign you in: {said}{hint}")

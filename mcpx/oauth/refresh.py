@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+import anyio
+from msgspec import structs
+
 from mcpx.config import ServerConfig
+from mcpx.oauth.answers import unreadable_for_now
+from mcpx.oauth.client import client_of
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.machine import obtain
+from mcpx.oauth.network import oauth_of, open_network
+from mcpx.oauth.provider import refresh_flow
 from mcpx.oauth.record import Record
 
 REFRESH_TIMEOUT_S: Final = 30.0  # of a refresh with all its requests
@@ -22,4 +31,30 @@ async def refresh(server: ServerConfig, record: Record) -> Record:
             5xx, 429 or an unreadable answer. `GRANT_REFUSED` and `CLIENT_REFUSED` are for good, and so are
             `INSECURE` and `WRONG_ISSUER`.
     """
-    raise NotImplementedError
+    if oauth_of(server).grant == "client_credentials":
+        return await obtain(server, record)
+    try:
+        with anyio.fail_after(REFRESH_TIMEOUT_S):
+            return await _refresh(server, record)
+    except TimeoutError as error:
+        text = f"the tokens of {server.name} could not be refreshed within {REFRESH_TIMEOUT_S:.0f} s"
+        raise SignInError(Problem.UNREACHABLE, text) from error
+
+
+async def _refresh(server: ServerConfig, record: Record) -> Record:
+    if record.metadata is None or record.tokens is None or record.tokens.refresh_token is None:
+        text = f"the sign-in of {server.name} has expired, and there is nothing to renew it with"
+        raise SignInError(Problem.GRANT_REFUSED, text)
+    client = client_of(server, record, record.metadata)
+    if client is None:
+        text = f"the client of {server.name} is no longer known: its sign-in cannot be renewed"
+        raise SignInError(Problem.CLIENT_REFUSED, text)
+    flow = refresh_flow(server, record, client)
+    async with open_network(server) as network:
+        try:
+            tokens = await flow.run(
+                network, refused=Problem.GRANT_REFUSED, what="the refresh token", rounds=0
+            )
+        except SignInError as error:
+            raise unreadable_for_now(error) from error
+    return structs.replace(record, tokens=tokens, revision=record.revision + 1)

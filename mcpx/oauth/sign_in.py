@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import httpx2
+from msgspec import structs
 
 from mcpx.config import ServerConfig
-from mcpx.oauth.callback_answer import AskPerson
+from mcpx.oauth.callback_answer import AskPerson, Callback
 from mcpx.oauth.challenge import Challenge
-from mcpx.oauth.record import Record
+from mcpx.oauth.client import client_of, is_good_for, is_registered, kept
+from mcpx.oauth.discovery import Discovered, discover
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.network import OAuthNetwork, oauth_of, open_network
+from mcpx.oauth.provider import code_flow
+from mcpx.oauth.record import Record, Registration, identity_of
+from mcpx.oauth.scopes import scopes_to_ask
+
+_UNKNOWN_CLIENT: Final = frozenset({400, 401})  # of an authorize endpoint that does not know the client
+Save = Callable[[Record], Awaitable[None]]
 
 
 async def sign_in(
@@ -18,9 +32,11 @@ async def sign_in(
     redirect_uris: Sequence[str],
     scopes: Sequence[str] = (),
     challenge: Challenge | None = None,
-    save: Callable[[Record], Awaitable[None]],
+    save: Save,
 ) -> Record:
     """Sign a person in to a server, and return the record with the new tokens, which is not saved yet.
+
+    A client that MCPX registered earlier, and that the server does not know any more, is registered anew.
 
     Args:
         server: A server over HTTP with `auth`.
@@ -32,8 +48,173 @@ async def sign_in(
         challenge: The last challenge of the server, if there was one.
         save: Called with a record without tokens when MCPX has registered itself as a client, before the
             person is asked; not called where `record` has tokens, which the new client could not refresh.
+            Called, too, with a record without a registration when it turns out to be stale at the end.
 
     Raises:
         SignInError: With any `Problem`; nothing was changed but what `save` was given.
     """
-    raise NotImplementedError
+    async with open_network(server) as network:
+        found = await _found(network, challenge)
+        identity = record.identity if record is not None else identity_of(server)
+        if identity is None:
+            text = f"{server.name} is not signed in to: its configuration says how it is authorized"
+            raise SignInError(Problem.NOT_FOR_PEOPLE, text)
+        base = Record(
+            identity=identity,
+            resource=found.resource if oauth_of(server).resource else None,
+            metadata=found.metadata,
+            resource_metadata=found.resource_metadata,
+            revision=record.revision if record is not None else 0,
+        )
+        scope = scopes_to_ask(oauth_of(server), found, challenge, record, scopes)
+        attempt = _Attempt(
+            network, record=record, base=base, ask=ask, redirect_uris=redirect_uris, scope=scope, save=save
+        )
+        return await attempt.run()
+
+
+async def _found(network: OAuthNetwork, challenge: Challenge | None) -> Discovered:
+    """Where to sign in, if a person can.
+
+    A server that does not say that it knows PKCE is refused, as specified; the SDK does not look.
+    """
+    server = network.server
+    if oauth_of(server).grant == "client_credentials":
+        text = f"{server.name} is signed in to by its client credentials: there is nothing for a person to do"
+        raise SignInError(Problem.NOT_FOR_PEOPLE, text)
+    found = await discover(network, challenge)
+    if found is None:
+        text = (
+            f"{server.name} does not say where to sign in (no OAuth metadata); if it wants a token, set"
+            " `headers` of its entry"
+        )
+        raise SignInError(Problem.NO_METADATA, text)
+    methods = found.metadata.get("code_challenge_methods_supported")
+    if "authorization_endpoint" not in found.metadata:
+        text = f"{found.issuer} signs in no people: it has no authorization endpoint"
+        raise SignInError(Problem.METADATA_REFUSED, text)
+    if not isinstance(methods, list) or "S256" not in methods:
+        text = (
+            f"{found.issuer} does not say that it protects codes (PKCE with S256, in"
+            " code_challenge_methods_supported), which MCP requires: no sign-in there is safe"
+        )
+        raise SignInError(Problem.METADATA_REFUSED, text)
+    return found
+
+
+class _StaleClient(Exception):  # noqa: N818 - a condition, not a mistake
+    """The authorization server does not know the client that MCPX once registered."""
+
+
+class _Attempt:
+    """One sign-in at an authorization server that is known."""
+
+    def __init__(
+        self,
+        network: OAuthNetwork,
+        *,
+        record: Record | None,
+        base: Record,
+        ask: AskPerson,
+        redirect_uris: Sequence[str],
+        scope: str | None,
+        save: Save,
+    ) -> None:
+        self._network = network
+        self._server = network.server
+        self._record = record
+        self._base = base
+        self._ask = ask
+        self._redirect_uris = redirect_uris
+        self._scope = scope
+        self._save = save
+        self._client: Registration | None = None
+        self._was_known = False
+        """Whether the client was registered by an earlier sign-in."""
+
+    async def run(self) -> Record:
+        metadata = self._base.metadata or {}
+        client = client_of(self._server, self._record, metadata)
+        self._was_known = client is not None and is_registered(self._server, client)
+        if client is not None and self._was_known and not is_good_for(client, self._redirect_uris[0]):
+            client, self._was_known = None, False
+        try:
+            return await self._signed_in(client)
+        except _StaleClient:
+            self._was_known = False
+            return await self._signed_in(None)
+        except SignInError as error:
+            await self._forget_if_stale(error)
+            raise
+
+    async def _signed_in(self, client: Registration | None) -> Record:
+        """Sign in as a client, or as one that is registered now."""
+        self._client = client
+        try:
+            return await self._exchange(self._redirect_uris)
+        except SignInError as error:
+            alone = self._redirect_uris[:1]
+            if error.problem is not Problem.REGISTRATION_REFUSED or len(alone) == len(self._redirect_uris):
+                raise
+            return await self._exchange(alone)  # some servers register one redirect URI, and no more
+
+    async def _exchange(self, redirect_uris: Sequence[str]) -> Record:
+        if self._client is None:
+            self._require_registration()
+
+        async def registered(client: Registration) -> None:
+            uris = client.redirect_uris or tuple(redirect_uris)
+            self._client = structs.replace(client, redirect_uris=uris)
+            if self._record is None or self._record.tokens is None:
+                await self._save(self._result(revision=self._base.revision + 1))
+
+        flow = code_flow(
+            self._server,
+            self._base,
+            self._client,
+            redirect_uris=redirect_uris,
+            scope=self._scope,
+            ask=self._show,
+            on_registration=registered,
+        )
+        tokens = await flow.run(self._network, refused=Problem.CODE_REFUSED, what="the code of the sign-in")
+        return structs.replace(self._result(revision=self._base.revision + 2), tokens=tokens)
+
+    def _result(self, *, revision: int) -> Record:
+        client = None if self._client is None else kept(self._server, self._client)
+        return structs.replace(self._base, registration=client, revision=revision)
+
+    def _require_registration(self) -> None:
+        """Refuse a server that registers no clients; the SDK would try an endpoint of the server itself."""
+        metadata = self._base.metadata or {}
+        by_document = oauth_of(self._server).client_metadata_url is not None
+        if by_document and metadata.get("client_id_metadata_document_supported") is True:
+            return
+        if not isinstance(metadata.get("registration_endpoint"), str):
+            text = (
+                f"{metadata['issuer']} registers no clients by itself: register MCPX there with the redirect"
+                f" URI {self._redirect_uris[0]}, and put its client_id (and client_secret) into `auth` of"
+                f" {self._server.name}"
+            )
+            raise SignInError(Problem.REGISTRATION_REFUSED, text)
+
+    async def _show(self, url: str) -> Callback:
+        """Ask the person; a client from an earlier sign-in is looked for first, for they would be stuck."""
+        self._network.check_url(url.partition("?")[0], "the address to sign in at")
+        if self._was_known:
+            with suppress(SignInError):  # the browser may fare better
+                request = httpx2.Request("GET", url, headers={"Accept": "text/html"})
+                response = await self._network.send(request, follow_redirects=False)
+                if response.status_code in _UNKNOWN_CLIENT:
+                    raise _StaleClient
+        return await self._ask(url)
+
+    async def _forget_if_stale(self, error: SignInError) -> None:
+        """Have the next sign-in register anew if this one failed as it does with a client that is unknown."""
+        if not self._was_known or self._record is None:
+            return
+        gone = error.problem is Problem.CLIENT_REFUSED
+        perhaps = error.problem is Problem.TIMED_OUT and self._record.tokens is None
+        if gone or perhaps:
+            revision = self._record.revision + 1
+            await self._save(structs.replace(self._record, registration=None, revision=revision))

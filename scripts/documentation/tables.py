@@ -159,16 +159,23 @@ def server_keys() -> str:
     """The keys of a server's entry that are not settings."""
     schema = json_schema()
     entry = schema["$defs"]["server"]["properties"]
-    rows = [
-        (f"`{key}`", _type(rule), rule["description"])
-        for key, rule in entry.items()
-        if key not in schema["properties"]
-    ]
+    rows = []
+    for key, rule in entry.items():
+        if key not in schema["properties"]:
+            rows.append((f"`{key}`", _type(rule), rule["description"]))
+            of_object = next((each for each in rule.get("anyOf", ()) if "properties" in each), rule)
+            inside = of_object.get("properties", {})
+            rows += [(f"`{key}.{name}`", _type(one), one["description"]) for name, one in inside.items()]
     return _table(("key", "value", "meaning"), rows)
 
 
 def _type(rule: dict[str, Any]) -> str:
-    match rule.get("type"):
+    if any("properties" in each for each in (rule, *rule.get("anyOf", ()))):
+        return "object"
+    if words := rule.get("enum"):
+        return ", ".join(f"`{word}`" for word in words if word is not None)
+    kinds = [each["type"] for each in rule.get("anyOf", ()) if each.get("type") not in (None, "null")]
+    match kinds[0] if kinds else rule.get("type"):
         case "array":
             return "list of strings"
         case "object":

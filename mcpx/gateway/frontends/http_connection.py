@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from mcpx.config.transport import is_loopback
+from mcpx.config.urls import is_loopback
 from mcpx.wire.channel import HIGH_WATER, LOW_WATER, MAX_UNSENT_BYTES
 
 log = structlog.get_logger()

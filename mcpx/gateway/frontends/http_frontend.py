@@ -27,7 +27,7 @@ from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from mcpx.config import HttpGateway
-from mcpx.config.transport import is_loopback
+from mcpx.config.urls import is_loopback
 from mcpx.core.idle_exit import Use
 from mcpx.errors import MCPXError
 from mcpx.gateway.clients.bearer import Bearer

@@ -140,9 +140,9 @@ def test_keys_of_other_clients_are_reported_once_however_many_servers_carry_them
 
 
 OTHERS = [
-    "alwaysAllow", "autoApprove", "auth", "autoConnect", "autoStart", "description", "dev", "disabledTools",
+    "alwaysAllow", "autoApprove", "autoConnect", "autoStart", "description", "dev", "disabledTools",
     "displayName", "enabledTools", "excludeTools", "gallery", "icon", "id", "includeTools",
-    "initTimeout", "inputs", "metadata", "name", "note", "oauth", "permissions", "preferences",
+    "initTimeout", "inputs", "metadata", "name", "note", "permissions", "preferences",
     "sandbox", "scope", "stderr", "tags", "timeout", "trust", "version",
 ]  # fmt: skip
 

@@ -36,6 +36,11 @@ def redactor(entry, **environ):
         ({"command": "x", "cwd": "/at/${env:T}"}, f"/at/{TOKEN}", "/at/***T***"),
         ({"command": "x", "args": ["${NO:-${T}}"]}, TOKEN, "***T***"),
         ({"url": "http://h/?k=${T}"}, f"k={TOKEN}", "k=***T***"),
+        (
+            {"url": "https://h", "auth": {"client_id": "i", "client_secret": TOKEN}},
+            f"s={quote(TOKEN)}",
+            "s=***client_secret***",
+        ),
         ({"url": "http://h/?k=longenough"}, "k=longenough", "k=***url***"),
         ({"url": "http://u:pass%2Dword@h/"}, "pass%2Dword, pass-word", "***url***, ***url***"),
         ({"url": "http://h", "headers": {"X-Key": TOKEN}}, TOKEN, "***X-Key***"),

@@ -46,6 +46,9 @@ def test_defaults_are_those_of_the_contract() -> None:
         "login_shell": True,
         "env_file": (),
         "profiles": {},
+        "login_port": 8767,
+        "login_timeout": 300.0,
+        "token_store": "file",
         "approve_timeout": 120.0,
         "tiers": False,
         "audit": "on",
@@ -181,7 +184,7 @@ def test_the_schema_is_a_schema_and_plain_json() -> None:
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 1.0, 1.5, 8765, 70_000, 2_000_000, 31_536_000, 31_536_001, 1e300, 10**30,
-    "", "auto", "shared", "all", "x", "on", "off", [], ["a"], ["a", 1], [""], {}, {"a": 1},
+    "", "auto", "shared", "all", "x", "on", "off", "file", [], ["a"], ["a", 1], [""], {}, {"a": 1},
 ]  # fmt: skip
 
 
@@ -209,6 +212,16 @@ def test_the_schema_and_the_parser_agree_on_every_setting(key: str) -> None:
 GOOD: list[dict[str, Any]] = [
     {"mcpServers": {"a": {"command": "x", "args": ["y"], "env": {"A": "b", "N": 1, "Z": None}, "cwd": "~"}}},
     {"mcpServers": {"a": {"type": "http", "url": "https://x/mcp", "headers": {"X-Key": "${K}"}}}},
+    {
+        "mcpServers": {
+            "a": {"url": "https://x/mcp", "auth": "oauth"},
+            "b": {"url": "https://x", "auth": False},
+        }
+    },
+    {"mcpServers": {"a": {"url": "https://x/mcp", "auth": {"client_id": "i", "scopes": "a b"}}}},
+    {"mcpServers": {"a": {"url": "https://x/mcp", "auth": {"CLIENT_ID": "i", "scopes": ["a"]}}}},
+    {"mcpServers": {"a": {"url": "https://x/mcp", "oauth": {"clientId": "i", "callbackPort": 3118}}}},
+    {"mcpServers": {"a": {"url": "https://x/mcp", "tls": {"ca": "${CA}"}}}},
     {"servers": {"a": {"type": "sse", "url": "${BASE}/sse"}}, "inputs": []},
     {"mcp": {"servers": {"a": {"serverUrl": "http://x"}}}},
     {"mcp_servers": [{"name": "a", "command": "x", "disabled": True, "anything": [1]}]},
@@ -227,6 +240,13 @@ BAD: list[dict[str, Any]] = [
     {"mcpServers": {"a": {"url": "ftp://x"}}},
     {"mcpServers": {"a": {"url": "http://x", "headers": {"A b": "c"}}}},
     {"mcpServers": {"a": {"url": "http://x", "type": "carrier-pigeon"}}},
+    {"mcpServers": {"a": {"url": "https://x", "auth": "a-token"}}},
+    {"mcpServers": {"a": {"url": "https://x", "auth": {"client": "i"}}}},
+    {"mcpServers": {"a": {"url": "https://x", "auth": {"grant": "password"}}}},
+    {"mcpServers": {"a": {"url": "https://x", "auth": {"scopes": 3}}}},
+    {"mcpServers": {"a": {"url": "https://x", "auth": {"callback_port": 0}}}},
+    {"mcpServers": {"a": {"url": "https://x", "tls": {"certificate": "c.pem"}}}},
+    {"mcpServers": {"a": {"url": "https://x", "tls": "c.pem"}}},
     {"mcpServers": {"a": {"command": "x", "disabled": 1}}},
     {"mcpServers": {"a": {"command": "x", "restart": {"cap": 0}}}},
     {"mcp_servers": [{"command": "x"}]},

@@ -1,0 +1,168 @@
+"""What an authorization server's answers mean: tokens, a refusal for good, or a failure for now. Pure.
+
+The SDK knows one failure, whose text quotes the answer. Here a refusal is told by the error codes of RFC
+6749 5.2 and RFC 7591 3.2.2, and a text of the server's is quoted without secrets. What some servers write
+otherwise than the SDK reads it (scopes in an array, an empty refresh token) is put right.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+import httpx2
+
+from mcpx.oauth.errors import Problem, SignInError
+from mcpx.oauth.record import JSON
+from mcpx.text import one_line
+
+MAX_QUOTE_LEN: Final = 200  # characters of a text of the server's in a message
+_FORM: Final = "application/x-www-form-urlencoded"
+_SECRETS: Final = frozenset(
+    {"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "token"}
+)
+_SUCCESS: Final = frozenset({200, 201})
+_REFUSAL: Final = frozenset({400, 401})
+_UNAUTHORIZED: Final = 401
+_FOR_NOW: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
+_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
+_HINTS: Final = {
+    "invalid_target": '; `"resource": false` in its `auth` asks for a token without naming the server',
+    "invalid_scope": "; other scopes can be asked for with --scopes, or set as `scopes` in its `auth`",
+}
+
+
+def is_token_request(request: httpx2.Request) -> bool:
+    """Whether a request goes to a token endpoint; the other ones of a sign-in have no form."""
+    return str(request.headers.get("content-type", "")).startswith(_FORM)
+
+
+def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON:
+    """The answer of a token endpoint, in the form of RFC 6749 5.1.
+
+    Args:
+        response: The answer, with its request.
+        refused: The problem if the server does not take what it was given.
+        what: What that is, for the error.
+
+    Raises:
+        SignInError: `refused`; `CLIENT_REFUSED` for the client; `UNREACHABLE` for a failure for now.
+    """
+    answer = _json_in(response)
+    if response.status_code in _SUCCESS and isinstance(answer.get("access_token"), str):
+        return _normal(answer, _origin(response))
+    code = answer.get("error") if isinstance(answer.get("error"), str) else None
+    said = _quoted(response, answer)
+    refusal = response.status_code in _REFUSAL or (code is not None and response.is_client_error)
+    refusal = refusal or (response.is_success and code is not None)
+    if not refusal or code in _FOR_NOW or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+        text = f"{_origin(response)} gives no token now: {said}"
+        raise SignInError(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
+    if code in _CLIENT or (code is None and response.status_code == _UNAUTHORIZED):
+        raise SignInError(
+            Problem.CLIENT_REFUSED, f"{_origin(response)} does not take MCPX as a client: {said}"
+        )
+    raise SignInError(
+        refused, f"{_origin(response)} does not take {what}: {said}{_HINTS.get(code or '', '')}"
+    )
+
+
+def check_registration(response: httpx2.Response) -> None:
+    """Refuse the answer to a registration that registers nothing.
+
+    Raises:
+        SignInError: `REGISTRATION_REFUSED`, or `UNREACHABLE` for a failure for now.
+    """
+    answer = _json_in(response)
+    registered = answer.get("client_id")
+    if response.status_code in _SUCCESS and isinstance(registered, str) and registered:
+        return
+    said = _quoted(response, answer)
+    if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+        text = f"{_origin(response)} registers no clients now: {said}"
+        raise SignInError(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
+    text = (
+        f"{_origin(response)} does not register MCPX as a client: {said}; register one there yourself, and"
+        " put its client_id (and client_secret) into `auth` of the server"
+    )
+    raise SignInError(Problem.REGISTRATION_REFUSED, text)
+
+
+def unreadable_for_now(error: SignInError) -> SignInError:
+    """The error of a token request: an answer that is too large is none, and that is for now."""
+    if error.problem is Problem.METADATA_REFUSED:
+        return SignInError(Problem.UNREACHABLE, str(error), retry_after_s=error.retry_after_s)
+    return error
+
+
+def retry_after_s(response: httpx2.Response) -> float | None:
+    """The time that a server asks to wait, in seconds; None if it does not say."""
+    value = str(response.headers.get("retry-after", "")).strip()
+    if value.isdecimal() and len(value) < 10:  # noqa: PLR2004 - digits; more are no time to wait for
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _normal(answer: JSON, origin: str) -> JSON:
+    """Tokens as the SDK reads them: without what is empty or unreadable."""
+    kind = answer.get("token_type")
+    if isinstance(kind, str) and kind and kind.lower() != "bearer":
+        text = f"{origin} gives tokens of a kind that MCPX cannot use: {one_line(kind, MAX_QUOTE_LEN)}"
+        raise SignInError(Problem.GRANT_REFUSED, text)
+    normal: JSON = {"access_token": answer["access_token"], "token_type": "Bearer"}
+    scope = answer.get("scope")
+    if isinstance(scope, list):
+        scope = " ".join(each for each in scope if isinstance(each, str))
+    if isinstance(scope, str) and scope:
+        normal["scope"] = scope
+    if isinstance(refresh_token := answer.get("refresh_token"), str) and refresh_token:
+        normal["refresh_token"] = refresh_token
+    try:
+        seconds = int(float(answer.get("expires_in", 0)))
+    except (TypeError, ValueError, OverflowError):
+        seconds = 0
+    if seconds > 0:
+        normal["expires_in"] = seconds
+    return normal
+
+
+def _json_in(response: httpx2.Response) -> JSON:
+    """The JSON object of an answer, or an empty one."""
+    try:
+        found = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _origin(response: httpx2.Response) -> str:
+    url = response.request.url
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def _quoted(response: httpx2.Response, answer: JSON) -> str:
+    """What a server says of its refusal, without the secrets of the request."""
+    parts = [each for key in ("error", "error_description") if isinstance(each := answer.get(key), str)]
+    text = one_line(": ".join(parts), MAX_QUOTE_LEN) if parts else ""
+    status = f"HTTP {response.status_code}"
+    if not text or any(secret in ": ".join(parts) for secret in _secrets_of(response.request)):
+        return status
+    return f"{text} ({status})"
+
+
+def _secrets_of(request: httpx2.Request) -> Iterator[str]:
+    if is_token_request(request):
+        for name, value in parse_qsl(request.content.decode(errors="replace")):
+            if name in _SECRETS:
+                yield value
+    scheme, _, credentials = str(request.headers.get("authorization", "")).partition(" ")
+    if scheme.lower() == "basic":
+        yield unquote(base64.b64decode(credentials).decode(errors="replace").partition(":")[2]) or credentials
