@@ -15,7 +15,7 @@ from mcp.shared.dispatcher import Outbound
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpx.audit.origin import Origin, Transport, client_text, this_user
-from mcpx.config.transport import is_loopback
+from mcpx.config.urls import is_loopback
 from mcpx.core.hub_view import HubView
 from mcpx.gateway.clients.bearer import bearer_of
 from mcpx.upstream.context import SESSIONLESS, ClientId
