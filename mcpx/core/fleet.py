@@ -27,6 +27,7 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.restart import await_start, restart
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
+from mcpx.oauth.account import Account
 from mcpx.oauth.accounts import Accounts
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
@@ -279,12 +280,14 @@ class Fleet:
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildHeld | ChildStopped):
             upstream.queue.start_ended()
             self.readiness.report(event.child)
-        if isinstance(event, ChildFailed | ChildParked | ChildHeld):
+        if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
-        elif isinstance(event, ChildRested) and isinstance(upstream, Upstream):
-            upstream.rests += 1
+        if isinstance(event, ChildRested | ChildHeld) and isinstance(upstream, Upstream):
+            upstream.rests += 1  # it begins again because it is needed
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
+        elif isinstance(event, ChildHeld) and _is_signed_in(upstream.account):
+            self.supervisor.demand(event.child)  # somebody has signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
         elif isinstance(event, ChildStopped) and (
@@ -310,3 +313,8 @@ class Fleet:
 
     def _wake(self) -> None:
         self._news.pulse()
+
+
+def _is_signed_in(account: Account | None) -> bool:
+    """Whether nothing is asked for that a person has not granted."""
+    return account is not None and account.is_usable and account.challenge is None

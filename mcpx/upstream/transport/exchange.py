@@ -41,6 +41,15 @@ class NotExecuted(Exception):  # noqa: N818 - a condition
     """The server provably did not run the request: it was not reached, or it does not know the session."""
 
 
+class ScopesMissing(NotExecuted):
+    """The server wants that a person agrees to more first: to `scopes`, by `command`."""
+
+    def __init__(self, reason: str, *, scopes: tuple[str, ...] = (), command: str = "") -> None:
+        super().__init__(reason)
+        self.scopes = scopes
+        self.command = command
+
+
 class ConnectionDropped(Exception):  # noqa: N818 - a condition
     """The connection of this one exchange ended before the answer; the request may have been run."""
 
