@@ -191,6 +191,29 @@ async def test_there_is_nothing_to_refresh_with():
         assert (await refusal(issuer, refresh(person.server, gone))).problem is Problem.CLIENT_REFUSED
 
 
+async def test_a_token_endpoint_that_has_moved_is_found_again():
+    with scripted_issuer() as issuer:
+        person = Person(issuer)
+        record = await person.signs_in()
+        old = {**record.metadata, "token_endpoint": f"{issuer.issuer}/gone"}
+
+        second = await refresh(person.server, replace(record, metadata=old))
+
+        assert second.metadata == record.metadata
+        assert issuer.grants.access_of(second.tokens.access_token)
+        assert issuer.asked == 1
+
+
+async def test_a_token_endpoint_does_not_move_to_another_issuer():
+    with scripted_issuer() as issuer, scripted_issuer() as other:
+        person = Person(issuer)
+        record = await person.signs_in()
+        issuer.resource_metadata = {"authorization_servers": [other.issuer]}
+        issuer.faults["token"] = Fault(status=404)
+        assert (await refusal(issuer, refresh(person.server, record))).for_now
+        assert other.seen("token") == []
+
+
 async def test_a_secret_does_not_go_to_another_issuer_than_its_own():
     with scripted_issuer() as issuer:
         issuer.add_client("mine", "secret-of-mine")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
+from mcpx.oauth import sign_in as module
 from mcpx.oauth.callback_answer import Callback
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem, SignInError
@@ -93,6 +95,23 @@ async def test_a_stale_client_is_registered_anew_once_before_the_person_is_asked
         assert len(issuer.seen("register")) == SECOND_CLIENT
         assert issuer.asked == SECOND_CLIENT
         assert issuer.grants.access_of(second.tokens.access_token)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(status=404, times=1),
+        Fault(redirect="http://127.0.0.1:9/error?error=invalid_client", times=1),
+    ],
+    ids=str,
+)
+async def test_an_issuer_says_in_its_own_way_that_it_does_not_know_the_client(fault):
+    with scripted_issuer() as issuer:
+        person = Person(issuer)
+        first = replace(await person.signs_in(), tokens=None)
+        issuer.faults["authorize"] = fault
+        second = await person.signs_in(first)
+        assert second.registration.client_id != first.registration.client_id
 
 
 async def test_a_client_that_is_refused_at_the_end_is_registered_anew_by_the_next_sign_in():
@@ -337,16 +356,21 @@ async def test_a_machine_is_no_person():
         assert (await refused(person)).problem is Problem.NOT_FOR_PEOPLE
 
 
-async def test_a_person_who_does_not_come_back_may_have_met_an_unknown_client():
-    async def wait(_url: str) -> Callback:
-        raise SignInError(Problem.TIMED_OUT, "nobody came back")
+@pytest.mark.parametrize(("after_s", "is_forgotten"), [(-1.0, True), (60.0, False)])
+async def test_a_person_who_gives_up_may_have_met_an_unknown_client(after_s, is_forgotten, monkeypatch):
+    async def give_up(_url: str) -> Callback:
+        scope.cancel()
+        await anyio.sleep_forever()
 
+    monkeypatch.setattr(module, "STUCK_AFTER_S", after_s)
     with scripted_issuer() as issuer:
         person = Person(issuer)
-        first = replace(await person.signs_in(), tokens=None)
-        error = await refused(person, first, ask=wait)
-        assert error.problem is Problem.TIMED_OUT
-        assert person.saved[-1].registration is None
+        in_use = await person.signs_in()
+        person.saved.clear()
+        for record in (in_use, replace(in_use, tokens=None)):
+            with anyio.CancelScope() as scope:
+                await person.signs_in(record, ask=give_up)
+        assert [each.registration for each in person.saved] == ([None] if is_forgotten else [])
 
 
 async def test_nothing_of_it_is_logged(caplog):
