@@ -24,6 +24,7 @@ import anyio.to_thread
 import httpx2
 from mcp.shared._httpx_utils import next_request_within_origin
 
+from mcpx.upstream.transport.exchange import UNAUTHORIZED
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 TIMEOUT: Final = httpx2.Timeout(None, connect=10.0, write=30.0)  # seconds; answers are bounded elsewhere
@@ -148,6 +149,8 @@ class Network:
             response = await client.send(request, stream=True)
             if response.status_code not in _UNAUTHORIZED:
                 return response
+            if (trace := request.extensions.get("trace")) is not None:
+                await trace(UNAUTHORIZED, {})
             try:
                 again = await authorizer.refused(request, response)
             except BaseException:
