@@ -214,7 +214,9 @@ def test_all_that_need_it_are_signed_in_to_one_after_the_other(home, issuer, dae
     home.start(issuer, daemon=daemon, names=("one", "two"))
     done = home.login("--all")
     assert done.returncode == 0, done
-    assert [line for line in done.stdout.splitlines() if "signed in" in line][0].startswith("signed in to one")
+    assert [line for line in done.stdout.splitlines() if "signed in" in line][0].startswith(
+        "signed in to one"
+    )
     assert issuer.asked == 2
     done = home.login("--all")
     assert (done.returncode, done.stdout) == (0, "")
