@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -120,7 +121,8 @@ class OAuthNetwork:
         """
         try:
             parsed = httpx2.URL(url)
-        except httpx2.InvalidURL as error:
+            urlsplit(url)  # the SDK's way to read one, which is stricter
+        except (httpx2.InvalidURL, ValueError) as error:
             raise SignInError(Problem.INSECURE, f"{what} is no valid URL") from error
         host = parsed.host
         if parsed.userinfo or not host:

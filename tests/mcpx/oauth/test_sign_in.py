@@ -3,62 +3,24 @@
 from __future__ import annotations
 
 import logging
-from urllib.parse import parse_qsl, urlsplit
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
-from mcpx.config import Http, ServerConfig
-from mcpx.config.auth import OAuth
 from mcpx.oauth.callback_answer import Callback
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Record
-from mcpx.oauth.sign_in import sign_in
-from tests.mcpx.oauth.scripted_issuer import Fault, ScriptedIssuer, scripted_issuer
+from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
+from tests.mcpx.oauth.signed_in import BACK, Person, refusal
 
 pytestmark = pytest.mark.anyio
-BACK = [f"http://127.0.0.1:{port}/callback" for port in range(8767, 8772)]
 SECOND_CLIENT = 2
 
 
-class Person:
-    """Signs in at once, in a browser of the scripted issuer; `saved` are the records that were stored."""
-
-    def __init__(self, issuer: ScriptedIssuer, /, **auth: object) -> None:
-        self.issuer = issuer
-        self.server = ServerConfig(name="notes", transport=Http(url=issuer.mcp_url, auth=OAuth(**auth)))
-        self.saved: list[Record] = []
-        self.urls: list[str] = []
-
-    async def ask(self, url: str) -> Callback:
-        self.urls.append(url)
-        address = await anyio.to_thread.run_sync(self.issuer.consent, url)
-        return Callback(**dict(parse_qsl(urlsplit(address).query)))
-
-    async def save(self, record: Record) -> None:
-        assert record.tokens is None or record.registration is None
-        self.saved.append(record)
-
-    async def signs_in(self, record: Record | None = None, **more: object) -> Record:
-        more = {"redirect_uris": BACK, "ask": self.ask, **more}
-        return await sign_in(self.server, record, save=self.save, **more)
-
-    @property
-    def asked_for(self) -> dict[str, str]:
-        """The parameters of the last authorization request."""
-        return dict(parse_qsl(urlsplit(self.urls[-1]).query))
-
-
 async def refused(person: Person, record: Record | None = None, **more: object) -> SignInError:
-    """The error of a sign-in that fails, which shows no secret."""
-    with pytest.raises(SignInError) as raised:
-        await person.signs_in(record, **more)
-    text = str(raised.value)
-    assert not any(secret in text for secret in person.issuer.secrets)
-    assert text.isprintable()
-    return raised.value
+    """The error of a sign-in that fails."""
+    return await refusal(person.issuer, person.signs_in(record, **more))
 
 
 @pytest.mark.parametrize(
