@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from msgspec.structs import replace
 
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem
@@ -54,6 +55,18 @@ async def test_a_token_is_obtained_anew_without_discovery():
         assert [each.step for each in issuer.requests[before:]] == ["token:client_credentials"]
         assert second.tokens.access_token != first.tokens.access_token
         assert second.revision == first.revision + 1
+
+
+async def test_old_metadata_are_replaced_when_the_server_refuses_a_token_and_kept_while_there_are_no_others():
+    with scripted_issuer() as issuer:
+        issuer.add_client("robot", "secret-of-robot")
+        server = server_at(issuer.mcp_url, **ROBOT, client_secret="secret-of-robot")
+        first = await obtain(server, None)
+        old = replace(first, metadata={**first.metadata, "token_endpoint": f"{issuer.issuer}/gone"})
+        assert (await refusal(issuer, obtain(server, old))).for_now
+        assert (await obtain(server, old, Challenge(status=401))).metadata == first.metadata
+        issuer.faults["resource_metadata"] = Fault(status=503)
+        assert (await obtain(server, first, Challenge(status=401))).metadata == first.metadata
 
 
 async def test_configured_scopes_are_asked_for():

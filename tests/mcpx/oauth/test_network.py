@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gzip
 import socket
+import ssl
+from collections.abc import AsyncIterator
 
 import anyio
 import httpx2
@@ -14,6 +18,7 @@ from mcpx.config.auth import Tls
 from mcpx.oauth import network as module
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.network import MAX_BODY_BYTES, open_network
+from tests.mcpx.authority import Authority
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
 from tests.mcpx.oauth.signed_in import server_at
 
@@ -49,6 +54,7 @@ PUBLIC, PRIVATE, LOCAL = "https://93.184.216.34/mcp", "https://10.0.0.1/mcp", "h
         (PUBLIC, "file:///etc/passwd", False),
         (PUBLIC, "", False),
         (PUBLIC, "https://[", False),
+        (PUBLIC, "https://as.example/" + "x" * 9000, False),
         (PUBLIC, "https://as.example/\x00", False),
     ],
 )
@@ -134,9 +140,7 @@ async def test_a_body_ends(fault):
         assert raised.value.problem is Problem.METADATA_REFUSED
 
 
-@pytest.mark.parametrize(
-    "fault", [Fault(hold=True), Fault(status=200, body=b"x" * 999, slowly=True)], ids=str
-)
+@pytest.mark.parametrize("fault", [Fault(hold=True), Fault(status=200, body=b"x" * 99, slowly=True)], ids=str)
 async def test_a_request_ends(fault, monkeypatch):
     monkeypatch.setattr(module, "REQUEST_TIMEOUT_S", 0.2)
     with scripted_issuer() as issuer:
@@ -156,6 +160,41 @@ async def test_a_server_that_cannot_be_reached_is_named():
                 await network.send(httpx2.Request("GET", issuer.url("issuer", "/x?secret=1")))
         assert raised.value.for_now
         assert str(raised.value) == f"{issuer.url('issuer')} cannot be reached: Connection refused"
+
+
+@contextlib.asynccontextmanager
+async def https_server(context: ssl.SSLContext) -> AsyncIterator[tuple[str, list[bool]]]:
+    """An empty server: its address, and for each connection whether the client showed a certificate."""
+    shown: list[bool] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        shown.append(bool(writer.get_extra_info("peercert")))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 OK\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/", shown
+
+
+async def test_the_servers_certificates_hold_for_its_sign_in_and_it_alone_is_shown_the_clients(tmp_path):
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("client")
+    context = authority.server_context(wants_client=False)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(authority.ca)
+    tls = Tls(ca=str(authority.ca), cert=str(cert), key=str(key))
+    async with https_server(context) as (url, shown), https_server(context) as (other, shown_other):
+        server = ServerConfig(name="notes", transport=Http(url=url, tls=tls))
+        async with open_network(server) as network:
+            for each in (url, other):
+                assert (await network.send(httpx2.Request("GET", each))).status_code == 204
+        async with open_network(server_at(url)) as network:
+            with pytest.raises(SignInError, match="CERTIFICATE_VERIFY_FAILED"):
+                await network.send(httpx2.Request("GET", url))
+    assert shown == [True]
+    assert shown_other == [False]
 
 
 async def test_certificates_that_cannot_be_used_are_said(tmp_path):

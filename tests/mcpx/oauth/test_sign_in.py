@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
+from mcpx.oauth import sign_in as module
 from mcpx.oauth.callback_answer import Callback
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Record
 from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
-from tests.mcpx.oauth.signed_in import BACK, Person, refusal
+from tests.mcpx.oauth.signed_in import BACK, Person, refusal, server_at
 
 pytestmark = pytest.mark.anyio
 SECOND_CLIENT = 2
@@ -93,6 +95,23 @@ async def test_a_stale_client_is_registered_anew_once_before_the_person_is_asked
         assert len(issuer.seen("register")) == SECOND_CLIENT
         assert issuer.asked == SECOND_CLIENT
         assert issuer.grants.access_of(second.tokens.access_token)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(status=404, times=1),
+        Fault(redirect="http://127.0.0.1:9/error?error=invalid_client", times=1),
+    ],
+    ids=str,
+)
+async def test_an_issuer_says_in_its_own_way_that_it_does_not_know_the_client(fault):
+    with scripted_issuer() as issuer:
+        person = Person(issuer)
+        first = replace(await person.signs_in(), tokens=None)
+        issuer.faults["authorize"] = fault
+        second = await person.signs_in(first)
+        assert second.registration.client_id != first.registration.client_id
 
 
 async def test_a_client_that_is_refused_at_the_end_is_registered_anew_by_the_next_sign_in():
@@ -197,7 +216,7 @@ async def test_the_resource_is_left_out_where_the_configuration_says_so():
 
 async def test_an_authorize_endpoint_keeps_its_own_query():
     with scripted_issuer() as issuer:
-        issuer.metadata = {"authorization_endpoint": f"{issuer.issuer}/authorize?tenant=a"}
+        issuer.metadata = {"authorization_endpoint": f"{issuer.issuer}/authorize?tenant=a&state=b"}
         person = Person(issuer)
         await person.signs_in()
         assert person.asked_for["tenant"] == "a"
@@ -252,6 +271,8 @@ async def test_a_browser_that_comes_back_with_something_else(callback, problem):
         ("register", Fault(status=403), Problem.REGISTRATION_REFUSED),
         ("register", Fault(status=500), Problem.UNREACHABLE),
         ("register", Fault(status=201, body=b"[]"), Problem.REGISTRATION_REFUSED),
+        ("register", Fault(status=201, body={"client_id": "x" * 9000}), Problem.REGISTRATION_REFUSED),
+        ("register", Fault(status=201, body={"client_id": 7}), Problem.REGISTRATION_REFUSED),
         ("metadata", Fault(status=503), Problem.UNREACHABLE),
         ("metadata", Fault(status=404), Problem.NO_METADATA),
         ("metadata", Fault(status=200, body=b"<html>"), Problem.METADATA_REFUSED),
@@ -280,6 +301,15 @@ async def test_a_server_without_metadata():
     with scripted_issuer(discovery="none") as issuer:
         error = await refused(Person(issuer))
         assert error.problem is Problem.NO_METADATA
+
+
+async def test_a_server_without_https():
+    with scripted_issuer() as issuer:
+        person = Person(issuer)
+        person.server = server_at("http://intranet.example/mcp")
+        error = await refused(person)
+        assert error.problem is Problem.INSECURE
+        assert "http://intranet.example/mcp" in str(error)
 
 
 async def test_a_server_that_registers_nobody():
@@ -337,16 +367,21 @@ async def test_a_machine_is_no_person():
         assert (await refused(person)).problem is Problem.NOT_FOR_PEOPLE
 
 
-async def test_a_person_who_does_not_come_back_may_have_met_an_unknown_client():
-    async def wait(_url: str) -> Callback:
-        raise SignInError(Problem.TIMED_OUT, "nobody came back")
+@pytest.mark.parametrize(("after_s", "is_forgotten"), [(-1.0, True), (60.0, False)])
+async def test_a_person_who_gives_up_may_have_met_an_unknown_client(after_s, is_forgotten, monkeypatch):
+    async def give_up(_url: str) -> Callback:
+        scope.cancel()
+        await anyio.sleep_forever()
 
+    monkeypatch.setattr(module, "STUCK_AFTER_S", after_s)
     with scripted_issuer() as issuer:
         person = Person(issuer)
-        first = replace(await person.signs_in(), tokens=None)
-        error = await refused(person, first, ask=wait)
-        assert error.problem is Problem.TIMED_OUT
-        assert person.saved[-1].registration is None
+        in_use = await person.signs_in()
+        person.saved.clear()
+        for record in (in_use, replace(in_use, tokens=None)):
+            with anyio.CancelScope() as scope:
+                await person.signs_in(record, ask=give_up)
+        assert [each.registration for each in person.saved] == ([None] if is_forgotten else [])
 
 
 async def test_nothing_of_it_is_logged(caplog):
