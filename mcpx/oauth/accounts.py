@@ -8,6 +8,7 @@ command line, a library) tokens are renewed when they are needed.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,14 +27,14 @@ from mcpx.oauth.store import open_store
 from supervisors import Incarnation
 
 LOOK_INTERVAL_S: Final = 5.0  # between looks at what another process may have stored, and at the clock
-MIN_INTERVAL_S: Final = 0.1  # between looks that a clock asks for
+TICK_S: Final = 1 / 64  # what waits are a multiple of
 
 
 class Accounts:
     """The accounts of a hub's servers. `state` is the folder of the token store, if not the usual one.
 
     `on_change` is called with a server's name when its account was signed in or out, or needs a sign-in, in
-    the turn of that; it must not raise.
+    the turn of that; it must not raise. `clock` gives seconds since 1970.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class Accounts:
         *,
         kind: TokenStoreKind = "file",
         on_change: Callable[[str], None] = lambda _name: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
         self._kind = kind
         self._store = open_store(kind, state)
         self._on_change = on_change
+        self._clock = clock
         self._accounts: dict[Identity, Account] = {}
         self._attended: set[Account] = set()
         self._background = Background()
@@ -63,6 +66,7 @@ class Accounts:
                 self._store,
                 background=self._background,
                 on_change=partial(self._on_change, server.name),
+                clock=self._clock,
             )
             self._background.news.set()
         return found
@@ -109,4 +113,5 @@ class Accounts:
     def _pause_s(self) -> float:
         """How long there is nothing to do, unless there are news."""
         due_in_s = [LOOK_INTERVAL_S, *(each.due_in_s() for each in self._accounts.values())]
-        return max(MIN_INTERVAL_S, min(due_in_s)) if self._accounts else math.inf
+        ticks = min(due_in_s) // TICK_S + 1
+        return ticks * TICK_S if self._accounts else math.inf

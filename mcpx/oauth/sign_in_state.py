@@ -136,6 +136,7 @@ class SignInState:
         except SignInError as error:
             self._problem = str(error)
         self.state = AccountState.UNKNOWN if self._tokens is None else AccountState.SIGNED_IN
+        self._put_in_force()
 
     async def adopt(self, record: Record) -> None:
         """Have the result of a sign-in stored, and then put it in force.
@@ -209,6 +210,8 @@ class SignInState:
         """Enter that state; a failed renewal is the better reason."""
         if self._renewal.problem is None:
             self._problem = reason
+        if self._tokens is not None:
+            self._good_until = -math.inf
         self._enter(AccountState.NEEDS_SIGN_IN)
 
     def _signed_in(self) -> None:
@@ -217,20 +220,22 @@ class SignInState:
         self._on_change()
 
     def _record_changed(self) -> None:
-        tokens = self._tokens
         self._renewal.reset()
         self._problem = None
         self._background.news.set()
-        if tokens is None:
-            self._header, self._good_until = None, math.inf
+        self._put_in_force()
+        if self._tokens is None:
             if self.state is AccountState.SIGNED_IN:
                 self._enter(AccountState.UNKNOWN)
-            return
-        self._header, self._good_until = f"Bearer {tokens.access_token}", schedule.good_until(tokens)
-        if self._is_over():
+        elif self._is_over():
             self._need_sign_in(EXPIRED)
         else:
             self._enter(AccountState.SIGNED_IN)
+
+    def _put_in_force(self) -> None:
+        tokens = self._tokens
+        self._header = None if tokens is None else f"Bearer {tokens.access_token}"
+        self._good_until = math.inf if tokens is None else schedule.good_until(tokens)
 
     def _enter(self, state: AccountState) -> None:
         if state is not self.state:
