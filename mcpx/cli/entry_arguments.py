@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,20 +86,26 @@ def read_entry(
     transport: str | None = None,
     cwd: str | None = None,
     bearer: str | None = None,
+    auth: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The entry of a server that is started by these words, or reached at the URL that is the only one.
+
+    `auth` are the members of its `auth`, those that are not None.
 
     Raises:
         click.UsageError: They are none, or do not fit together.
     """
     if not words:
         raise click.UsageError("say how it is started or reached: mcpx add NAME -- COMMAND ARGS, or NAME URL")
+    given = {key: value for key, value in (auth or {}).items() if value is not None}
     if _URL.match(words[0]):
-        return _remote(words, env, headers, transport, bearer)
+        return _remote(words, env, headers, transport, bearer) | ({"auth": given} if given else {})
     if transport not in {None, "stdio"}:
         raise click.UsageError(
             f"a server of transport {transport} has a URL that begins with http:// or https://"
         )
+    if given:
+        raise click.UsageError("a sign-in is for a server with a URL; a command has --env")
     if headers or bearer:
         raise click.UsageError("headers are for a server with a URL; a command has --env")
     command, *args = words
@@ -141,6 +147,25 @@ def _remote(
     given = dict(map(_header, headers)) | ({"Authorization": f"Bearer ${{{bearer}}}"} if bearer else {})
     kind = {"streamable-http": "http"}.get(transport or "", transport)
     return {**({"type": kind} if kind else {}), "url": words[0], **({"headers": given} if given else {})}
+
+
+def kept_secret(name: str) -> str:
+    """The reference to a secret in the keychain."""
+    return f"${{keychain:{name}}}"
+
+
+def with_secret(entry: Mapping[str, Any], secret: str) -> dict[str, Any]:
+    """An entry whose client has that secret.
+
+    Raises:
+        click.UsageError: It names no client.
+    """
+    from mcpx.config.auth_spellings import AUTH_KEYS
+
+    key = next((key for key in AUTH_KEYS if isinstance(entry.get(key), dict)), None)
+    if key is None:
+        raise click.UsageError('--client-secret is for an entry with "auth": {"client_id": ...}')
+    return {**entry, key: {**entry[key], "client_secret": secret}}
 
 
 def _split(command: str) -> list[str]:

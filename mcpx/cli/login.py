@@ -7,11 +7,10 @@ browser opens here, where the person is. With `--json` each thing to say is one 
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import click
 
@@ -134,7 +133,6 @@ class _Person:
         self._answer: Answer = lambda _address: None
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(_ended_in_order())
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -191,20 +189,6 @@ class _Person:
     def _input_ended(self) -> None:
         if sys.stdin.isatty() and not self._as_json:
             echo("\nwaiting for the browser; Ctrl-C ends that", err=True)
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Have SIGTERM end the process in order, so that the terminal is as it was."""
-
-    def end(number: int, _frame: object) -> NoReturn:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

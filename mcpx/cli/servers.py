@@ -14,7 +14,15 @@ import click
 
 from mcpx.cli.consent import changing_options, exit_unchanged
 from mcpx.cli.daemon import json_option, with_config
-from mcpx.cli.entry_arguments import SCOPES, TRANSPORTS, arranged, pasted_entry, read_entry
+from mcpx.cli.entry_arguments import (
+    SCOPES,
+    TRANSPORTS,
+    arranged,
+    kept_secret,
+    pasted_entry,
+    read_entry,
+    with_secret,
+)
 from mcpx.cli.known_names import complete_server
 from mcpx.cli.printing import echo, print_json
 from mcpx.paths import config_hint
@@ -54,6 +62,11 @@ class _Adding(click.Command):
 @click.option("--header", "-H", "headers", multiple=True, metavar="K: V", help="Header, for a URL.")
 @click.option("--transport", "-t", type=click.Choice(TRANSPORTS), help="How it is reached; usually guessed.")
 @click.option("--cwd", metavar="FOLDER", help="Working folder of the command.")
+@click.option(
+    "--client-id", metavar="ID", help="Client that it is signed in to as, where MCPX cannot register."
+)
+@click.option("--client-secret", is_flag=True, help="That client has a secret: mcpx secret set NAME.")
+@click.option("--callback-port", type=click.IntRange(1, 65535), help="Port that a sign-in returns to.")
 @click.option("--url", hidden=True)
 @click.option("--bearer-token-env-var", "bearer", hidden=True)
 @_adding_options
@@ -67,6 +80,9 @@ def add(
     cwd: str | None,
     url: str | None,
     bearer: str | None,
+    client_id: str | None,
+    client_secret: bool,
+    callback_port: int | None,
     **options: Any,
 ) -> None:
     """Add a server NAME, which is started by COMMAND or reached at URL, and say what it offers.
@@ -80,14 +96,18 @@ def add(
     stands for an environment variable. A server that does not start stays added.
     """  # noqa: D301 - click's mark for lines that are not wrapped
     words = (*words, *([url] if url else []))
-    entry = read_entry(words, env=env, headers=headers, transport=transport, cwd=cwd, bearer=bearer)
+    secret = kept_secret(name) if client_secret else None
+    auth = {"client_id": client_id, "client_secret": secret, "callback_port": callback_port}
+    entry = read_entry(
+        words, env=env, headers=headers, transport=transport, cwd=cwd, bearer=bearer, auth=auth
+    )
     _add(name, entry, **options)
 
 
 @click.command("add-json", short_help="Add a server, given as JSON.")
 @click.argument("name")
 @click.argument("entry", metavar="JSON")
-@click.option("--client-secret", is_flag=True, hidden=True)
+@click.option("--client-secret", is_flag=True, help="Its client has a secret: mcpx secret set NAME.")
 @_adding_options
 def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> None:
     """Add a server NAME whose entry is JSON, as it stands in a client's file; - reads standard input.
@@ -96,7 +116,7 @@ def add_json(*, name: str, entry: str, client_secret: bool, **options: Any) -> N
     mcpx add-json weather '{"command": "npx", "args": ["-y", "weather-mcp"]}'
     """  # noqa: D301 - click's mark for lines that are not wrapped
     given = pasted_entry(sys.stdin.read() if entry == "-" else entry, name)
-    _add(name, given, **options, **({"client_secret": True} if client_secret else {}))
+    _add(name, with_secret(given, kept_secret(name)) if client_secret else given, **options)
 
 
 @click.command(short_help="Take servers out.")
@@ -177,8 +197,6 @@ def _open(**options: Any) -> ConfigurationEdit:
     edit = ConfigurationEdit(options["config_path"], manner)
     if scope := options.get("scope"):
         edit.note(f"--scope {scope} has no effect: MCPX has one configuration for all clients")
-    if options.get("client_secret"):
-        edit.note("--client-secret has no effect: MCPX does not sign in by itself")
     return edit
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import select
+import signal
 import sys
 import termios
 import threading
@@ -39,12 +40,14 @@ class TypedLines:
         self._stop, self._stopped = os.pipe()
         self._thread = threading.Thread(target=self._run, name="typed lines", daemon=True)
         self._line = ""
+        self._before: Any = signal.SIG_DFL
 
     def __enter__(self) -> Self:
         if os.isatty(self._fd):
             self._mode = termios.tcgetattr(self._fd)
             mode = termios.tcgetattr(self._fd)
             mode[3] &= ~(termios.ICANON | termios.ECHO)
+            self._before = signal.signal(signal.SIGTERM, self._end_at_once)
             termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
         self._thread.start()
         return self
@@ -57,7 +60,15 @@ class TypedLines:
         os.close(self._stop)
         if self._mode is not None:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._mode)
+            signal.signal(signal.SIGTERM, self._before)
             self._show("\n")
+
+    def _end_at_once(self, number: int, _frame: object) -> None:
+        """End by a signal as without this, with the terminal as it was."""
+        if self._mode is not None:
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._mode)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
 
     def _run(self) -> None:
         decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode

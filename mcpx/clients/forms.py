@@ -1,7 +1,8 @@
 """The forms in which clients write a server, each brought to the one that most clients share.
 
-That form has `command`, `args`, `env`, `envFile` and `cwd`, or `url` and `headers`; `type`, `disabled` and
-`enabled`. `connect_timeout` and `call_timeout` are MCPX's, in seconds. Other keys stay as they are. Pure.
+That form has `command`, `args`, `env`, `envFile` and `cwd`, or `url`, `headers` and `oauth`; `type`,
+`disabled` and `enabled`. `tls`, `connect_timeout` and `call_timeout` are MCPX's. Other keys stay as they are.
+Pure.
 """
 
 from __future__ import annotations
@@ -87,9 +88,16 @@ def _continue(given: Given, _: Variables) -> Given:
     for key in ("name", "serverName", "faviconUrl", "sourceFile"):
         given.pop(key, None)
     _seconds(given, "connectionTimeout", "connect_timeout", 0.001)
+    tls: dict[str, Any] = {}
     for key, value in _take(given, "requestOptions", dict).items():
-        given["headers" if key == "headers" else f"requestOptions.{key}"] = value
-    return given
+        if key == "caBundlePath" and isinstance(value, str):
+            tls["ca"] = value
+        elif key == "clientCertificate" and isinstance(value, Mapping):
+            tls |= {name: value[name] for name in ("cert", "key") if name in value}
+            given |= {f"requestOptions.{key}.{name}": value[name] for name in {*value} - {"cert", "key"}}
+        else:
+            given["headers" if key == "headers" else f"requestOptions.{key}"] = value
+    return {**given, **({"tls": tls} if tls else {})}
 
 
 def _codex(given: Given, _: Variables) -> Given:
@@ -106,6 +114,8 @@ def _codex(given: Given, _: Variables) -> Given:
         headers[header] = f"${{{variable}}}"
     if token := given.pop("bearer_token_env_var", None):
         headers["Authorization"] = f"Bearer ${{{token}}}"
+    if "url" in given and isinstance(given.get("scopes"), list):
+        given["oauth"] = {**_take(given, "oauth", dict), "scopes": given.pop("scopes")}
     return {**given, **({"env": env} if env else {}), **({"headers": headers} if headers else {})}
 
 

@@ -8,7 +8,7 @@ of a URL. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,8 @@ import msgspec
 from mcpx.clients.forms import Given, NotImportedError, duration, shared_form
 from mcpx.clients.rows import Client
 from mcpx.clients.variables import Variables
+from mcpx.config.auth_spellings import AUTH_KEYS, own_auth
+from mcpx.config.model import Settings
 from mcpx.config.settings import is_text
 from mcpx.config.strings import TYPES, URL_KEYS
 from mcpx.text import holds_controls
@@ -26,8 +28,9 @@ _KINDS: Final = {word.lower().replace("_", "-"): kind for word, kind in TYPES.it
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ASKING: Final = "the client asks before exec as a whole"
 _SHOWING: Final = "MCPX offers all tools; profiles can show fewer"
-_SIGNING_IN: Final = "MCPX does not sign in by itself"
-_SIGN_IN_KEYS: Final = ("oauth", "auth", "authProviderType", "headersHelper", "requiresOAuth")
+_SIGNING_IN: Final = "MCPX signs in as the server says"
+_OTHER_SIGN_INS: Final = ("authProviderType", "headersHelper")
+"""Keys of clients that get credentials by other ways than the server's own."""
 _MEANINGS: Final = {
     **dict.fromkeys(("autoApprove", "alwaysAllow", "trust", "default_tools_approval_mode"), _ASKING),
     **dict.fromkeys(
@@ -44,7 +47,7 @@ _MEANINGS: Final = {
         ),
         _SHOWING,
     ),
-    **dict.fromkeys(("scopes", "oauth_resource", *_SIGN_IN_KEYS), _SIGNING_IN),
+    **dict.fromkeys(("oauth_resource", "requiresOAuth", "authProviderType"), _SIGNING_IN),
 }
 """Why the keys that many clients have are left out."""
 
@@ -133,7 +136,11 @@ class _Translation:
         if isinstance(cwd := self._given.get("cwd"), str):
             del self._given["cwd"]
             entry |= {"cwd": self._variables(cwd)} if cwd else {}
-        self._name_relative_paths(entry, files)
+        paths = [("cwd", entry.get("cwd", "")), *(("env_file", file) for file in files)]
+        if "cwd" not in entry:
+            words = [("command", entry["command"]), *(("an argument", arg) for arg in entry.get("args", ()))]
+            paths += [(what, word) for what, word in words if re.match(r"\.\.?(?:[/\\]|$)", word)]
+        self._name_relative_paths(paths)
         return entry
 
     def _env_files(self) -> list[str]:
@@ -146,12 +153,8 @@ class _Translation:
                 return [self._variables(file) for file in files if file]
         return []
 
-    def _name_relative_paths(self, entry: Mapping[str, Any], files: Sequence[str]) -> None:
+    def _name_relative_paths(self, paths: Iterable[tuple[str, str]]) -> None:
         """Say which paths start at the folder where the client is started, which MCPX does not know."""
-        paths = [("cwd", entry.get("cwd", "")), *(("env_file", file) for file in files)]
-        if "cwd" not in entry:
-            words = [("command", entry["command"]), *(("an argument", arg) for arg in entry.get("args", ()))]
-            paths += [(what, word) for what, word in words if re.match(r"\.\.?(?:[/\\]|$)", word)]
         self._variables.needs += [
             f"{what} is a path from where the client is started: write the whole path"
             for what, path in paths
@@ -169,7 +172,37 @@ class _Translation:
             entry["type"] = declared
         if headers := self._named("headers", lambda name: _HEADER.fullmatch(name) is not None):
             entry["headers"] = headers
+        self._sign_in(entry)
+        tls = self._given.get("tls")
+        if isinstance(tls, Mapping) and all(isinstance(path, str) for path in tls.values()):
+            del self._given["tls"]
+            entry["tls"] = {str(key): self._variables(path) for key, path in tls.items()}
+            self._name_relative_paths([(f"tls.{key}", path) for key, path in entry["tls"].items()])
         return entry
+
+    def _sign_in(self, entry: dict[str, Any]) -> None:
+        """Take over how the client signs in, where that is not by a header that it sends anyway."""
+        if self._given.get("authProviderType") == "dynamic_discovery":
+            del self._given["authProviderType"]
+        keys = [key for key in AUTH_KEYS if _says_how_to_sign_in(self._given.get(key))]
+        if not keys:
+            return
+        given = self._given[keys[0]]
+        auth, left_out = own_auth(given) if isinstance(given, Mapping) else (given not in (False, "none"), ())
+        if auth is not False and any(name.lower() == "authorization" for name in entry.get("headers", ())):
+            return
+        del self._given[keys[0]]
+        if isinstance(auth, dict):
+            auth = {key: _rewritten(value, self._variables) for key, value in auth.items()}
+        if auth is not True:
+            entry["auth"] = auth
+        if left_out:
+            self.notes.append(f"left out of {keys[0]}: {', '.join(left_out)} ({_SIGNING_IN})")
+        if isinstance(auth, dict) and auth.get("client_id") and auth.get("grant") != "client_credentials":
+            port = auth.get("callback_port", Settings().login_port)
+            self._variables.needs.append(
+                f"MCPX signs in as its client: allow that to return to http://127.0.0.1:{port}/callback"
+            )
 
     def _named(self, key: str, fits: Callable[[str], bool]) -> dict[str, str | None]:
         """The object of texts at `env` or `headers`."""
@@ -208,11 +241,24 @@ class _Translation:
         for key, value in self._given.items():
             if value not in (None, [], {}, "") and (value is not False or key not in _MEANINGS):
                 meanings.setdefault(_MEANINGS.get(key, ""), []).append(key)
-            if key in _SIGN_IN_KEYS and value:
-                self._variables.needs.append("the client signs in to it; MCPX does not: give it a header")
+            if key in _OTHER_SIGN_INS and value:
+                self._variables.needs.append(
+                    "the client signs in to it in a way of its own: give it a header"
+                )
         for meaning, keys in meanings.items():
             why = f" ({meaning})" if meaning else ""
             self.notes.append(f"left out: {', '.join(keys)}{why}")
+
+
+def _says_how_to_sign_in(value: object) -> bool:
+    return isinstance(value, bool | Mapping) or value in ("oauth", "none")
+
+
+def _rewritten(value: Any, variables: Variables) -> Any:
+    """A value, and the strings of a list, with their variables as MCPX writes them."""
+    if isinstance(value, list):
+        return [_rewritten(each, variables) for each in value]
+    return variables(value) if isinstance(value, str) else value
 
 
 def _texts_in(value: object) -> Iterator[str]:

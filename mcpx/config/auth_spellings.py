@@ -54,21 +54,25 @@ def in_own_words(key: str, value: object) -> Spelled | None:
     return Spelled(None) if plain in _ON_THIS_SIDE else None
 
 
-def own_auth(given: object) -> tuple[dict[str, Any] | bool, tuple[str, ...]]:
-    """The whole value of `auth` in MCPX's words, and the keys in it that are left out. For `mcpx import`."""
-    if not isinstance(given, Mapping):
-        return given not in (False, "none"), ()
+def own_auth(given: Mapping[str, Any]) -> tuple[dict[str, Any] | bool, tuple[str, ...]]:
+    """A whole `auth` object in MCPX's words, and the keys in it that are left out. For `mcpx import`."""
     found: dict[str, Any] = {}
     left_out: list[str] = []
     for key, value in given.items():
         spelled = in_own_words(str(key), value)
-        if spelled is None or spelled.key is None:
+        if spelled is None or spelled.key is None or not _is_plain(spelled.value):
             left_out.append(str(key))
         elif value is not None:
             found[spelled.key] = spelled.value
     if found.pop("enabled", True) is False:
         return False, ()
     return found or True, tuple(left_out)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return value is None or isinstance(value, bool | int | str)
 
 
 def _issuer(metadata_url: str) -> str | None:

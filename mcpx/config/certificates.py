@@ -49,10 +49,12 @@ def trusting(ca: str) -> ssl.SSLContext:
     import ssl  # noqa: PLC0415 - as above
 
     read_pem("ca", ca)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        return ssl.create_default_context(cafile=ca)
+        context.load_verify_locations(ca)
     except (ssl.SSLError, OSError):
         raise CertificateProblem("ca", f"{ca} holds no certificate that can be read") from None
+    return context
 
 
 def show_certificate(context: ssl.SSLContext, tls: Tls) -> None:

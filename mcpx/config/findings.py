@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from mcpx.config.credentials import odd_credentials
 from mcpx.config.document import JSONSyntaxError, LocatedError, Location, as_text
 from mcpx.config.excerpts import safe_excerpt
 from mcpx.config.load import Reading, read, read_config
@@ -22,6 +24,7 @@ from mcpx.config.model import Config
 from mcpx.config.sanity import odd_commands, readable_secrets
 from mcpx.config.secrets import redactor_of
 from mcpx.documents.jsonc import Node, line_and_column, parse
+from mcpx.environment.keychain import NOT_INSTALLED
 from mcpx.errors import ConfigError
 from mcpx.paths import config_file
 
@@ -97,8 +100,10 @@ def _found(reading: Reading) -> Iterator[_Unplaced]:
             remark.text,
             _server_at(remark.at, reading),
         )
+    if reading.config.token_store == "keychain" and find_spec("keyring") is None:  # noqa: S105 - a kind
+        yield "warning", Location(reading.config.source).key("token_store"), NOT_INSTALLED, None
     for server in reading.config.servers.values():
-        for inside, odd in odd_commands(server, reading.config):
+        for inside, odd in (*odd_commands(server, reading.config), *odd_credentials(server)):
             at = reading.places[server.name]
             text = redactor_of(server)(odd)
             yield "warning", Location(at.source, (*at.steps, *inside)), text, server.name

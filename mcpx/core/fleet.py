@@ -280,7 +280,7 @@ class Fleet:
         if isinstance(event, ChildReady | ChildFailed | ChildParked | ChildHeld | ChildStopped):
             upstream.queue.start_ended()
             self.readiness.report(event.child)
-        if isinstance(event, ChildFailed | ChildParked | ChildHeld):
+        if isinstance(event, ChildFailed | ChildParked):
             upstream.last_error = event.cause.text
         if isinstance(event, ChildRested | ChildHeld) and isinstance(upstream, Upstream):
             upstream.rests += 1  # it begins again because it is needed

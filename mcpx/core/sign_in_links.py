@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 MAX_NAME_CHARS: Final = 100
+OUTDATED: Final = "the link that was opened is of no use any more"
 _URL_MODE: Final[JSON] = {"mode": "url"}
 
 
@@ -81,18 +82,11 @@ class SignInLinks:
         if caller is None or client is None or not may_open_links(caller):
             raise need
         key = client, need.server, need.wants_more
-        link, answer = self._links.get(key), answer_to_link(context.answers)
-        if link is None:
-            if answer is not None:
-                raise _failed(need, _refusal_in(answer) or "the link that was opened is of no use any more")
-            link = self._open(key, need, server)
+        answer = answer_to_link(context.answers)
+        link = self._link(key, need, server) if answer is None else self._answered(key, need, answer)
         try:
-            if answer is not None:
-                link.take(answer)
-            elif not caller.modern:
-                await link.ask(caller)
-            elif not link.is_shown:
-                return await link.shown()
+            if answer is None and (result := await link.show(caller)) is not None:
+                return result
             await link.over.wait()
         except SignInError as error:
             raise _failed(need, str(error)) from None
@@ -101,29 +95,39 @@ class SignInLinks:
         self._announce_end(client, link)
         return None
 
-    def _open(self, key: Hashable, need: SignInNeeded, server: ServerConfig) -> _Link:
-        """A new link.
+    def _link(self, key: Hashable, need: SignInNeeded, server: ServerConfig) -> _Link:
+        """The link to share, opened now if there is none.
 
         Raises:
             CallError: Nobody can sign in to that server now.
         """
+        known = self._links.get(key)
+        if known is not None and not known.over.is_set():
+            return known
         if self._tasks is None:
             raise need
         try:
             pending = self._begin(need.server)
         except MCPXError as error:
             raise _failed(need, str(error)) from None
+        # one that is over says why to the client that comes back for it
+        self._links = {each: kept for each, kept in self._links.items() if not kept.over.is_set()}
         link = self._links[key] = _Link(pending, server, self._within_s())
-        self._tasks.start_soon(self._follow, key, link)
+        self._tasks.start_soon(link.follow)
         log.info("sign_in.link", server=need.server)
         return link
 
-    async def _follow(self, key: Hashable, link: _Link) -> None:
-        """Wait for the end of a sign-in on behalf of the calls that share its link."""
-        try:
-            await link.follow()
-        finally:
-            del self._links[key]
+    def _answered(self, key: Hashable, need: SignInNeeded, answer: JSON) -> _Link:
+        """The link that a client comes back with an answer for.
+
+        Raises:
+            CallError: It is over, and nobody has signed in by it.
+        """
+        link = self._links.get(key)
+        if link is None or link.over.is_set():
+            raise _failed(need, (link and link.failure) or _refusal_in(answer) or OUTDATED)
+        link.take(answer)
+        return link
 
     def _announce_end(self, client: ClientId, link: _Link) -> None:
         """Tell the client that what the link was for is done, where its era has that."""
@@ -141,7 +145,7 @@ class _Link:
 
     def __init__(self, pending: PendingSignIn, server: ServerConfig, within_s: float) -> None:
         self.id = str(uuid.uuid4())
-        self.is_shown = False
+        self._is_shown = False
         self.is_announced = False
         self.failure: str | None = "nobody has opened the link in time"
         self.over = anyio.Event()
@@ -175,27 +179,29 @@ class _Link:
             self.failure = refusal
             self._scope.cancel()
 
-    async def shown(self) -> JSON:
-        """The result by which the client is given the link.
-
-        Raises:
-            SignInError: There is none.
-        """
-        self.is_shown = True
-        try:
-            params = await self._params()
-        except BaseException:
-            self.is_shown = False
-            raise
-        asked = {KEY: {"method": ELICITATION, "params": params}}
-        return {"resultType": INPUT_REQUIRED, "inputRequests": asked}
-
-    async def ask(self, caller: CallerHandle) -> None:
-        """Ask the person, unless they were or need not be any more; one call does for all that share it.
+    async def show(self, caller: CallerHandle) -> JSON | None:
+        """Ask the person, if nobody has done so; or the result by which the client is to do that.
 
         Raises:
             SignInError: There is no link.
         """
+        if not caller.modern:
+            await self._ask(caller)
+            return None
+        return None if self._is_shown else await self._as_result()
+
+    async def _as_result(self) -> JSON:
+        self._is_shown = True
+        try:
+            params = await self._params()
+        except BaseException:
+            self._is_shown = False
+            raise
+        asked = {KEY: {"method": ELICITATION, "params": params}}
+        return {"resultType": INPUT_REQUIRED, "inputRequests": asked}
+
+    async def _ask(self, caller: CallerHandle) -> None:
+        """Ask the person, unless they were or need not be any more; one call does for all that share it."""
         async with self._asking:
             if self._answered or self.over.is_set():
                 return

@@ -54,6 +54,11 @@ class SignIns:
 
     # --- signing in
 
+    @property
+    def are_waited_for(self) -> bool:
+        """Whether a sign-in is under way."""
+        return bool(self._pending)
+
     def pending(self, name: str) -> PendingSignIn | None:
         """The sign-in to a server that is under way."""
         return self._pending.get(name)

@@ -150,13 +150,13 @@ def _sign_in(account: Account | None) -> SignInStatus | msgspec.UnsetType:
     """How the sign-in of a server is; nothing where it has none and never wanted one."""
     if account is None or (account.record is None and account.state == "unknown"):
         return msgspec.UNSET
-    expires_at = account.expires_at
+    expires_at, scopes = (account.expires_at, account.scopes) if account.is_usable else (None, ())
     asked = account.challenge.scope if account.challenge is not None else None
     return SignInStatus(
         command=account.login_command if account.is_of_person else msgspec.UNSET,
         expires_at=msgspec.UNSET if expires_at is None else iso_seconds(expires_at),
-        scopes=list(account.scopes) or msgspec.UNSET,
-        wanted_scopes=[each for each in (asked or "").split() if each not in account.scopes] or msgspec.UNSET,
+        scopes=list(scopes) or msgspec.UNSET,
+        wanted_scopes=[each for each in (asked or "").split() if each not in scopes] or msgspec.UNSET,
         problem=account.problem or msgspec.UNSET,
     )
 

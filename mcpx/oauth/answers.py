@@ -29,12 +29,17 @@ _SECRETS: Final = frozenset(
 _SUCCESS: Final = frozenset({200, 201})
 _REFUSAL: Final = frozenset({400, 401})
 _UNAUTHORIZED: Final = 401
+_MOVED: Final = frozenset({301, 302, 303, 307, 308, 404, 405, 410})
 _FOR_NOW: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down"})
 _CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
 _HINTS: Final = {
     "invalid_target": '; `"resource": false` in its `auth` asks for a token without naming the server',
     "invalid_scope": "; other scopes can be asked for with --scopes, or set as `scopes` in its `auth`",
 }
+
+
+class EndpointMoved(SignInError):  # noqa: N818 - a condition
+    """There is no token endpoint where it was: the metadata that name it may be old."""
 
 
 def is_token_request(request: httpx2.Request) -> bool:
@@ -62,7 +67,8 @@ def tokens_in(response: httpx2.Response, *, refused: Problem, what: str) -> JSON
     refusal = refusal or (response.is_success and code is not None)
     if not refusal or code in _FOR_NOW or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
         text = f"{_origin(response)} gives no token now: {said}"
-        raise SignInError(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
+        kind = EndpointMoved if response.status_code in _MOVED else SignInError
+        raise kind(Problem.UNREACHABLE, text, retry_after_s=retry_after_s(response))
     if code in _CLIENT or (code is None and response.status_code == _UNAUTHORIZED):
         raise SignInError(
             Problem.CLIENT_REFUSED, f"{_origin(response)} does not take MCPX as a client: {said}"

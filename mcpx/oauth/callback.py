@@ -66,6 +66,8 @@ class BrowserReturn:
 
     def __init__(self, name: str, state: str) -> None:
         self.name = name
+        self.strays = 0
+        """How many answers have come meanwhile that belong to no sign-in."""
         self._state = state
         self._answer: Callback | None = None
         self._answered = anyio.Event()
@@ -211,8 +213,13 @@ class CallbackListener:
         """Take the answer in a query, if a sign-in waits for it; the page that says what came of that."""
         answer = callback_in(query)
         expected = next((each for each in self._waiting if answer and each.fits(answer.state)), None)
-        if answer is None or expected is None:
+        if answer is None:
             return refusal_page(HTTPStatus.BAD_REQUEST)
+        if expected is None:
+            for each in self._waiting:
+                each.strays += 1
+            text = "This answer belongs to another sign-in, or to one that is over. Begin again."
+            return page("No such sign-in", text, HTTPStatus.BAD_REQUEST)
         if expected.is_answered:
             text = "MCPX has taken the answer to this sign-in already. You can close this page."
             return page("Already taken", text, HTTPStatus.CONFLICT)

@@ -136,13 +136,14 @@ class _Search:
     async def server_metadata(self, issuer: str | None) -> JSON | None:
         """The metadata of an authorization server; of the server itself if none is named, or None."""
         expected = issuer or self._origin
+        self._network.check_url(expected, f"the authorization server of {self._name}")
         self._problems.clear()
         for url in build_oauth_authorization_server_metadata_discovery_urls(expected, expected):
             if (found := await self._document(url)) is None:
                 continue
             if not isinstance(said := found.get("issuer"), str):
                 continue
-            if issuers_match(said, expected):
+            if is_issuer(said, expected):
                 return self._checked(found)
             text = (
                 f"the authorization server of {self._name} should be {one_line(expected, MAX_QUOTE_LEN)}, but"
@@ -203,13 +204,21 @@ def _issuer_named(server: ServerConfig, resource_metadata: JSON | None) -> str |
     """The authorization server to use: the configured one, else the first that the server names."""
     wanted = oauth_of(server).issuer
     named = (resource_metadata or {}).get("authorization_servers")
-    servers = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
+    servers = [each for each in named if isinstance(each, str) and each] if isinstance(named, list) else []
     if wanted is None:
         return servers[0] if servers else None
-    if servers and not any(issuers_match(each, wanted) for each in servers):
+    if servers and not any(is_issuer(each, wanted) for each in servers):
         text = (
             f"{server.name} wants a sign-in at {one_line(servers[0], MAX_QUOTE_LEN)}, but the issuer in its"
             f" configuration is {wanted}: nothing was sent there"
         )
         raise SignInError(Problem.WRONG_ISSUER, text)
     return wanted
+
+
+def is_issuer(name: str, issuer: str) -> bool:
+    """Whether a name is that of an issuer (RFC 8414 3.3); a slash behind its host alone is nothing."""
+    try:
+        return issuers_match(name, issuer)
+    except ValueError:  # the SDK takes it for a URL
+        return False

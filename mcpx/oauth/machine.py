@@ -24,8 +24,8 @@ OBTAIN_TIMEOUT_S: Final = 30.0  # of all requests for one token
 async def obtain(server: ServerConfig, record: Record | None, challenge: Challenge | None = None) -> Record:
     """Obtain an access token with the client's own credentials, and return the record with it.
 
-    The metadata of `record` are used again if it has any; they are discovered where it has none. The revision
-    is one higher.
+    The metadata of `record` are used again if it has any; they are discovered where it has none, and for a
+    challenge, since they may be old. The revision is one higher.
 
     Raises:
         SignInError: `for_now` says whether trying again can help: see `refresh`. All others are for good.
@@ -67,15 +67,30 @@ async def _obtain(network: OAuthNetwork, record: Record | None, challenge: Chall
 
 
 async def _found(network: OAuthNetwork, record: Record | None, challenge: Challenge | None) -> Discovered:
-    if record is not None and record.metadata is not None:
-        return Discovered(
-            issuer=str(record.metadata["issuer"]),
-            resource=record.resource or "",
-            metadata=record.metadata,
-            resource_metadata=record.resource_metadata,
-        )
-    found = await discover(network, challenge)
-    if found is None:
+    """Where to get a token: as known, unless the server has refused one, or nothing is known."""
+    known = _known(network, record)
+    if known is not None and challenge is None:
+        return known
+    try:
+        found = await discover(network, challenge)
+    except SignInError as error:
+        if known is None or not error.for_now:
+            raise
+        return known
+    if (best := found or known) is None:
         text = f"{network.server.name} does not say where to get a token (no OAuth metadata)"
         raise SignInError(Problem.NO_METADATA, text)
-    return found
+    return best
+
+
+def _known(network: OAuthNetwork, record: Record | None) -> Discovered | None:
+    if record is None or record.metadata is None:
+        return None
+    if record.resource is None and oauth_of(network.server).resource:
+        return None  # its entry was another
+    return Discovered(
+        issuer=str(record.metadata["issuer"]),
+        resource=record.resource or "",
+        metadata=record.metadata,
+        resource_metadata=record.resource_metadata,
+    )

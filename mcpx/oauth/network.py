@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -27,6 +28,7 @@ from mcp.shared._httpx_utils import next_request_within_origin
 
 from mcpx.config import Http, ServerConfig, Sse
 from mcpx.config.auth import OAuth
+from mcpx.config.certificates import CertificateProblem, show_certificate, trusting
 from mcpx.errors import leaves
 from mcpx.oauth.addresses import Reach, is_ip, is_loopback, may_lead, reach_of, reach_of_server
 from mcpx.oauth.errors import Problem, SignInError
@@ -51,11 +53,20 @@ def _is_logged(_record: logging.LogRecord) -> bool:
 class OAuthNetwork:
     """The connections of one sign-in, refresh or revocation."""
 
-    def __init__(self, server: ServerConfig, client: httpx2.AsyncClient, reach: Reach) -> None:
+    def __init__(
+        self,
+        server: ServerConfig,
+        client: httpx2.AsyncClient,
+        own_client: httpx2.AsyncClient,
+        reach: Reach,
+    ) -> None:
+        """`own_client` is for the server itself, `client` for all others."""
         self.server = server
         self._client = client
+        self._own_client = own_client
+        self._origin = _origin(httpx2.URL(url_of(server)))
         self._reach = reach
-        self._is_local = is_loopback(httpx2.URL(url_of(server)).host)
+        self._is_local = is_loopback(self._origin[1])
 
     async def send(self, request: httpx2.Request, *, follow_redirects: bool = True) -> httpx2.Response:
         """Send a request, and read the answer whole. One of any status is returned.
@@ -89,7 +100,8 @@ class OAuthNetwork:
         request.headers.setdefault("Accept", "application/json")
         request.headers["Accept-Encoding"] = "identity"  # nothing can be inflated that is not compressed
         request.extensions = {**request.extensions, "trace": self._check_of(request.url)}
-        return await self._client.send(request, stream=True, follow_redirects=False)
+        client = self._own_client if _origin(request.url) == self._origin else self._client
+        return await client.send(request, stream=True, follow_redirects=False)
 
     async def _whole(self, response: httpx2.Response) -> httpx2.Response:
         """The response with its body read, and closed."""
@@ -120,7 +132,8 @@ class OAuthNetwork:
         """
         try:
             parsed = httpx2.URL(url)
-        except httpx2.InvalidURL as error:
+            urlsplit(url)  # the SDK's way to read one, which is stricter
+        except (httpx2.InvalidURL, ValueError) as error:
             raise SignInError(Problem.INSECURE, f"{what} is no valid URL") from error
         host = parsed.host
         if parsed.userinfo or not host:
@@ -179,6 +192,10 @@ def oauth_of(server: ServerConfig) -> OAuth:
     return (transport.auth if isinstance(transport, Http | Sse) else None) or OAuth()
 
 
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
 def shown_origin(url: httpx2.URL) -> str:
     """A URL's scheme, host and port."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
@@ -212,33 +229,41 @@ async def open_network(server: ServerConfig) -> AsyncIterator[OAuthNetwork]:
         SignInError: `NOT_FOR_PEOPLE`, or `INSECURE` for a server whose certificates cannot be used.
     """
     url = httpx2.URL(url_of(server))
-    trusted = await anyio.to_thread.run_sync(_trust, server)  # 20 ms the first time
+    usual, own = await anyio.to_thread.run_sync(_certificates, server)  # 20 ms the first time
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_is_logged)  # adds it once
     token = _silent.set(True)
     try:
-        async with httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S, verify=trusted) as client:
-            yield OAuthNetwork(server, client, await _reach(url))
+        async with (
+            httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S, verify=usual) as client,
+            httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S, verify=own) as own_client,
+        ):
+            yield OAuthNetwork(server, client, own_client, await _reach(url))
     finally:
         _silent.reset(token)
+
+
+def _certificates(server: ServerConfig) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """What servers are known by, and what the server itself is, which alone is shown the certificate."""
+    transport = server.transport
+    tls = transport.tls if isinstance(transport, Http | Sse) else None
+    if tls is None:
+        return _system_trust(), _system_trust()
+    try:
+        usual = _system_trust() if tls.ca is None else trusting(tls.ca)
+        if tls.cert is None:
+            return usual, usual
+        own = httpx2.create_ssl_context() if tls.ca is None else trusting(tls.ca)
+        show_certificate(own, tls)
+    except CertificateProblem as problem:
+        text = f'the certificates in "tls" of {server.name} cannot be used: {problem}'
+        raise SignInError(Problem.INSECURE, text) from None
+    return usual, own
 
 
 @functools.cache
 def _system_trust() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
-
-
-def _trust(server: ServerConfig) -> ssl.SSLContext:
-    """The certificates that a server's authorization server is checked with: those of the server itself."""
-    transport = server.transport
-    ca = transport.tls.ca if isinstance(transport, Http | Sse) and transport.tls is not None else None
-    if ca is None:
-        return _system_trust()
-    try:
-        return ssl.create_default_context(cafile=ca)
-    except OSError as error:  # an SSLError is one
-        text = f"the certificates of {server.name} in {ca} cannot be used: {_reason(error)}"
-        raise SignInError(Problem.INSECURE, text) from error
 
 
 async def _reach(url: httpx2.URL) -> Reach:

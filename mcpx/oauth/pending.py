@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
+import anyio.to_thread
 
 from mcpx.oauth.callback import (
     BrowserReturn,
@@ -162,6 +164,7 @@ class PendingSignIn:
             self._end(error)
 
     async def _sign_in(self, listeners: CallbackListeners) -> None:
+        await anyio.to_thread.run_sync(import_module, "mcpx.oauth.sign_in")  # of a tenth of a second
         from mcpx.oauth.sign_in import sign_in  # noqa: PLC0415 - the SDK's part: for who signs in
 
         account = self.account
@@ -215,7 +218,7 @@ class PendingSignIn:
         return SignInError(Problem.CANCELLED, f"the sign-in to {self.name} was cancelled: {why}")
 
     def _timed_out(self, timeout_s: float) -> SignInError:
-        text = (
-            f"nobody has signed in to {self.name} within {timeout_s:g} s; run: {self.account.login_command}"
-        )
-        return SignInError(Problem.TIMED_OUT, text)
+        text = f"nobody has signed in to {self.name} within {timeout_s:g} s"
+        if self._return is not None and self._return.strays:
+            text += ", but a browser came back with the state of another sign-in"
+        return SignInError(Problem.TIMED_OUT, f"{text}; run: {self.account.login_command}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Final
+from urllib.parse import parse_qs, urlsplit
 
+import anyio
 import httpx2
 from msgspec import structs
 
@@ -20,7 +21,10 @@ from mcpx.oauth.provider import code_flow
 from mcpx.oauth.record import Record, Registration, identity_of
 from mcpx.oauth.scopes import scopes_to_ask
 
-_UNKNOWN_CLIENT: Final = frozenset({400, 401})  # of an authorize endpoint that does not know the client
+STUCK_AFTER_S: Final = 30.0  # that a person waits who sees a page which says that the client is unknown
+FORGET_TIMEOUT_S: Final = 5.0  # to note that
+_NO_SUCH_CLIENT: Final = frozenset({400, 401, 404, 410, 422})  # an authorize endpoint's answers to one
+_CLIENT_ERRORS: Final = frozenset({"invalid_client", "unauthorized_client"})
 Save = Callable[[Record], Awaitable[None]]
 
 
@@ -48,7 +52,7 @@ async def sign_in(
         challenge: The last challenge of the server, if there was one.
         save: Called with a record without tokens when MCPX has registered itself as a client, before the
             person is asked; not called where `record` has tokens, which the new client could not refresh.
-            Called, too, with a record without a registration when it turns out to be stale at the end.
+            Called, too, with `record` without its registration if that has turned out, or may be, stale.
 
     Raises:
         SignInError: With any `Problem`; nothing was changed but what `save` was given.
@@ -144,7 +148,9 @@ class _Attempt:
             self._was_known = False
             return await self._signed_in(None)
         except SignInError as error:
-            await self._forget_if_stale(error)
+            gone = error.problem is Problem.CLIENT_REFUSED
+            if gone and self._was_known and self._record is not None:
+                await self._forget(self._record)
             raise
 
     async def _signed_in(self, client: Registration | None) -> Record:
@@ -201,20 +207,31 @@ class _Attempt:
     async def _show(self, url: str) -> Callback:
         """Ask the person; a client from an earlier sign-in is looked for first, for they would be stuck."""
         self._network.check_url(url.partition("?")[0], "the address to sign in at")
-        if self._was_known:
-            with suppress(SignInError):  # the browser may fare better
-                request = httpx2.Request("GET", url, headers={"Accept": "text/html"})
-                response = await self._network.send(request, follow_redirects=False)
-                if response.status_code in _UNKNOWN_CLIENT:
-                    raise _StaleClient
-        return await self._ask(url)
+        if self._was_known and await self._is_stale(url):
+            raise _StaleClient
+        asked_at = anyio.current_time()
+        try:
+            return await self._ask(url)
+        except BaseException:
+            if self._was_known and anyio.current_time() - asked_at > STUCK_AFTER_S:
+                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + FORGET_TIMEOUT_S):
+                    await self._forget_unless_in_use()
+            raise
 
-    async def _forget_if_stale(self, error: SignInError) -> None:
-        """Have the next sign-in register anew if this one failed as it does with a client that is unknown."""
-        if not self._was_known or self._record is None:
-            return
-        gone = error.problem is Problem.CLIENT_REFUSED
-        perhaps = error.problem is Problem.TIMED_OUT and self._record.tokens is None
-        if gone or perhaps:
-            revision = self._record.revision + 1
-            await self._save(structs.replace(self._record, registration=None, revision=revision))
+    async def _is_stale(self, url: str) -> bool:
+        """Whether the authorization server says, to whom nobody knows, that it does not know the client."""
+        request = httpx2.Request("GET", url, headers={"Accept": "text/html"})
+        try:
+            response = await self._network.send(request, follow_redirects=False)
+        except SignInError:
+            return False  # the browser may fare better
+        to = parse_qs(urlsplit(response.headers.get("location", "")).query)
+        return response.status_code in _NO_SUCH_CLIENT or not _CLIENT_ERRORS.isdisjoint(to.get("error", []))
+
+    async def _forget_unless_in_use(self) -> None:
+        """Have the next sign-in register anew, unless there are tokens that may still be good."""
+        if self._record is not None and self._record.tokens is None:
+            await self._forget(self._record)
+
+    async def _forget(self, record: Record) -> None:
+        await self._save(structs.replace(record, registration=None, revision=record.revision + 1))

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mcpx.text import cut
 from mcpx.upstream.transport.exchange import Answer, Refused
-from mcpx.upstream.transport.http_network import MAX_QUOTE_LEN
+from mcpx.upstream.transport.http_bodies import MAX_QUOTE_LEN
 from mcpx.wire import envelope, malformed
 from mcpx.wire.enclosed import one_line
 from mcpx.wire.envelope import RequestId, RPCError

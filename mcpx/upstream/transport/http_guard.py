@@ -27,8 +27,9 @@ import httpx2
 from mcp.shared._httpx_utils import redirect_location
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
+from mcpx.config.auth import Tls
 from mcpx.oauth.refusals import ClientRefused, MoreScopesRequired, NotAuthorized, SignInRequired
-from mcpx.upstream.transport import http_answers, http_network
+from mcpx.upstream.transport import http_answers, http_bodies, http_network
 from mcpx.upstream.transport.exchange import (
     CURRENT_EXCHANGE,
     NON_CALL_TIMEOUT_S,
@@ -171,12 +172,12 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         self._link.mark_healthy()
         if self._deliver_error is not None:
             exchange.answer = exchange.answer or Answer(posted.id, is_error=True)  # the stream has it
-            return await http_network.bare_response(response)
+            return await http_bodies.bare_response(response)
         match http_answers.content_type(response):
             case "application/json":
                 data = await self._read(response, exchange)
                 exchange.answer, data = http_answers.answer_to(posted, data, raw=exchange.is_raw)
-                headers = http_network.kept_headers(response)
+                headers = http_bodies.kept_headers(response)
                 return httpx2.Response(response.status_code, headers=headers, content=data)
             case "text/event-stream":
                 watched = self._watched(response, exchange)
@@ -185,7 +186,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
 
     async def _read(self, response: httpx2.Response, exchange: Exchange) -> bytes:
         try:
-            data = await exchange.within_deadline(http_network.read_whole(response, self._limit))
+            data = await exchange.within_deadline(http_bodies.read_whole(response, self._limit))
         except httpx2.HTTPError as error:
             how = f"the connection was dropped in the middle of the answer: {self._describe(error)}"
             raise ConnectionDropped(how) from error
@@ -208,7 +209,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
     ) -> httpx2.Response:
         """Return the server's own JSON-RPC error in an HTTP error; raise what any other means."""
         status, sent = response.status_code, response.request
-        body = http_answers.read_error_body(response, await http_network.read_prefix(response), self._redact)
+        body = http_answers.read_error_body(response, await http_bodies.read_prefix(response), self._redact)
         refused = Refused(status, retry_after_s=http_answers.retry_after(response), explanation=body.text)
         if status in PERMISSION_STATUSES:
             raise self._end_session(f"the server refuses the session: {refused}", retryable=False)
@@ -278,7 +279,7 @@ class HttpGuard(httpx2.AsyncBaseTransport):
         if response is None:  # the call that would resume its stream is over
             return httpx2.Response(httpx2.codes.GONE)
         if not is_event_stream(response):
-            return await http_network.bare_response(response)
+            return await http_bodies.bare_response(response)
         return self._watched(response, exchange)
 
     def _watched(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
@@ -301,15 +302,16 @@ async def guarded_client(
     headers: dict[str, str] | None,
     redact: Redact,
     *,
+    tls: Tls | None = None,
     authorizer: Authorizer | None = None,
     deliver_error: DeliverError | None = None,
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, HttpGuard]]:
-    """Open a client for the SDK, with the guard that is its transport. The parameters are the guard's.
+    """Open a client for the SDK, with the guard that is its transport. The parameters are those of the two.
 
     It need not be closed, but may be: all that it holds is closed here.
     """
     cookies = FewCookies()
-    async with open_network(cookies, authorizer) as network, anyio.create_task_group() as tasks:
+    async with open_network(cookies, authorizer, tls) as network, anyio.create_task_group() as tasks:
         guard = HttpGuard(network, tasks, limit, redact, deliver_error)
         sent = httpx2.Headers(headers)
         sent["Accept-Encoding"] = ACCEPT_ENCODING

@@ -141,7 +141,7 @@ async def open_http(
         httpx2.HTTPError: The server cannot be reached (inside exception groups).
     """
     async with (
-        guarded_client(limit, http.headers, redact, authorizer=authorizer) as (client, guard),
+        guarded_client(limit, http.headers, redact, tls=http.tls, authorizer=authorizer) as (client, guard),
         # the guard bounds each event, and knows what an event that is too large is the answer to
         streamable_http_client(http.url, http_client=client, max_sse_event_size=None) as (read, write),
     ):
@@ -172,10 +172,9 @@ async def open_sse(
     async with (
         incoming,
         read,
-        guarded_client(limit, sse.headers, redact, authorizer=authorizer, deliver_error=deliver_error) as (
-            client,
-            guard,
-        ),
+        guarded_client(
+            limit, sse.headers, redact, tls=sse.tls, authorizer=authorizer, deliver_error=deliver_error
+        ) as (client, guard),
         sse_client(sse.url, httpx_client_factory=lambda *_, **__: client) as (messages, write),
         anyio.create_task_group() as tasks,
     ):

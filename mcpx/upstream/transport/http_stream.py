@@ -17,7 +17,7 @@ import msgspec
 from mcpx.upstream.transport import http_answers
 from mcpx.upstream.transport.exchange import ConnectionDropped, Exchange, LinkObserver, StreamLeft
 from mcpx.upstream.transport.http_answers import Redact
-from mcpx.upstream.transport.http_network import bare_response, inflated, kept_headers, too_large
+from mcpx.upstream.transport.http_bodies import bare_response, inflated, kept_headers, too_large
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 
 STABLE_STREAM_S: Final = 10.0  # a stream that lived so long was a good one

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 import os
+import ssl
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from mcpx.errors import leaves
 
 _MAX_CAUSES: Final = 10  # of an error, one behind the other
+_UNKNOWN_ISSUER: Final = frozenset(
+    {2, 18, 19, 20, 21}
+)  # X509_V_ERR: self-signed, or of an authority unknown here
+_ALERT: Final = "_ALERT_"  # in the name of an error that the other side has reported
+_WANTS_CERTIFICATE: Final = 'wants a client certificate: give it "tls": {"cert": FILE, "key": FILE}'
+REFUSALS: Final = {
+    "CERTIFICATE_REQUIRED": f"it {_WANTS_CERTIFICATE}",
+    "HANDSHAKE_FAILURE": f"it refuses the TLS handshake; perhaps it {_WANTS_CERTIFICATE}",
+    **{
+        name: f"it refuses the client certificate ({name.lower().replace('_', ' ')})"
+        for name in (
+            "ACCESS_DENIED",
+            "BAD_CERTIFICATE",
+            "CERTIFICATE_EXPIRED",
+            "CERTIFICATE_REVOKED",
+            "CERTIFICATE_UNKNOWN",
+            "UNKNOWN_CA",
+            "UNSUPPORTED_CERTIFICATE",
+        )
+    },
+}
+"""What ends a handshake for the sake of certificates. With TLS 1.3 it comes after the client's last word."""
+_NO_TLS: Final = frozenset(
+    {"HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "WRONG_VERSION_NUMBER"}
+)
 
 
 def unreachable(url: str, error: BaseException) -> str:
@@ -24,12 +51,41 @@ def shown_url(url: str) -> str:
 
 def _reason(error: BaseException) -> str:
     """Why a connection failed: what the system said of the last attempt, which the error may not repeat."""
+    for each in causes(error):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return _untrusted(each)
+        if isinstance(each, ssl.SSLError):
+            return _without_tls(each)
+        if isinstance(each, OSError) and isinstance(each.errno, int) and each.errno > 0:
+            return os.strerror(each.errno)
+    return str(error) or type(error).__name__
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and those behind it; of a group the first."""
     found: BaseException | None = error
     for _ in range(_MAX_CAUSES):
         if found is None:
-            break
+            return
         leaf = next(leaves(found))
-        if isinstance(leaf, OSError) and isinstance(leaf.errno, int) and leaf.errno > 0:
-            return os.strerror(leaf.errno)
+        yield leaf
         found = leaf.__cause__ or leaf.__context__
-    return str(error) or type(error).__name__
+
+
+def _untrusted(error: ssl.SSLCertVerificationError) -> str:
+    hint = '; name the certificate of its authority in "tls": {"ca": FILE}'
+    return f"its certificate is not trusted: {error.verify_message}" + (
+        hint if error.verify_code in _UNKNOWN_ISSUER else ""
+    )
+
+
+def _without_tls(error: ssl.SSLError) -> str:
+    if error.reason in _NO_TLS:
+        return "it does not speak TLS there; is its address one with http://?"
+    reason = (error.reason or "the connection was closed").lower().replace("_", " ")
+    return REFUSALS.get(alert_in(error), f"TLS failed: {reason}")
+
+
+def alert_in(error: ssl.SSLError) -> str:
+    """The name of what the server has reported; empty for an error of this side."""
+    return (error.reason or "").partition(_ALERT)[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from mcpx.cli.entry_arguments import arranged, pasted_entry, read_entry
+from mcpx.cli.entry_arguments import arranged, kept_secret, pasted_entry, read_entry, with_secret
 
 WITH_VALUE = {"-e", "--env", "-H", "--header", "-t", "--transport", "-s", "--scope", "--config"}
 LINES = {
@@ -88,6 +88,7 @@ REFUSED = [
     (("npx",), {"headers": ["A: b"]}, "--env"),
     (("npx",), {"env": ["=1"]}, "NAME=VALUE"),
     (("https://x",), {"headers": ["A"]}, "NAME: VALUE"),
+    (("npx",), {"auth": {"client_id": "c"}}, "for a server with a URL"),
 ]
 
 
@@ -109,6 +110,19 @@ def test_what_does_not_fit_together_is_refused(words, options, problem):
 )
 def test_json_is_taken_as_a_page_shows_it(text):
     assert pasted_entry(text, "n") == {"command": "x"}
+
+
+def test_a_client_that_is_registered_elsewhere_may_have_a_secret_in_the_keychain():
+    auth = {"client_id": "c", "client_secret": kept_secret("n"), "callback_port": None}
+    assert read_entry(["https://x"], auth=auth) == {
+        "url": "https://x",
+        "auth": {"client_id": "c", "client_secret": "${keychain:n}"},
+    }
+    assert read_entry(["https://x"], auth=dict.fromkeys(auth)) == {"url": "https://x"}
+    given = {"url": "https://x", "oauth": {"clientId": "c"}}
+    assert with_secret(given, "s") == {"url": "https://x", "oauth": {"clientId": "c", "client_secret": "s"}}
+    with pytest.raises(click.UsageError, match="client_id"):
+        with_secret({"url": "https://x", "auth": "oauth"}, "s")
 
 
 @pytest.mark.parametrize("text", ["[]", "1", '"x"'])

@@ -282,11 +282,81 @@ def test_an_input_with_a_default_that_is_no_secret_keeps_it() -> None:
     assert "s3cret" not in str(found)
 
 
-def test_a_server_that_the_client_signs_in_to_is_said_to_need_a_header() -> None:
-    found = server("gemini", {"httpUrl": "https://h/mcp", "oauth": {"clientId": "c"}})
-    assert found.needs == ("the client signs in to it; MCPX does not: give it a header",)
-    assert server("claude-code", {"url": "https://h/mcp", "headersHelper": "/bin/h"}).needs == found.needs
-    assert server("opencode", {"type": "remote", "url": "https://h/mcp", "oauth": False}).needs == ()
+REGISTERED = "MCPX signs in as its client: allow that to return to http://127.0.0.1:{}/callback"
+SIGN_INS: list[tuple[str, dict[str, Any], Any]] = [
+    ("cursor", {"auth": {"CLIENT_ID": "${env:ID}", "CLIENT_SECRET": "${env:KEY}", "scopes": ["a"]}},
+     {"client_id": "${ID}", "client_secret": "${KEY}", "scopes": ["a"]}),
+    ("claude-code", {"oauth": {"clientId": "c", "callbackPort": 3118, "scopes": "a b"}},
+     {"client_id": "c", "callback_port": 3118, "scopes": "a b"}),
+    ("gemini", {"oauth": {"enabled": True, "clientId": "$ID", "clientSecret": "$KEY", "scopes": ["a"]}},
+     {"client_id": "${ID}", "client_secret": "${KEY}", "scopes": ["a"]}),
+    ("vscode", {"oauth": {"clientId": "c"}}, {"client_id": "c"}),
+    ("zed", {"oauth": {"client_id": "c"}}, {"client_id": "c"}),
+    ("kiro", {"oauth": {"clientId": "c", "redirectUri": "http://localhost:7778/oauth/callback"}},
+     {"client_id": "c", "callback_port": 7778}),
+    ("opencode", {"oauth": {"clientId": "{env:ID}", "scope": "a b"}},
+     {"client_id": "${ID}", "scopes": "a b"}),
+    ("codex", {"oauth": {"client_id": "c"}, "scopes": ["a"]}, {"client_id": "c", "scopes": ["a"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("client", "given", "auth"), SIGN_INS)
+def test_how_a_client_signs_in_is_taken_over(
+    client: str, given: dict[str, Any], auth: dict[str, Any]
+) -> None:
+    found = server(client, {"url": "https://h/mcp", **given})
+    assert found.entry == {"url": "https://h/mcp", "auth": auth}
+    assert found.notes == ()
+    assert found.needs == (REGISTERED.format(auth.get("callback_port", 8767)),)
+    read = parse(json.dumps({"mcpServers": {"s": found.entry}}), where="c", environ={"ID": "i", "KEY": "k"})
+    assert read.servers["s"].disabled is None
+    assert read.notices == ()
+
+
+def test_a_server_that_the_client_signs_in_to_as_the_server_says_needs_nothing() -> None:
+    for client, given in (
+        ("gemini", {"oauth": {"enabled": True}, "authProviderType": "dynamic_discovery"}),
+        ("codex", {"scopes": ["a"]}),
+        ("claude-code", {"oauth": {}}),
+        ("cursor", {"auth": "oauth"}),
+    ):
+        assert (server(client, {"url": "https://h/mcp", **given}).needs, given) == ((), given)
+    found = server("opencode", {"type": "remote", "url": "https://h/mcp", "oauth": False})
+    assert (found.entry, found.needs) == ({"url": "https://h/mcp", "auth": False}, ())
+
+
+def test_what_the_client_has_beyond_mcpx_is_named_and_a_header_counts_before_a_sign_in() -> None:
+    theirs = {"clientId": "c", "tokenUrl": "https://as/t", "clientSecret": {"a": 1}, "more": 1}
+    found = server("gemini", {"httpUrl": "https://h/mcp", "oauth": theirs})
+    left_out = "left out of oauth: tokenUrl, clientSecret, more (MCPX signs in as the server says)"
+    assert (found.entry["auth"], found.notes) == ({"client_id": "c"}, (left_out,))
+    found = server(
+        "cursor", {"url": "https://h", "auth": {"CLIENT_ID": "c"}, "headers": {"Authorization": "x"}}
+    )
+    assert "auth" not in found.entry
+    assert (found.notes, found.needs) == (("left out: auth",), ())
+    found = server("cursor", {"url": "https://h", "auth": "a-token"})
+    assert (found.entry, found.notes) == ({"url": "https://h"}, ("left out: auth",))
+
+
+def test_a_sign_in_that_is_the_clients_own_needs_a_header() -> None:
+    needs = ("the client signs in to it in a way of its own: give it a header",)
+    assert server("claude-code", {"url": "https://h/mcp", "headersHelper": "/bin/h"}).needs == needs
+    given = {"httpUrl": "https://h/mcp", "authProviderType": "google_credentials"}
+    assert server("gemini", given).needs == needs
+
+
+def test_certificates_are_taken_over() -> None:
+    certificate = {"cert": "/c/client.pem", "key": "client.key", "passphrase": "word"}
+    given = {
+        "url": "https://h",
+        "requestOptions": {"caBundlePath": "/c/ca.pem", "clientCertificate": certificate},
+    }
+    found = server("continue", given)
+    tls = {"ca": "/c/ca.pem", "cert": "/c/client.pem", "key": "client.key"}
+    assert found.entry == {"url": "https://h", "tls": tls}
+    assert found.notes == ("left out: requestOptions.clientCertificate.passphrase",)
+    assert found.needs == ("tls.key is a path from where the client is started: write the whole path",)
 
 
 NO_SERVER: list[tuple[str, object, str]] = [
@@ -351,6 +421,10 @@ KEYS = [
     "settings",
     "source",
     "oauth",
+    "auth",
+    "scopes",
+    "tls",
+    "authProviderType",
 ]
 
 

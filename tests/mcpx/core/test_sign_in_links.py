@@ -394,7 +394,7 @@ async def test_an_answer_that_comes_too_late_begins_nothing():
         caller = Caller(modern=True)
         await on.obtain(caller.context())
         await until(lambda: not on.sign_in.wanted)
-        with pytest.raises(CallError, match="no use any more"):
+        with pytest.raises(CallError, match="opened the link in time"):
             await on.obtain(caller.context(answers=brought(ACCEPTED)))
         assert on.sign_in.begun == 1
 

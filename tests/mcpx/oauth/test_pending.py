@@ -163,6 +163,8 @@ async def test_an_answer_with_another_state_is_not_taken(issuer, tmp_path):
         sign_in = desk.begin()
         status, _ = await desk.browse(sign_in)
         assert status == 400
+        with pytest.raises(SignInError, match="state of another sign-in"):
+            await sign_in.wait(0.0)
         assert sign_in.is_open
         issuer.callback.clear()
         assert (await desk.browse(sign_in))[0] == 200

@@ -3,62 +3,26 @@
 from __future__ import annotations
 
 import logging
-from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import pytest
 from msgspec.structs import replace
 
-from mcpx.config import Http, ServerConfig
-from mcpx.config.auth import OAuth
+from mcpx.oauth import sign_in as module
 from mcpx.oauth.callback_answer import Callback
 from mcpx.oauth.challenge import Challenge
 from mcpx.oauth.errors import Problem, SignInError
 from mcpx.oauth.record import Record
-from mcpx.oauth.sign_in import sign_in
-from tests.mcpx.oauth.scripted_issuer import Fault, ScriptedIssuer, scripted_issuer
+from tests.mcpx.oauth.scripted_issuer import Fault, scripted_issuer
+from tests.mcpx.oauth.signed_in import BACK, Person, refusal
 
 pytestmark = pytest.mark.anyio
-BACK = [f"http://127.0.0.1:{port}/callback" for port in range(8767, 8772)]
 SECOND_CLIENT = 2
 
 
-class Person:
-    """Signs in at once, in a browser of the scripted issuer; `saved` are the records that were stored."""
-
-    def __init__(self, issuer: ScriptedIssuer, /, **auth: object) -> None:
-        self.issuer = issuer
-        self.server = ServerConfig(name="notes", transport=Http(url=issuer.mcp_url, auth=OAuth(**auth)))
-        self.saved: list[Record] = []
-        self.urls: list[str] = []
-
-    async def ask(self, url: str) -> Callback:
-        self.urls.append(url)
-        address = await anyio.to_thread.run_sync(self.issuer.consent, url)
-        return Callback(**dict(parse_qsl(urlsplit(address).query)))
-
-    async def save(self, record: Record) -> None:
-        assert record.tokens is None or record.registration is None
-        self.saved.append(record)
-
-    async def signs_in(self, record: Record | None = None, **more: object) -> Record:
-        more = {"redirect_uris": BACK, "ask": self.ask, **more}
-        return await sign_in(self.server, record, save=self.save, **more)
-
-    @property
-    def asked_for(self) -> dict[str, str]:
-        """The parameters of the last authorization request."""
-        return dict(parse_qsl(urlsplit(self.urls[-1]).query))
-
-
 async def refused(person: Person, record: Record | None = None, **more: object) -> SignInError:
-    """The error of a sign-in that fails, which shows no secret."""
-    with pytest.raises(SignInError) as raised:
-        await person.signs_in(record, **more)
-    text = str(raised.value)
-    assert not any(secret in text for secret in person.issuer.secrets)
-    assert text.isprintable()
-    return raised.value
+    """The error of a sign-in that fails."""
+    return await refusal(person.issuer, person.signs_in(record, **more))
 
 
 @pytest.mark.parametrize(
@@ -131,6 +95,23 @@ async def test_a_stale_client_is_registered_anew_once_before_the_person_is_asked
         assert len(issuer.seen("register")) == SECOND_CLIENT
         assert issuer.asked == SECOND_CLIENT
         assert issuer.grants.access_of(second.tokens.access_token)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(status=404, times=1),
+        Fault(redirect="http://127.0.0.1:9/error?error=invalid_client", times=1),
+    ],
+    ids=str,
+)
+async def test_an_issuer_says_in_its_own_way_that_it_does_not_know_the_client(fault):
+    with scripted_issuer() as issuer:
+        person = Person(issuer)
+        first = replace(await person.signs_in(), tokens=None)
+        issuer.faults["authorize"] = fault
+        second = await person.signs_in(first)
+        assert second.registration.client_id != first.registration.client_id
 
 
 async def test_a_client_that_is_refused_at_the_end_is_registered_anew_by_the_next_sign_in():
@@ -375,16 +356,21 @@ async def test_a_machine_is_no_person():
         assert (await refused(person)).problem is Problem.NOT_FOR_PEOPLE
 
 
-async def test_a_person_who_does_not_come_back_may_have_met_an_unknown_client():
-    async def wait(_url: str) -> Callback:
-        raise SignInError(Problem.TIMED_OUT, "nobody came back")
+@pytest.mark.parametrize(("after_s", "is_forgotten"), [(-1.0, True), (60.0, False)])
+async def test_a_person_who_gives_up_may_have_met_an_unknown_client(after_s, is_forgotten, monkeypatch):
+    async def give_up(_url: str) -> Callback:
+        scope.cancel()
+        await anyio.sleep_forever()
 
+    monkeypatch.setattr(module, "STUCK_AFTER_S", after_s)
     with scripted_issuer() as issuer:
         person = Person(issuer)
-        first = replace(await person.signs_in(), tokens=None)
-        error = await refused(person, first, ask=wait)
-        assert error.problem is Problem.TIMED_OUT
-        assert person.saved[-1].registration is None
+        in_use = await person.signs_in()
+        person.saved.clear()
+        for record in (in_use, replace(in_use, tokens=None)):
+            with anyio.CancelScope() as scope:
+                await person.signs_in(record, ask=give_up)
+        assert [each.registration for each in person.saved] == ([None] if is_forgotten else [])
 
 
 async def test_nothing_of_it_is_logged(caplog):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,21 +121,29 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def raw_http(
-    answers: dict[str, str], *, how: str = "json", before: dict[str, list[str]] | None = None
+    answers: dict[str, str],
+    *,
+    how: str = "json",
+    before: dict[str, list[str]] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[RawHttp]:
     """A server that answers with these lines, where `@ID@` is the id of the request.
 
     `how` is "json"; "events": answers come in streams; "resumed": the stream of a call breaks off before its
     first message, and the rest is on the stream that resumes it; "sse": the older transport. `before` has, by
-    method, the messages that come before the answer; they are left out in plain JSON.
+    method, the messages that come before the answer; they are left out in plain JSON. With `tls`
+    it speaks https.
     """
     raw = RawHttp(answers, how, before or {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Raw", (Handler,), {"raw": raw}))
     server.daemon_threads = True
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that has left
+    if tls is not None:  # the handshake is for the thread of the connection
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    raw.url = f"http://127.0.0.1:{server.server_address[1]}/{'sse' if how == 'sse' else 'mcp'}"
+    scheme, path = "https" if tls else "http", "sse" if how == "sse" else "mcp"
+    raw.url = f"{scheme}://127.0.0.1:{server.server_address[1]}/{path}"
     try:
         yield raw
     finally:
