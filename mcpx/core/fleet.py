@@ -27,7 +27,6 @@ from mcpx.core.reload_plan import ReloadPlan
 from mcpx.core.restart import await_start, restart
 from mcpx.core.side_sessions import SideSessions
 from mcpx.core.supervision import SLOW_START_S, TEARDOWN_S, child_spec, log_event
-from mcpx.oauth.account import Account
 from mcpx.oauth.accounts import Accounts
 from mcpx.observe.server_log import ServerLog
 from mcpx.paths import configuration_folder
@@ -286,7 +285,7 @@ class Fleet:
             upstream.rests += 1  # it begins again because it is needed
         if isinstance(event, ChildFailed) and upstream.queue.has_callers:
             self.supervisor.demand(event.child)
-        elif isinstance(event, ChildHeld) and _is_signed_in(upstream.account):
+        elif isinstance(event, ChildHeld) and upstream.account and not upstream.account.needs_person:
             self.supervisor.demand(event.child)  # somebody has signed in while it was ending
         elif isinstance(event, ChildParked | ChildHeld):
             upstream.queue.refuse_waiting()
@@ -313,8 +312,3 @@ class Fleet:
 
     def _wake(self) -> None:
         self._news.pulse()
-
-
-def _is_signed_in(account: Account | None) -> bool:
-    """Whether nothing is asked for that a person has not granted."""
-    return account is not None and account.is_usable and account.challenge is None
