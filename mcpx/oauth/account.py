@@ -171,7 +171,11 @@ class Account(SignInState):
             return True
         scopes = f"the scopes {challenge.scope}" if challenge.scope else "more scopes"
         advice = f"run: {self.login_command}" if self.is_of_person else 'see "scopes" of its "auth"'
-        raise MoreScopesRequired(f"the server wants {scopes} for that, which were not granted: {advice}")
+        raise MoreScopesRequired(
+            f"the server wants {scopes} for that, which were not granted: {advice}",
+            scopes=(challenge.scope or "").split(),
+            command=self.login_command if self.is_of_person else "",
+        )
 
     def _refusal(self) -> NotAuthorized:
         """Why no request can succeed now."""

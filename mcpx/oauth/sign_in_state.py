@@ -94,6 +94,11 @@ class SignInState:
         return self.state is not AccountState.NEEDS_SIGN_IN
 
     @property
+    def needs_person(self) -> bool:
+        """Whether something is asked for that a person has not granted: a sign-in, or more scopes."""
+        return not self.is_usable or self.challenge is not None
+
+    @property
     def is_of_person(self) -> bool:
         """Whether a person signs in, and not the client by itself."""
         return self._renewal.is_of_person

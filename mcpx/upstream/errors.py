@@ -29,9 +29,11 @@ from mcpx.upstream.transport.exchange import (
     ConnectionDropped,
     NotExecuted,
     Refused,
+    ScopesMissing,
 )
 from mcpx.upstream.transport.loss import ConnectionLost
 from mcpx.upstream.transport.unreachable import shown_url, unreachable
+from mcpx.upstream.unavailable import more_scopes_needed
 from mcpx.wire.outgoing import MalformedMessage, ResponseTooLarge
 from supervisors import Cause
 
@@ -230,6 +232,8 @@ def call_error(
         said = {"code": error.code, "message": text}
         details = {"upstream": said if error.data is None else {**said, "data": redact.data(error.data)}}
         return CallError(Code.UPSTREAM_ERROR, text, server=server, tool=tool, details=details)
+    if isinstance(error, ScopesMissing):
+        return more_scopes_needed(error, server=server, tool=tool)
     if isinstance(error, NotExecuted):
         cause = paragraphs(str(error))
         text = f"{server} did not take the call ({cause}); it was not run"

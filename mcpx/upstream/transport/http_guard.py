@@ -40,6 +40,7 @@ from mcpx.upstream.transport.exchange import (
     LinkObserver,
     NotExecuted,
     Refused,
+    ScopesMissing,
 )
 from mcpx.upstream.transport.http_answers import SESSION_HEADER, Posted, Redact
 from mcpx.upstream.transport.http_network import (
@@ -139,11 +140,14 @@ class HttpGuard(httpx2.AsyncBaseTransport):
             response = await exchange.within_deadline(self._send(request))
         except (SignInRequired, ClientRefused) as error:
             self._link.held = isinstance(error, SignInRequired)
-            raise self._end_session(self._redact(str(error)), retryable=False) from error
+            refusal = self._end_session(self._redact(str(error)), retryable=False)
+            self._link.lose(str(refusal))  # a session without a handshake, too
+            raise refusal from error
         except MoreScopesRequired as error:
             if not self._link.established:  # no session without them
                 self._link.held, self._link.retryable = True, False
-            raise NotExecuted(self._redact(str(error))) from error
+            reason = self._redact(str(error))
+            raise ScopesMissing(reason, scopes=error.scopes, command=error.command) from error
         except NotAuthorized as error:
             raise NotExecuted(self._redact(str(error))) from error
         except http_network.UNREACHABLE as error:
