@@ -32,6 +32,7 @@ __all__ = ["Account", "AccountState"]
 SENT_AGAIN: Final = "mcpx.sent_again"
 """In the extensions of a request that is sent once more, with a better token."""
 REFUSED: Final = "the server refuses its token, and there is none to renew it with"
+MAX_WANTED_SCOPES: Final = 50  # that are remembered
 _FORBIDDEN: Final = 403
 
 
@@ -165,7 +166,7 @@ class Account(SignInState):
 
         known = self.challenge
         wanted = dict.fromkeys(((known and known.scope) or "").split() + (challenge.scope or "").split())
-        self.challenge = replace(challenge, scope=" ".join(wanted) or None)
+        self.challenge = replace(challenge, scope=" ".join([*wanted][-MAX_WANTED_SCOPES:]) or None)
         is_news = known is None or known.scope != self.challenge.scope
         if not self.is_of_person and is_news and not is_second and await self._renewal.renew(challenge):
             return True

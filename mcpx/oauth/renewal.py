@@ -94,7 +94,7 @@ class Renewal:
         self._fail(SignInError(Problem.GRANT_REFUSED, reason))
 
     async def _fly(self, challenge: Challenge | None) -> None:
-        before = _tokens(self._kept.record)
+        before, failed = _tokens(self._kept.record), self.problem is not None
 
         def is_enough(record: Record | None) -> bool:
             tokens = _tokens(record)
@@ -114,6 +114,8 @@ class Renewal:
         else:
             self._renewed += 1
             self.reset()
+            if failed:
+                log.info("oauth.renewed", server=self._server.name)
 
     async def _fetch(self, challenge: Challenge | None, record: Record | None) -> Record:
         if not self.is_of_person:

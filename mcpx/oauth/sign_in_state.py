@@ -216,7 +216,7 @@ class SignInState:
     def _need_sign_in(self, reason: str | None) -> None:
         """Enter that state; a failed renewal is the better reason."""
         if self._renewal.problem is None:
-            self._problem = reason
+            self._problem = reason or self._problem
         if self._tokens is not None:
             self._good_until = -math.inf
         self._enter(AccountState.NEEDS_SIGN_IN)

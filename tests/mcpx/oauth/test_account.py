@@ -424,6 +424,45 @@ async def test_a_refresh_after_another_process_has_signed_out_needs_a_sign_in(ac
         await refuse(account, request_to())
 
 
+async def test_calls_that_come_while_the_token_is_being_loaded_wait_for_it(store, clock, monkeypatch):
+    account, read, gate = account_of(store, clock=clock), store.read, anyio.Event()
+
+    async def slow(identity):
+        await gate.wait()
+        return await read(identity)
+
+    monkeypatch.setattr(store, "read", slow)
+    had = []
+
+    async def call():
+        had.append(await token_on(account))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        gate.set()
+    assert had == ["Bearer access-0001"] * 3
+
+
+async def test_a_store_that_cannot_be_read_is_asked_once_and_said(store, clock, issuer, monkeypatch):
+    account, asked = account_of(store, clock=clock), []
+
+    async def locked(identity):
+        asked.append(identity)
+        raise SignInError(Problem.NOT_STORED, "the keychain is locked: unlock it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "read", locked)
+        with pytest.raises(SignInRequired, match="the keychain is locked: unlock it; needs sign-in"):
+            await refused_once(account)
+        for _ in range(3):
+            await account.attend()
+        assert len(asked) == 1
+    await account.reload()
+    assert await token_on(account) == "Bearer access-0001"
+
+
 # --- machines
 
 
