@@ -46,17 +46,19 @@ class KeptRecord:
         Raises:
             SignInError: It cannot be read; that is not tried again.
         """
-        if self.is_loaded:
+        if not self.is_loaded:
+            async with self._turn:
+                await self._load_once()
+
+    async def _load_once(self) -> None:
+        if self.is_loaded:  # by another, while this one had to wait
             return
-        async with self._turn:
-            if self.is_loaded:
-                return
-            try:
-                await self._look()
-            except SignInError:
-                self.is_loaded = True
-                raise
+        try:
+            await self._look()
+        except SignInError:
             self.is_loaded = True
+            raise
+        self.is_loaded = True
 
     async def look(self, *, again: bool = False) -> bool:
         """Take in what another process has stored; whether it is something else. Quick if nothing was stored.
